@@ -1,0 +1,71 @@
+"""Row blocks: all work on rows is a sum over blocks that fit the cache.
+
+A block never exceeds `BLOCK_ELEMENTS` entries, whatever the data's shape, kind or precision, so
+float32 and sparse input are widened to dense float64 a block at a time and never as a whole.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from contrastive_lvm.core.types import Array, Matrix
+
+BLOCK_ELEMENTS = 1 << 19
+MOST_ROWS = 2048  # per-row K x K work stays in cache
+
+
+def row_slices(
+    n_rows: int, n_features: int, *, elements: int = BLOCK_ELEMENTS, most: int = MOST_ROWS
+) -> Iterator[slice]:
+    """Consecutive slices of rows, each of at most `elements` entries (and at least one row)."""
+    size = max(1, min(most, elements // max(1, n_features)))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def widen(rows: Matrix) -> Array:
+    """A block as dense float64 (NaN kept)."""
+    dense = rows.toarray() if sp.issparse(rows) else rows
+    return np.asarray(dense, dtype=np.float64)
+
+
+def missing_mask(rows: Matrix) -> np.ndarray:
+    """True where a block's entry is NaN; entries a sparse matrix does not store are zeros."""
+    return np.isnan(widen(rows))
+
+
+def has_missing(X: Matrix) -> bool:
+    """Whether any entry is NaN, a block at a time."""
+    if sp.issparse(X):
+        return bool(np.isnan(X.data).any())
+    return any(bool(np.isnan(X[rows]).any()) for rows in row_slices(*X.shape))
+
+
+class Block(NamedTuple):
+    """Rows with their missingness patterns: rows that miss the same entries share one pattern."""
+
+    values: Array  # (B, D) zeros where missing
+    observed: Array  # (P, D) 0/1
+    pattern: np.ndarray  # (B,) pattern of each row
+
+
+def patterns_of(missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct rows of a boolean mask, as (index of a representative row, pattern of each row)."""
+    bits = np.ascontiguousarray(np.packbits(missing, axis=1))
+    keys = bits.view([("bits", np.void, bits.shape[1])]).ravel()
+    _, representative, pattern = np.unique(keys, return_index=True, return_inverse=True)
+    return representative, pattern.ravel()
+
+
+def make_block(rows: Matrix) -> Block:
+    """A block of rows as zero-filled values, distinct patterns and their index."""
+    values = widen(rows)
+    missing = np.isnan(values)
+    if not missing.any():
+        everything = np.ones((1, values.shape[1]))
+        return Block(values, everything, np.zeros(len(values), dtype=np.intp))
+    representative, pattern = patterns_of(missing)
+    observed = (~missing[representative]).astype(np.float64)
+    return Block(np.where(missing, 0.0, values), observed, pattern)

@@ -1,0 +1,37 @@
+"""The values that flow through the package, in the paper's letters.
+
+Axes: N rows, D features, K latent columns, P missingness patterns, Q = K(K+1)/2 packed pairs.
+Loadings are `L = [S | W]`: shared columns first, so that a background row uses `L[:, :k]`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Matrix = Any  # an ndarray of float32 or float64, or a SciPy CSR matrix: rows of data
+
+
+class Parameters(NamedTuple):
+    """Point values of the linear model `x = L h + mean + noise`."""
+
+    L: Array  # (D, K) loadings [S | W]
+    psi: Array  # (D,) noise variances, all equal when the noise is isotropic
+    means: tuple[Array, ...]  # one (D,) per row set: target, background
+
+
+class Statistics(NamedTuple):
+    """Expected sufficient statistics of one row set, additive over rows.
+
+    With `r = x - mean` and `o` the 0/1 mask of observed entries, per feature d:
+    a last axis of length 1 means "the same for every feature" (nothing is missing).
+    """
+
+    moment: Array  # (Q, D or 1)  sum_i o_id E[h_i h_i'], packed by rows of the lower triangle
+    first: Array  # (K, D or 1)  sum_i o_id E[h_i]
+    cross: Array  # (D, K)       sum_i o_id r_id E[h_i]
+    residual: Array  # (D,)         sum_i o_id r_id
+    square: Array  # (D,)         sum_i o_id r_id^2
+    count: Array  # (D,)         sum_i o_id
+    log_likelihood: float

@@ -1,0 +1,59 @@
+"""Gaussian noise."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from contrastive_lvm.core.types import Array
+
+Noise = Literal["isotropic", "feature"]
+FLOOR = 1e-6  # least noise variance, relative to the variance of the data
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian noise, `x_d | h ~ N(l_d' h + mean_d, psi_d)`.
+
+    Parameters
+    ----------
+    noise : {"isotropic", "feature"}
+        One noise variance for all features (the paper's `sigma^2`), or one a feature. Both are
+        shared by the two sets. A variance is kept above 1e-6 of the data's variance (of the
+        feature's own for `"feature"`; of the mean over features where a feature is constant), since the
+        likelihood is unbounded where loadings fit a feature exactly.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.Gaussian(noise="feature")
+    Gaussian(noise='feature')
+    """
+
+    noise: Noise = "isotropic"
+
+    def __post_init__(self) -> None:
+        if self.noise not in get_args(Noise):
+            raise ValueError(
+                f"noise={self.noise!r} is not a kind of Gaussian noise; "
+                "use 'isotropic' or 'feature'."
+            )
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether all features share one variance."""
+        return self.noise == "isotropic"
+
+    def floor(self, variance: Array, n_features: int) -> Array:
+        """Least noise variance of each feature, (D,), from the variances of the data."""
+        mean = float(variance.sum()) / n_features
+        if self.isotropic:
+            return np.full(len(variance), FLOOR * mean)
+        return FLOOR * np.where(variance > FLOOR * mean, variance, mean)
+
+    def noise_step(self, square: Array, count: Array, n_features: int) -> Array:
+        """Maximise over the noise: expected squared residuals over observed entries, (D,)."""
+        if self.isotropic:
+            entries = float(count.sum()) * n_features / len(count)
+            return np.full(len(square), float(square.sum()) / entries)
+        return square / count
