@@ -1,1 +1,70 @@
+"""Contrastive latent variable models: what a target set has and a background has not.
 
+>>> import contrastive_lvm as clvm
+>>> data = clvm.datasets.make_subgroups(random_state=0)
+>>> model = clvm.ContrastiveLVM(n_target=2, n_shared=10)
+>>> latents = model.fit_transform(data.target, background=data.background)
+>>> latents.shape
+(400, 2)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contrastive_lvm import datasets, plots
+    from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM, Latents
+    from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
+    from contrastive_lvm.estimators.files import load_model
+    from contrastive_lvm.estimators.ppca import PPCA
+    from contrastive_lvm.inference.em import EM
+    from contrastive_lvm.inference.posterior import Posterior
+    from contrastive_lvm.likelihoods.gaussian import Gaussian
+    from contrastive_lvm.model import Model
+    from contrastive_lvm.priors.flat import Flat
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EM",
+    "PPCA",
+    "ContrastiveLVM",
+    "ContrastivePCA",
+    "Flat",
+    "Gaussian",
+    "Latents",
+    "Model",
+    "Posterior",
+    "__version__",
+    "datasets",
+    "load_model",
+    "plots",
+]
+
+# Names are imported when first used: scikit-learn alone takes a second.
+_HOMES = {
+    "EM": "inference.em",
+    "PPCA": "estimators.ppca",
+    "ContrastiveLVM": "estimators.contrastive_lvm",
+    "ContrastivePCA": "estimators.contrastive_pca",
+    "Flat": "priors.flat",
+    "Gaussian": "likelihoods.gaussian",
+    "Latents": "estimators.contrastive_lvm",
+    "Model": "model",
+    "Posterior": "inference.posterior",
+    "load_model": "estimators.files",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("datasets", "plots"):
+        return import_module(f"contrastive_lvm.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'contrastive_lvm' has no attribute {name!r}")
+    value = getattr(import_module(f"contrastive_lvm.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -95,6 +95,16 @@ def fill(model: Linear, X: Matrix, *, with_std: bool) -> tuple[Array, Array | No
     return filled, std
 
 
+def draw(model: Linear, n: int, rng: np.random.RandomState, *, active: int | None = None) -> Array:
+    """`n` new rows; only the leading `active` latents vary when given."""
+    h = rng.standard_normal((n, model.L.shape[1]))
+    if active is not None:
+        h[:, active:] = 0.0
+    noise = rng.standard_normal((n, len(model.mean))) * np.sqrt(model.psi)
+    drawn: Array = model.mean + h @ model.L.T + noise
+    return drawn
+
+
 def _symmetric_pairs(L: Array) -> Array:
     """(Q, D) with off-diagonal pairs doubled, so that `cov_packed @ pairs` is `l' cov l`."""
     i, j = packed.pair_indices(L.shape[1])

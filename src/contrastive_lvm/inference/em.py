@@ -28,6 +28,7 @@ class Data(NamedTuple):
     sets: list[Scatter | MaskedRows]  # target, then background if there is one
     n_features: int  # of the data; the sets' own are fewer in a span
     span: Span | None
+    variances: list[Array]  # (D,) of each set
     variance: Array  # (D,) of the pooled sets about their own means
 
     @property
@@ -117,9 +118,11 @@ def prepare(model: Model, target: Matrix, background: Matrix | None) -> Data:
 
 
 def _with_variance(sets: list[Scatter | MaskedRows], n_features: int, span: Span | None) -> Data:
-    square = sum(s.square if isinstance(s, MaskedRows) else s.diagonal for s in sets)
-    count = sum(s.counts if isinstance(s, MaskedRows) else float(s.n_rows) for s in sets)
-    return Data(sets, n_features, span, np.asarray(square / count))
+    squares = [s.square if isinstance(s, MaskedRows) else s.diagonal for s in sets]
+    counts = [s.counts if isinstance(s, MaskedRows) else float(s.n_rows) for s in sets]
+    variances = [np.asarray(q / n) for q, n in zip(squares, counts, strict=True)]
+    pooled = np.asarray(sum(squares) / sum(counts))
+    return Data(sets, n_features, span, variances, pooled)
 
 
 class _Task:

@@ -1,0 +1,167 @@
+"""Model files: arrays and settings in one safetensors file; reading one runs no code.
+
+The settings travel as JSON in the file's metadata: the format's name and version, the estimator's
+class, its parameters and a checksum of all arrays. A file is written under a temporary name and moved.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from sklearn.utils.validation import check_is_fitted
+
+from contrastive_lvm.inference.em import EM
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.priors.flat import Flat
+
+FORMAT, VERSION = "contrastive-lvm", 1
+OBJECTS: dict[str, type] = {kind.__name__: kind for kind in (Gaussian, Flat, EM)}
+
+
+class Saveable:
+    """`save(path)` for estimators that can name their fitted arrays and facts."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `contrastive_lvm.load_model` reads.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.clvm"
+        >>> model.save(path)
+        >>> clvm.load_model(path).bound_ == model.bound_
+        True
+        """
+        check_is_fitted(self)
+        # safetensors permutes arrays that are not C-contiguous without a word.
+        arrays = {
+            name: np.array(array, dtype=np.float64, order="C", copy=True)
+            for name, array in self._fitted_arrays().items()
+        }
+        names = getattr(self, "feature_names_in_", None)
+        settings = {
+            "format": FORMAT,
+            "version": VERSION,
+            "estimator": type(self).__name__,
+            "parameters": {k: _encode(k, v) for k, v in _parameters(self).items()},
+            "facts": self._fitted_facts(),
+            "n_features": int(self.n_features_in_),  # type: ignore[attr-defined]
+            "feature_names": None if names is None else [str(n) for n in names],
+            "sha256": _checksum(arrays),
+        }
+        _write(Path(path), arrays, json.dumps(settings, allow_nan=False))
+
+    def _fitted_arrays(self) -> dict[str, Any]:
+        raise TypeError(f"{type(self).__name__} cannot be saved.")
+
+    def _fitted_facts(self) -> dict[str, Any]:
+        return {}
+
+    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
+        raise TypeError(f"{type(self).__name__} cannot be loaded.")
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Read an estimator that `save` has written.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is not a whole model file of a version this package knows.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"path={str(path)!r} is not a file; give what save() has written.")
+    settings, arrays = _read(path)
+    estimators = _estimators()
+    if settings.get("estimator") not in estimators:
+        raise ValueError(f"{path} holds an unknown estimator {settings.get('estimator')!r}.")
+    if settings.get("sha256") != _checksum(arrays):
+        raise ValueError(f"{path} is damaged: its arrays do not match their checksum.")
+    try:
+        parameters = {k: _decode(v) for k, v in settings["parameters"].items()}
+        estimator = estimators[settings["estimator"]](**parameters)
+        estimator.n_features_in_ = int(settings["n_features"])
+        if settings["feature_names"] is not None:
+            estimator.feature_names_in_ = np.array(settings["feature_names"], dtype=object)
+        estimator._restore(arrays, settings["facts"])  # noqa: SLF001
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from error
+    return estimator
+
+
+def _estimators() -> dict[str, Any]:
+    from contrastive_lvm.estimators import contrastive_lvm, contrastive_pca, ppca  # noqa: PLC0415
+
+    kinds = (contrastive_lvm.ContrastiveLVM, ppca.PPCA, contrastive_pca.ContrastivePCA)
+    return {kind.__name__: kind for kind in kinds}
+
+
+def _write(path: Path, arrays: dict[str, Any], settings: str) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"path={str(path)!r} is in a folder that does not exist.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        save_file(arrays, temporary, metadata={"settings": settings})
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            settings = json.loads((file.metadata() or {}).get("settings", "{}"))
+            if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+                raise ValueError(f"{path} is not a {FORMAT} model file.")
+            if settings.get("version") != VERSION:
+                raise ValueError(
+                    f"{path} has version {settings.get('version')!r} of the format, this package "
+                    f"reads {VERSION}; update contrastive-lvm."
+                )
+            return settings, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ValueError(f"{path} is not a whole model file: {error}.") from error
+
+
+def _checksum(arrays: dict[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
+
+
+def _parameters(estimator: Any) -> dict[str, Any]:
+    parameters: dict[str, Any] = estimator.get_params(deep=False)
+    return parameters
+
+
+def _encode(name: str, value: Any) -> Any:
+    if is_dataclass(value) and type(value).__name__ in OBJECTS:
+        return {"object": type(value).__name__, "fields": asdict(value)}  # type: ignore[arg-type]
+    if isinstance(value, np.generic):
+        return value.item()
+    if name == "random_state" and not isinstance(value, int | None):
+        return None  # a generator's state is not a setting; nothing fitted depends on it any more
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict):
+        return OBJECTS[value["object"]](**value["fields"])
+    return value

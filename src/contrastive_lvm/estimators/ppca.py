@@ -1,0 +1,204 @@
+"""Probabilistic PCA, the baseline that the contrastive model extends."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from contrastive_lvm.core import predict
+from contrastive_lvm.core.blocks import has_missing
+from contrastive_lvm.core.gauge import canonical
+from contrastive_lvm.core.scatter import DenseScatter, Scatter
+from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.validation import (
+    check_rows_for_fit,
+    check_whole,
+    read_rows,
+    refuse_constant,
+    refuse_too_many_dimensions,
+)
+from contrastive_lvm.inference.em import EM, Data, prepare
+from contrastive_lvm.likelihoods.gaussian import FLOOR
+from contrastive_lvm.model import Model
+
+
+class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator):  # type: ignore[misc]
+    """Probabilistic PCA: `x = W t + mean + noise` with isotropic Gaussian noise.
+
+    Closed form for complete data (Tipping & Bishop 1999, eqs. 7-8): with the eigenpairs of the
+    sample covariance, `sigma^2` is the mean of the discarded eigenvalues and
+    `W = U (lambda - sigma^2)^1/2`. With missing entries (NaN) it is fitted by exact EM.
+
+    Parameters
+    ----------
+    n_components : int
+        Latent dimensions.
+    max_iter, tol : int, float
+        Stopping rule of EM, used only when entries are missing (see `EM`).
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Loadings `W'`: orthogonal rows ordered by variance, scaled by it (not unit vectors), the
+        largest loading of each positive.
+    mean_ : ndarray of shape (n_features,)
+    noise_variance_ : float
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Shares of the modelled variance; the noise has the rest.
+    bound_ : float
+        Log-likelihood of the data.
+    n_iter_ : int
+        Sweeps of EM; 0 for the closed form.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> clvm.PPCA(n_components=2).fit_transform(data.target).shape
+    (400, 2)
+    """
+
+    def __init__(
+        self, n_components: int = 2, *, max_iter: int = 2000, tol: float = 1e-6
+    ) -> None:
+        self.n_components = n_components
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Fit to rows, which may hold NaN."""
+        q = check_whole("n_components", self.n_components, 1)
+        engine = EM(max_iter=self.max_iter, tol=self.tol)
+        rows = read_rows(self, X, reset=True)
+        check_rows_for_fit(rows, "X")
+        refuse_too_many_dimensions({"n_components": q}, rows, None)
+        model = Model(n_shared=0, n_target=q)
+        data = prepare(model, rows, None)
+        refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
+        if has_missing(rows):
+            self._fit_em(engine, model, data)
+        else:
+            self._fit_closed_form(data, q, rows)
+        return self
+
+    def _fit_em(self, engine: EM, model: Model, data: Data) -> None:
+        posterior = engine.run_prepared(model, data)
+        if not posterior.converged:
+            warnings.warn(
+                f"EM stopped after max_iter={self.max_iter} sweeps before its gain fell below "
+                f"tol={self.tol}; raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        psi = float(posterior.noise_variance[0])
+        self._publish(posterior.target_loadings, posterior.target_mean, psi)
+        self.bound_, self.n_iter_ = posterior.bound, posterior.n_sweeps
+
+    def _fit_closed_form(self, data: Data, q: int, rows: Matrix) -> None:
+        scatter: Any = data.sets[0]
+        n, d = scatter.n_rows, data.n_features
+        values, U = _leading(scatter, q)
+        total = float(scatter.diagonal.sum()) / n
+        noise = max((total - float(values.sum())) / (d - q), FLOOR * total / d)
+        W = U * np.sqrt(np.maximum(values - noise, 0.0))
+        mean = scatter.mean
+        if data.span is not None:
+            W, mean = data.span.lift(W), data.span.means[0]
+        self._publish(canonical(W), mean, noise)
+        self.bound_, self.n_iter_ = float(predict.log_likelihoods(self._linear(), rows).sum()), 0
+
+    def _publish(self, W: Array, mean: Array, noise_variance: float) -> None:
+        self.components_, self.mean_, self.noise_variance_ = W.T.copy(), mean, noise_variance
+        variance = (W**2).sum(axis=0)
+        self.explained_variance_ratio_ = variance / (variance.sum() + noise_variance * len(W))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _linear(self) -> predict.Linear:
+        check_is_fitted(self)
+        psi = np.full(len(self.mean_), self.noise_variance_)
+        return predict.Linear(np.ascontiguousarray(self.components_.T), self.mean_, psi)
+
+    def transform(self, X: Any) -> Array:
+        """Posterior mean of the latents, (n, n_components)."""
+        return predict.latent_means(self._linear(), read_rows(self, X))
+
+    def inverse_transform(self, T: Any) -> Array:
+        """Features from latents: `mean_ + W t`."""
+        model = self._linear()
+        T = np.asarray(T, dtype=np.float64)
+        if T.ndim != 2 or T.shape[1] != model.L.shape[1]:
+            raise ValueError(
+                f"T has shape {T.shape}, but needs one column for each of the "
+                f"{model.L.shape[1]} components; pass what transform returns."
+            )
+        inverse: Array = model.mean + T @ model.L.T
+        return inverse
+
+    def impute(self, X: Any, *, return_std: bool = False) -> Array | tuple[Array, Array]:
+        """X with its NaN replaced by conditional means (and their standard deviations)."""
+        filled, std = predict.fill(self._linear(), read_rows(self, X), with_std=return_std)
+        return filled if std is None else (filled, std)
+
+    def sample(self, n: int, *, random_state: Any = None) -> Array:
+        """Draw new rows from the model."""
+        model, rng = self._linear(), check_random_state(random_state)
+        n = check_whole("n", n, 1)
+        return predict.draw(model, n, rng)
+
+    def score_samples(self, X: Any) -> Array:
+        """Exact log-likelihood of each row's observed entries."""
+        return predict.log_likelihoods(self._linear(), read_rows(self, X))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: ARG002
+        """Mean (or weighted mean) log-likelihood of rows."""
+        return float(np.average(self.score_samples(X), weights=sample_weight))
+
+    def _fitted_arrays(self) -> dict[str, Any]:
+        return {"components": self.components_, "mean": self.mean_}
+
+    def _fitted_facts(self) -> dict[str, Any]:
+        return {
+            "noise_variance": self.noise_variance_,
+            "bound": self.bound_,
+            "n_iter": self.n_iter_,
+        }
+
+    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
+        self._publish(arrays["components"].T, arrays["mean"], float(facts["noise_variance"]))
+        self.bound_, self.n_iter_ = float(facts["bound"]), int(facts["n_iter"])
+
+    def __sklearn_tags__(self) -> Any:
+        """NaN and sparse rows are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _leading(scatter: Scatter, q: int) -> tuple[Array, Array]:
+    """Leading eigenpairs of the covariance, descending."""
+    if isinstance(scatter, DenseScatter):
+        values, U = np.linalg.eigh(scatter.matrix / scatter.n_rows)
+    else:
+        d = len(scatter.mean)
+        operator = LinearOperator(
+            (d, d),
+            matvec=lambda v: scatter.product(v.reshape(-1, 1)).ravel() / scatter.n_rows,
+            dtype=np.float64,
+        )
+        start = np.random.default_rng(0).standard_normal(d)
+        values, U = eigsh(operator, k=q, v0=start)
+    order = np.argsort(values)[::-1][:q]
+    return values[order], U[:, order]

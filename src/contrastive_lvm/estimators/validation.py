@@ -1,0 +1,235 @@
+"""What users hand in, checked: one sentence with the argument, its value and the way out."""
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import _get_feature_names, check_array, validate_data
+
+from contrastive_lvm.core.blocks import row_slices
+from contrastive_lvm.core.types import Matrix
+
+FLOATS = [np.float64, np.float32]
+WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
+
+
+def read_rows(
+    estimator: Any, X: Any, *, name: str = "X", reset: bool = False, missing: bool = True
+) -> Matrix:
+    """Rows as float32, float64 or CSR, with features remembered (`reset`) or checked."""
+    _refuse_shape_and_text(X, name)
+    try:
+        rows = validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False
+        )
+    except ValueError as error:
+        raise _clearer(error, name) from error
+    _refuse_values(rows, name, missing=missing)
+    return rows
+
+
+def read_background(estimator: Any, background: Any, *, missing: bool = True) -> Matrix:
+    """Rows of the background, which must have the features of X in the same order."""
+    name = "background"
+    _refuse_shape_and_text(background, name)
+    _check_same_features(estimator, background)
+    try:
+        rows = check_array(
+            background,
+            accept_sparse="csr",
+            dtype=FLOATS,
+            ensure_all_finite=False,
+            input_name=name,
+            estimator=estimator,
+        )
+    except ValueError as error:
+        raise _clearer(error, name) from error
+    if rows.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"background has {rows.shape[1]} features, but X has {estimator.n_features_in_}; "
+            "give both sets the same columns."
+        )
+    _refuse_values(rows, name, missing=missing)
+    return rows
+
+
+def _refuse_shape_and_text(X: Any, name: str) -> None:
+    if X is None:
+        raise ValueError(f"{name}=None is not data; give an array of rows and features.")
+    shape = getattr(X, "shape", None)
+    if shape is not None and len(shape) != 2:
+        raise ValueError(
+            f"{name} has shape {tuple(shape)}, but needs two dimensions, rows and features: "
+            "Reshape your data with .reshape(1, -1) for one row or .reshape(-1, 1) for one feature."
+        )
+    if hasattr(X, "select_dtypes"):
+        text = list(X.select_dtypes(exclude=["number", "bool", "object"]).columns)
+        if text:
+            raise ValueError(
+                f"{name} has columns that are not numeric, {_some(text)}; drop or encode them."
+            )
+
+
+def _clearer(error: ValueError, name: str) -> ValueError:
+    """scikit-learn's sentence, or ours where it leaves out the argument or the way out."""
+    message = str(error)
+    if "could not convert" in message:
+        detail = message.partition(":")[2].strip()
+        return ValueError(
+            f"{name} holds text that is not a number ({detail}); drop or encode such columns."
+        )
+    return ValueError(message)
+
+
+def _refuse_values(X: Matrix, name: str, *, missing: bool) -> None:
+    if sp.issparse(X):
+        infinite, gaps = bool(np.isinf(X.data).any()), bool(np.isnan(X.data).any())
+    else:
+        infinite, gaps = _dense_values(X)
+    if infinite:
+        raise ValueError(
+            f"{name} contains infinity (inf); replace it by NaN, which is a missing entry, or drop the row."
+        )
+    if gaps and not missing:
+        raise ValueError(
+            f"{name} contains NaN, which this estimator cannot handle; "
+            "use ContrastiveLVM or PPCA, which marginalise missing entries, or impute first."
+        )
+
+
+def _dense_values(X: Matrix) -> tuple[bool, bool]:
+    """Whether any entry is infinite, and whether any is NaN; one sum when all is well."""
+    with np.errstate(all="ignore"):
+        if np.isfinite(X.sum(dtype=np.float64)):
+            return False, False
+    infinite = gaps = False
+    for rows in row_slices(*X.shape):
+        infinite |= bool(np.isinf(X[rows]).any())
+        gaps |= bool(np.isnan(X[rows]).any())
+    return infinite, gaps
+
+
+def _check_same_features(estimator: Any, background: Any) -> None:
+    ours, theirs = getattr(estimator, "feature_names_in_", None), _get_feature_names(background)
+    if ours is None or theirs is None or list(ours) == list(theirs):
+        return
+    only_x, only_background = set(ours) - set(theirs), set(theirs) - set(ours)
+    if only_x or only_background:
+        raise ValueError(
+            f"X and background have different feature names: only X has {_some(only_x)}, "
+            f"only background has {_some(only_background)}; give both the same columns."
+        )
+    raise ValueError(
+        "background has the features of X in another order; pass background[X.columns]."
+    )
+
+
+def _some(names: Any) -> str:
+    listed = [str(name) for name in sorted(names, key=str)]
+    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+    return f"{listed[:3]}{more}"
+
+
+def check_rows_for_fit(X: Matrix, name: str) -> None:
+    """At least two rows, and an observed entry in every column."""
+    if X.shape[0] < 2:
+        raise ValueError(
+            f"{name} has 1 sample (row), but fitting needs at least 2; add rows to {name}."
+        )
+    empty = _all_missing_columns(X)
+    if len(empty):
+        raise ValueError(
+            f"{name} has no observed entry in columns {_some(empty)}; "
+            "drop these columns from both sets."
+        )
+
+
+def _all_missing_columns(X: Matrix) -> np.ndarray:
+    observed = np.zeros(X.shape[1], dtype=bool)
+    for rows in row_slices(*X.shape):
+        block = X[rows].toarray() if sp.issparse(X) else X[rows]
+        observed |= ~np.isnan(block).all(axis=0)
+        if observed.all():
+            break
+    return np.flatnonzero(~observed)
+
+
+def check_whole(name: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole:
+        raise TypeError(f"{name}={value!r} must be a whole number of at least {least}.")
+    if value < least:
+        raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """One of a few strings."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown; use one of {', '.join(map(repr, choices))}.")
+    return str(value)
+
+
+def refuse_sliced_background(n_rows: int, n_background: int) -> None:
+    """Cross-validation slices a background as long as X by the target's folds; refuse that.
+
+    scikit-learn slices every routed argument that has as many rows as X (a background of another
+    length is passed whole), and the estimator then sees a part of the background without a trace.
+    The only evidence is the caller.
+    """
+    if n_rows != n_background:
+        return
+    frame = sys._getframe()  # noqa: SLF001
+    while frame is not None:
+        if frame.f_code.co_name == "_fit_and_score" and "train" in frame.f_locals:
+            raise ValueError(
+                f"background has as many rows as X ({n_background} in this fold), so "
+                "cross-validation slices it by the target's folds; "
+                "pass a background of another length, for example background[1:]."
+            )
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def warn_about_scales(target_variance: float, background_variance: float) -> None:
+    """A pipeline that scales X but not the background leaves this trace."""
+    if background_variance > 0 and target_variance > 0:
+        ratio = target_variance / background_variance
+        if not 1 / WILD_RATIO < ratio < WILD_RATIO:
+            warnings.warn(
+                f"The variances of X and background differ by a factor of {ratio:.1g}; if a pipeline "
+                'scales X, let it scale the background too with transform_input=["background"].',
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def refuse_too_many_dimensions(
+    sizes: dict[str, int], target: Matrix, background: Matrix | None
+) -> None:
+    """All dimensions together must leave something for the noise."""
+    rows = target.shape[0] - 1 + (0 if background is None else background.shape[0] - 1)
+    features = target.shape[1]
+    if sum(sizes.values()) < min(features, rows):
+        return
+    named = " and ".join(f"{name}={size}" for name, size in sizes.items())
+    limit = f"{features} feature(s)" if features <= rows else f"{rows} rows (means taken off)"
+    raise ValueError(
+        f"{named} must together be fewer than the {limit}, or nothing is left for the noise; "
+        "use fewer dimensions."
+    )
+
+
+def refuse_constant(variance: Any, mean: Any) -> None:
+    """Data that never varies has no likelihood; data that overflows neither."""
+    if not np.isfinite(variance).all():
+        raise ValueError(
+            "X or background holds values whose squares overflow; divide both sets by a constant."
+        )
+    if not (variance > (1e-12 * np.abs(mean)) ** 2).any():
+        raise ValueError(
+            "X and background do not vary: every column is constant; "
+            "check that the right columns were selected."
+        )
