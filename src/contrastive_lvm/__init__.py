@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contrastive_lvm import datasets, plots
-    from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM, Latents
+    from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
     from contrastive_lvm.estimators.files import load_model
     from contrastive_lvm.estimators.ppca import PPCA
+    from contrastive_lvm.estimators.predictions import Latents
     from contrastive_lvm.inference.em import EM
     from contrastive_lvm.inference.posterior import Posterior
     from contrastive_lvm.likelihoods.gaussian import Gaussian
@@ -49,7 +50,7 @@ _HOMES = {
     "ContrastivePCA": "estimators.contrastive_pca",
     "Flat": "priors.flat",
     "Gaussian": "likelihoods.gaussian",
-    "Latents": "estimators.contrastive_lvm",
+    "Latents": "estimators.predictions",
     "Model": "model",
     "Posterior": "inference.posterior",
     "load_model": "estimators.files",

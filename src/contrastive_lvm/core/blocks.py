@@ -16,6 +16,11 @@ BLOCK_ELEMENTS = 1 << 19
 MOST_ROWS = 2048  # per-row K x K work stays in cache
 
 
+def is_sparse(X: Matrix) -> bool:
+    """Whether rows are a SciPy sparse matrix."""
+    return bool(sp.issparse(X))
+
+
 def row_slices(
     n_rows: int, n_features: int, *, elements: int = BLOCK_ELEMENTS, most: int = MOST_ROWS
 ) -> Iterator[slice]:
@@ -27,7 +32,7 @@ def row_slices(
 
 def widen(rows: Matrix) -> Array:
     """A block as dense float64 (NaN kept)."""
-    dense = rows.toarray() if sp.issparse(rows) else rows
+    dense = rows.toarray() if is_sparse(rows) else rows
     return np.asarray(dense, dtype=np.float64)
 
 
@@ -38,7 +43,7 @@ def missing_mask(rows: Matrix) -> np.ndarray:
 
 def has_missing(X: Matrix) -> bool:
     """Whether any entry is NaN, a block at a time."""
-    if sp.issparse(X):
+    if is_sparse(X):
         return bool(np.isnan(X.data).any())
     return any(bool(np.isnan(X[rows]).any()) for rows in row_slices(*X.shape))
 

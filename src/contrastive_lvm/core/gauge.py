@@ -25,11 +25,15 @@ def canonical(block: Array) -> Array:
     if block.shape[1] == 0:
         return block
     U, s, _ = np.linalg.svd(block, full_matrices=False)
-    rotated: Array = U * s
-    size = np.abs(rotated)
+    return signed(U * s)
+
+
+def signed(block: Array) -> Array:
+    """Columns with their largest entry positive."""
+    size = np.abs(block)
     largest = (size >= (1.0 - TIE) * size.max(axis=0)).argmax(axis=0)
-    signs = np.where(rotated[largest, np.arange(len(s))] < 0, -1.0, 1.0)
-    return np.ascontiguousarray(rotated * signs)
+    signs = np.where(block[largest, np.arange(block.shape[1])] < 0, -1.0, 1.0)
+    return np.ascontiguousarray(block * signs)
 
 
 def canonical_loadings(L: Array, n_shared: int) -> Array:

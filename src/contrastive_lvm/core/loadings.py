@@ -5,7 +5,7 @@ For feature d the expected complete-data log-likelihood is a weighted least-squa
 
     [ sum_s M_s - f_s f_s' / n_s ] l_d = sum_s [ c_s - f_s e_s / n_s ]
 
-with `M, f, c, e, n` the set's `moment, first, cross, residual, count` at feature d, and
+with `M, f, c, e, n` the set's `moment, first, cross, residual, entries` at feature d, and
 `mean_s += (e_s - f_s' l_d) / n_s`. The least-squares residual at the optimum,
 `sum_s q_s - l_d' c_s - dmean_s e_s`, is the noise step's numerator. `S` and `W` are solved
 jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z and t.
@@ -25,7 +25,7 @@ class LoadingStep(NamedTuple):
     L: Array  # (D, K)
     mean_change: tuple[Array, ...]  # one (D,) a set
     square: Array  # (D,) summed over rows and sets
-    count: Array  # (D,) observed entries of all sets
+    entries: Array  # (D,) observed entries of all sets
 
 
 def loading_step(sets: list[Statistics], n_columns: int) -> LoadingStep:
@@ -38,12 +38,14 @@ def loading_step(sets: list[Statistics], n_columns: int) -> LoadingStep:
     square, changes = np.zeros(D), []
     for s in sets:
         active = L[:, : len(s.first)]
-        change = (s.residual - np.einsum("dk,kd->d", active, np.broadcast_to(s.first, active.T.shape)))
-        change = change / s.count
+        change = s.residual - np.einsum(
+            "dk,kd->d", active, np.broadcast_to(s.first, active.T.shape)
+        )
+        change = change / s.entries
         square += s.square - np.einsum("dk,dk->d", active, s.cross) - change * s.residual
         changes.append(change)
-    count = np.sum([s.count for s in sets], axis=0)
-    return LoadingStep(L, tuple(changes), np.maximum(square, 0.0), count)
+    entries = np.sum([s.entries for s in sets], axis=0)
+    return LoadingStep(L, tuple(changes), np.maximum(square, 0.0), entries)
 
 
 def _solve_shared(sets: list[Statistics], D: int, K: int) -> Array:
@@ -53,8 +55,7 @@ def _solve_shared(sets: list[Statistics], D: int, K: int) -> Array:
         k = len(s.first)
         moment[:k, :k] += packed.unpack(s.moment)[0]
         cross[:, :k] += s.cross
-    solution: Array = np.linalg.solve(moment, cross.T).T
-    return solution
+    return np.asarray(np.linalg.solve(moment, cross.T).T, dtype=np.float64)
 
 
 def _solve_each_feature(sets: list[Statistics], D: int, K: int) -> Array:
@@ -63,7 +64,6 @@ def _solve_each_feature(sets: list[Statistics], D: int, K: int) -> Array:
         k = len(s.first)
         first = np.broadcast_to(s.first, (k, D)).T  # (D, K)
         moment[:, :k, :k] += packed.unpack(s.moment)
-        moment[:, :k, :k] -= first[:, :, None] * (first / s.count[:, None])[:, None, :]
-        cross[:, :k] += s.cross - first * (s.residual / s.count)[:, None]
-    solution: Array = np.linalg.solve(moment, cross[:, :, None])[:, :, 0]
-    return solution
+        moment[:, :k, :k] -= first[:, :, None] * (first / s.entries[:, None])[:, None, :]
+        cross[:, :k] += s.cross - first * (s.residual / s.entries)[:, None]
+    return np.asarray(np.linalg.solve(moment, cross[:, :, None])[:, :, 0], dtype=np.float64)

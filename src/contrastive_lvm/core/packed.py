@@ -25,14 +25,16 @@ def full_index(K: int) -> np.ndarray:
 
 def pack(matrix: Array) -> Array:
     """Lower triangle of a (K, K) matrix as a (Q, 1) column."""
-    return matrix[pair_indices(len(matrix))][:, None]
+    column: Array = matrix[pair_indices(len(matrix))][:, None]
+    return column
 
 
 def pack_products(rows: Array, scale: Array) -> Array:
     """Packed `scale_d l_d l_d'` for every row `l_d` of a (D, K) array, as (Q, D)."""
     i, j = pair_indices(rows.shape[1])
     transposed = np.ascontiguousarray(rows.T)
-    return transposed[i] * transposed[j] * scale
+    products: Array = transposed[i] * transposed[j] * scale
+    return products
 
 
 def unpack(packed: Array) -> Array:

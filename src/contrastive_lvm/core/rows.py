@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.blocks import (
     Block,
+    is_sparse,
     make_block,
     missing_mask,
     patterns_of,
@@ -53,7 +53,9 @@ def prepare(L: Array, psi: Array) -> Coefficients:
     """The row step's view of the parameters."""
     precision = 1.0 / psi
     scaled = np.ascontiguousarray((L * precision[:, None]).T)
-    return Coefficients(packed.pack_products(L, precision), scaled, precision, LOG_2PI + np.log(psi))
+    return Coefficients(
+        packed.pack_products(L, precision), scaled, precision, LOG_2PI + np.log(psi)
+    )
 
 
 def row_step(model: Coefficients, residual: Array, block: Block) -> RowMoments:
@@ -170,7 +172,7 @@ def _pattern_order(X: Matrix) -> np.ndarray:
 
 
 def _store(rows: Matrix) -> tuple[Matrix, np.ndarray | None, np.ndarray]:
-    if sp.issparse(rows):
+    if is_sparse(rows):
         return rows, None, np.empty(0, dtype=np.intp)
     block = make_block(rows)
     return np.nan_to_num(rows, nan=0.0), block.observed.astype(bool), block.pattern

@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 
 from contrastive_lvm.core import packed
-from contrastive_lvm.core.blocks import row_slices, widen
+from contrastive_lvm.core.blocks import is_sparse, row_slices, widen
 from contrastive_lvm.core.rows import LOG_2PI
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 
@@ -29,12 +28,23 @@ class Scatter(Protocol):
     """What the complete-data steps need to know of a row set."""
 
     @property
-    def n_rows(self) -> int: ...
+    def n_rows(self) -> int:
+        """Rows compressed."""
+        ...
+
     @property
-    def mean(self) -> Array: ...  # (D,)
+    def mean(self) -> Array:
+        """Their mean, (D,)."""
+        ...
+
     @property
-    def diagonal(self) -> Array: ...  # (D,)
-    def product(self, M: Array) -> Array: ...  # T @ M
+    def diagonal(self) -> Array:
+        """Diagonal of the scatter, (D,)."""
+        ...
+
+    def product(self, M: Array) -> Array:
+        """`T @ M`, (D, .)."""
+        ...
 
 
 class DenseScatter(NamedTuple):
@@ -65,7 +75,7 @@ class RowScatter(NamedTuple):
     def product(self, M: Array) -> Array:
         """`T @ M`, a block of rows at a time."""
         out = np.zeros_like(M)
-        if not sp.issparse(self.rows):
+        if not is_sparse(self.rows):
             for rows in row_slices(*self.rows.shape):
                 centred = widen(self.rows[rows]) - self.mean
                 out += centred.T @ (centred @ M)
@@ -87,7 +97,7 @@ def sparse_blocks(X: Matrix) -> Iterator[Matrix]:
 
 def summarise(X: Matrix, *, dense: bool) -> Scatter:
     """Compress complete rows in one pass."""
-    if sp.issparse(X):
+    if is_sparse(X):
         return _summarise_sparse(X, dense=dense)
     if not dense:
         return _row_scatter(X)
@@ -139,21 +149,19 @@ def statistics(data: Scatter, L: Array, psi: Array, n_features: int) -> Statisti
     K = L.shape[1]
     scaled = L / psi[:, None]
     precision = np.eye(K) + L.T @ scaled
-    cov = np.linalg.inv(precision)
+    cov = np.asarray(np.linalg.inv(precision), dtype=np.float64)
     logdet = float(np.linalg.slogdet(precision)[1])
     product = data.product(scaled)  # (D, K)
     inner = scaled.T @ product
     quadratic = float((data.diagonal / psi).sum() - (cov * inner).sum())
     log_psi = float(np.log(psi).sum()) + (n_features - len(psi)) * float(np.log(psi[0]))
-    log_likelihood = -0.5 * (
-        data.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic
-    )
+    log_likelihood = -0.5 * (data.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
     return Statistics(
         moment=packed.pack(data.n_rows * cov + cov @ inner @ cov),
         first=np.zeros((K, 1)),
         cross=product @ cov,
         residual=np.zeros(len(L)),
         square=data.diagonal,
-        count=np.full(len(L), float(data.n_rows)),
+        entries=np.full(len(L), float(data.n_rows)),
         log_likelihood=log_likelihood,
     )

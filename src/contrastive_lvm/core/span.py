@@ -37,7 +37,7 @@ class Span(NamedTuple):
 def reduce_to_span(sets: list[Matrix]) -> Span:
     """Coordinates and scatters of dense row sets in the span of their centred rows."""
     means = [widen(X[:1])[0] + _mean_offset(X) for X in sets]
-    sizes = [len(X) for X in sets]
+    sizes = [X.shape[0] for X in sets]
     gram = np.zeros((sum(sizes), sum(sizes)))
     for _, centred in _centred_columns(sets, means):
         gram += centred @ centred.T
@@ -53,15 +53,16 @@ def reduce_to_span(sets: list[Matrix]) -> Span:
 
 def _mean_offset(X: Matrix) -> Array:
     """Mean of the rows about the first row."""
-    total = np.zeros(X.shape[1])
+    total, first = np.zeros(X.shape[1]), widen(X[:1])
     for rows in row_slices(*X.shape):
-        total += (widen(X[rows]) - X[0]).sum(axis=0)
-    return total / len(X)
+        total += (widen(X[rows]) - first).sum(axis=0)
+    offset: Array = total / X.shape[0]
+    return offset
 
 
 def _centred_columns(sets: list[Matrix], means: list[Array]) -> Iterator[tuple[slice, Array]]:
     """The stacked centred rows, a block of features at a time."""
-    n_rows, n_features = sum(len(X) for X in sets), len(means[0])
+    n_rows, n_features = sum(X.shape[0] for X in sets), len(means[0])
     for columns in row_slices(n_features, n_rows):
         yield (
             columns,

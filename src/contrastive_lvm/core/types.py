@@ -33,5 +33,5 @@ class Statistics(NamedTuple):
     cross: Array  # (D, K)       sum_i o_id r_id E[h_i]
     residual: Array  # (D,)         sum_i o_id r_id
     square: Array  # (D,)         sum_i o_id r_id^2
-    count: Array  # (D,)         sum_i o_id
+    entries: Array  # (D,)         sum_i o_id
     log_likelihood: float

@@ -114,7 +114,9 @@ def make_contrastive(
 
     target = shared(n_target) + t @ W.T
     background = shared(_rows("n_background", n_background))
-    description = f"The generative model: {n_shared} shared dimensions, {n_clusters} target clusters."
+    description = (
+        f"The generative model: {n_shared} shared dimensions, {n_clusters} target clusters."
+    )
     return _data(target, background, labels, description)
 
 

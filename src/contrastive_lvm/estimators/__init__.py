@@ -1,1 +1,1 @@
-
+"""scikit-learn shells: validate, delegate, name the results."""

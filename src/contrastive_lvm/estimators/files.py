@@ -1,7 +1,8 @@
 """Model files: arrays and settings in one safetensors file; reading one runs no code.
 
 The settings travel as JSON in the file's metadata: the format's name and version, the estimator's
-class, its parameters and a checksum of all arrays. A file is written under a temporary name and moved.
+class, its parameters and a checksum of all arrays. A file is written under a temporary name and
+moved.
 """
 
 import hashlib
@@ -96,14 +97,14 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         estimator.n_features_in_ = int(settings["n_features"])
         if settings["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(settings["feature_names"], dtype=object)
-        estimator._restore(arrays, settings["facts"])  # noqa: SLF001
+        estimator._restore(arrays, settings["facts"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
     return estimator
 
 
 def _estimators() -> dict[str, Any]:
-    from contrastive_lvm.estimators import contrastive_lvm, contrastive_pca, ppca  # noqa: PLC0415
+    from contrastive_lvm.estimators import contrastive_lvm, contrastive_pca, ppca
 
     kinds = (contrastive_lvm.ContrastiveLVM, ppca.PPCA, contrastive_pca.ContrastivePCA)
     return {kind.__name__: kind for kind in kinds}
@@ -133,7 +134,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                     f"{path} has version {settings.get('version')!r} of the format, this package "
                     f"reads {VERSION}; update contrastive-lvm."
                 )
-            return settings, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return settings, {name: file.get_tensor(name) for name in list(file.keys())}
     except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{path} is not a whole model file: {error}.") from error
 

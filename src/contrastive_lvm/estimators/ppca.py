@@ -4,7 +4,6 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -29,7 +28,7 @@ from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.model import Model
 
 
-class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator):  # type: ignore[misc]
+class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator):
     """Probabilistic PCA: `x = W t + mean + noise` with isotropic Gaussian noise.
 
     Closed form for complete data (Tipping & Bishop 1999, eqs. 7-8): with the eigenpairs of the
@@ -55,7 +54,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
     bound_ : float
         Log-likelihood of the data.
     n_iter_ : int
-        Sweeps of EM; 0 for the closed form.
+        Sweeps of EM; 1 for the closed form.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -67,14 +66,12 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
     (400, 2)
     """
 
-    def __init__(
-        self, n_components: int = 2, *, max_iter: int = 2000, tol: float = 1e-6
-    ) -> None:
+    def __init__(self, n_components: int = 2, *, max_iter: int = 2000, tol: float = 1e-6) -> None:
         self.n_components = n_components
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows, which may hold NaN."""
         q = check_whole("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
@@ -114,7 +111,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)
-        self.bound_, self.n_iter_ = float(predict.log_likelihoods(self._linear(), rows).sum()), 0
+        self.bound_, self.n_iter_ = float(predict.log_likelihoods(self._linear(), rows).sum()), 1
 
     def _publish(self, W: Array, mean: Array, noise_variance: float) -> None:
         self.components_, self.mean_, self.noise_variance_ = W.T.copy(), mean, noise_variance
@@ -161,7 +158,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         """Exact log-likelihood of each row's observed entries."""
         return predict.log_likelihoods(self._linear(), read_rows(self, X))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: ARG002
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean (or weighted mean) log-likelihood of rows."""
         return float(np.average(self.score_samples(X), weights=sample_weight))
 

@@ -11,7 +11,8 @@ from contrastive_lvm.priors.flat import Flat
 
 def likelihood(value: Any) -> Gaussian:
     """`"gaussian"` or a likelihood."""
-    return _resolved("likelihood", value, {"gaussian": Gaussian}, Gaussian)
+    resolved: Gaussian = _resolved("likelihood", value, {"gaussian": Gaussian}, Gaussian)
+    return resolved
 
 
 def prior(name: str, value: Any) -> Flat:
@@ -21,7 +22,8 @@ def prior(name: str, value: Any) -> Flat:
 
 def engine(value: Any) -> EM:
     """`"auto"`, `"em"` or an engine."""
-    return _resolved("inference", value, {"auto": EM, "em": EM}, EM)
+    resolved: EM = _resolved("inference", value, {"auto": EM, "em": EM}, EM)
+    return resolved
 
 
 def model(estimator: Any) -> Model:

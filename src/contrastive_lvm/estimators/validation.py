@@ -2,13 +2,13 @@
 
 import sys
 import warnings
+from types import FrameType
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.utils.validation import _get_feature_names, check_array, validate_data
+from sklearn.utils.validation import check_array, validate_data
 
-from contrastive_lvm.core.blocks import row_slices
+from contrastive_lvm.core.blocks import is_sparse, row_slices
 from contrastive_lvm.core.types import Matrix
 
 FLOATS = [np.float64, np.float32]
@@ -84,13 +84,13 @@ def _clearer(error: ValueError, name: str) -> ValueError:
 
 
 def _refuse_values(X: Matrix, name: str, *, missing: bool) -> None:
-    if sp.issparse(X):
+    if is_sparse(X):
         infinite, gaps = bool(np.isinf(X.data).any()), bool(np.isnan(X.data).any())
     else:
         infinite, gaps = _dense_values(X)
     if infinite:
         raise ValueError(
-            f"{name} contains infinity (inf); replace it by NaN, which is a missing entry, or drop the row."
+            f"{name} contains infinity (inf); replace it by NaN, a missing entry, or drop the row."
         )
     if gaps and not missing:
         raise ValueError(
@@ -112,8 +112,8 @@ def _dense_values(X: Matrix) -> tuple[bool, bool]:
 
 
 def _check_same_features(estimator: Any, background: Any) -> None:
-    ours, theirs = getattr(estimator, "feature_names_in_", None), _get_feature_names(background)
-    if ours is None or theirs is None or list(ours) == list(theirs):
+    ours, theirs = getattr(estimator, "feature_names_in_", None), _feature_names(background)
+    if ours is None or theirs is None or list(ours) == theirs:
         return
     only_x, only_background = set(ours) - set(theirs), set(theirs) - set(ours)
     if only_x or only_background:
@@ -124,6 +124,12 @@ def _check_same_features(estimator: Any, background: Any) -> None:
     raise ValueError(
         "background has the features of X in another order; pass background[X.columns]."
     )
+
+
+def _feature_names(frame: Any) -> list[str] | None:
+    """Column names of a data frame, if they are all strings."""
+    names = list(getattr(frame, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _some(names: Any) -> str:
@@ -149,7 +155,7 @@ def check_rows_for_fit(X: Matrix, name: str) -> None:
 def _all_missing_columns(X: Matrix) -> np.ndarray:
     observed = np.zeros(X.shape[1], dtype=bool)
     for rows in row_slices(*X.shape):
-        block = X[rows].toarray() if sp.issparse(X) else X[rows]
+        block = X[rows].toarray() if is_sparse(X) else X[rows]
         observed |= ~np.isnan(block).all(axis=0)
         if observed.all():
             break
@@ -169,7 +175,9 @@ def check_whole(name: str, value: Any, least: int) -> int:
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """One of a few strings."""
     if value not in choices:
-        raise ValueError(f"{name}={value!r} is unknown; use one of {', '.join(map(repr, choices))}.")
+        raise ValueError(
+            f"{name}={value!r} is unknown; use one of {', '.join(map(repr, choices))}."
+        )
     return str(value)
 
 
@@ -182,7 +190,7 @@ def refuse_sliced_background(n_rows: int, n_background: int) -> None:
     """
     if n_rows != n_background:
         return
-    frame = sys._getframe()  # noqa: SLF001
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_fit_and_score" and "train" in frame.f_locals:
             raise ValueError(
@@ -190,7 +198,7 @@ def refuse_sliced_background(n_rows: int, n_background: int) -> None:
                 "cross-validation slices it by the target's folds; "
                 "pass a background of another length, for example background[1:]."
             )
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
 
 
 def warn_about_scales(target_variance: float, background_variance: float) -> None:
@@ -199,8 +207,9 @@ def warn_about_scales(target_variance: float, background_variance: float) -> Non
         ratio = target_variance / background_variance
         if not 1 / WILD_RATIO < ratio < WILD_RATIO:
             warnings.warn(
-                f"The variances of X and background differ by a factor of {ratio:.1g}; if a pipeline "
-                'scales X, let it scale the background too with transform_input=["background"].',
+                f"The variances of X and background differ by a factor of {ratio:.1g}; if a "
+                "pipeline scales X, let it scale the background too with "
+                'transform_input=["background"].',
                 UserWarning,
                 stacklevel=3,
             )
@@ -209,17 +218,24 @@ def warn_about_scales(target_variance: float, background_variance: float) -> Non
 def refuse_too_many_dimensions(
     sizes: dict[str, int], target: Matrix, background: Matrix | None
 ) -> None:
-    """All dimensions together must leave something for the noise."""
+    """Dimensions must leave something for the noise.
+
+    Each kind alone must be fewer than the features, both together at most as many, and fewer than
+    the rows less one for each mean; otherwise the noise variance has no maximum-likelihood value.
+    """
     rows = target.shape[0] - 1 + (0 if background is None else background.shape[0] - 1)
-    features = target.shape[1]
-    if sum(sizes.values()) < min(features, rows):
-        return
+    features, total = target.shape[1], sum(sizes.values())
     named = " and ".join(f"{name}={size}" for name, size in sizes.items())
-    limit = f"{features} feature(s)" if features <= rows else f"{rows} rows (means taken off)"
-    raise ValueError(
-        f"{named} must together be fewer than the {limit}, or nothing is left for the noise; "
-        "use fewer dimensions."
-    )
+    if total > features or max(sizes.values()) >= features:
+        raise ValueError(
+            f"{named} is too large for {features} feature(s): each must be fewer, and together at "
+            "most as many, or nothing is left for the noise; use fewer dimensions."
+        )
+    if total >= rows:
+        raise ValueError(
+            f"{named} must be fewer in all than {rows}, the rows less one for each mean, or "
+            "nothing is left for the noise; use fewer dimensions or more rows."
+        )
 
 
 def refuse_constant(variance: Any, mean: Any) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def verbosity(enabled: bool) -> Iterator[None]:  # noqa: FBT001
+def verbosity(*, enabled: bool) -> Iterator[None]:
     """Show informational messages of the package; leave the logger as it was."""
     if not enabled:
         yield

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from contrastive_lvm.core import scatter
 from contrastive_lvm.core.ascent import Ascent, ascend
-from contrastive_lvm.core.blocks import has_missing
+from contrastive_lvm.core.blocks import has_missing, is_sparse
 from contrastive_lvm.core.gauge import canonical_loadings
 from contrastive_lvm.core.loadings import loading_step
 from contrastive_lvm.core.rows import MaskedRows
@@ -19,6 +18,7 @@ from contrastive_lvm.core.types import Array, Matrix, Parameters, Statistics
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.model import Model
 
+MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
 TRIAL_SWEEPS = 15  # sweeps given to each deterministic start before the best goes on
 
 
@@ -105,8 +105,9 @@ def prepare(model: Model, target: Matrix, background: Matrix | None) -> Data:
     matrices = [target] if background is None else [target, background]
     D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
     missing = [has_missing(X) for X in matrices]
-    sparse = any(sp.issparse(X) for X in matrices)
-    if n_rows < D and model.likelihood.isotropic and not any(missing) and not sparse:
+    sparse = any(is_sparse(X) for X in matrices)
+    small = n_rows < D and n_rows <= MOST_SPAN_ROWS
+    if small and model.likelihood.isotropic and not any(missing) and not sparse:
         span = reduce_to_span(matrices)
         return _with_variance(list(span.scatters), D, span)
     dense = D <= scatter.MOST_FEATURES and D <= 2 * n_rows
@@ -180,7 +181,7 @@ class _Task:
         """The M-step: loadings and means jointly, then the noise."""
         old = self.unflatten(point)
         step = loading_step(statistics, self.model.n_columns)
-        psi = self.model.likelihood.noise_step(step.square, step.count, self.data.n_features)
+        psi = self.model.likelihood.noise_step(step.square, step.entries, self.data.n_features)
         means = old.means
         if not self.data.complete:
             means = tuple(m + dm for m, dm in zip(old.means, step.mean_change, strict=True))

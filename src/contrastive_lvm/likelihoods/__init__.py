@@ -1,1 +1,1 @@
-
+"""Likelihoods, one file a likelihood."""

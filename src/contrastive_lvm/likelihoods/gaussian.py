@@ -19,8 +19,8 @@ class Gaussian:
     ----------
     noise : {"isotropic", "feature"}
         One noise variance for all features (the paper's `sigma^2`), or one a feature. Both are
-        shared by the two sets. A variance is kept above 1e-6 of the data's variance (of the
-        feature's own for `"feature"`; of the mean over features where a feature is constant), since the
+        shared by the two sets. A variance is kept above 1e-6 of the data's (of the feature's own
+        for `"feature"`; of the mean over features where a feature is constant), since the
         likelihood is unbounded where loadings fit a feature exactly.
 
     Examples

@@ -1,1 +1,1 @@
-
+"""Priors on loadings, one file a prior."""

@@ -1,0 +1,62 @@
+# Everything happens in .venv; `make PYTHON=/path/to/python3` chooses the Python it is made from.
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint types bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.base  ## set up and compare PCA, cPCA and cLVM on synthetic data
+	@$(BIN)/clvm demo
+
+test: lint types  ## set up, check style and types, run the tests
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(VENV)/.dev  ## check style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.dev  ## check types
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench  ## set up and run the benchmarks
+	$(BIN)/python -m benchmarks.run
+
+clean:  ## remove the environment, caches and everything built
+	rm -rf $(VENV) demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+
+# Each stamp file stands for an environment that was completed; a broken one is made again.
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "PYTHON=$(PYTHON) is not Python 3.11 or newer, which contrastive-lvm needs;" \
+		"install one and name it with make PYTHON=/path/to/python3." >&2; exit 1; }
+	@echo "Setting up $(VENV) ..." >&2
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(INSTALL) "pip>=25.1"
+	@touch $@
+
+$(VENV)/.base: pyproject.toml $(VENV)/.python
+	@echo "Installing contrastive-lvm ..." >&2
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.base
+	@echo "Installing all extras and the development tools ..." >&2
+	@$(INSTALL) --editable ".[all]" --group dev
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml $(VENV)/.dev
+	@echo "Installing the tools to compare with ..." >&2
+	@$(INSTALL) --group bench
+	@touch $@
