@@ -55,7 +55,8 @@ def _usage_sentence(message: str) -> str:
     return message if message.endswith("?") else f"{message}; see clvm --help."
 
 
-def _seed(text: str) -> int:
+def _seed(value: str | int) -> int:
+    text = str(value)  # the default comes as the number it is
     number = int(text) if text.isdecimal() else -1
     if not 0 <= number <= LARGEST_SEED:
         raise typer.BadParameter(f"{text!r} is not a whole number from 0 to {LARGEST_SEED}")

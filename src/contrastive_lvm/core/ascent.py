@@ -28,6 +28,7 @@ class Ascent(NamedTuple, Generic[Info]):
     converged: bool
 
 
+@np.errstate(all="ignore")  # a candidate far out may overflow; it is then rejected
 def ascend(
     evaluate: Callable[[Array], tuple[float, Info]],
     improve: Callable[[Array, Info], Array],

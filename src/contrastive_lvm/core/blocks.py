@@ -42,7 +42,10 @@ def missing_mask(rows: Matrix) -> np.ndarray:
 
 
 def has_missing(X: Matrix) -> bool:
-    """Whether any entry is NaN, a block at a time."""
+    """Whether any entry is NaN; the entries are known to be finite or NaN."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite((X.data if is_sparse(X) else X).sum()):
+            return False
     if is_sparse(X):
         return bool(np.isnan(X.data).any())
     return any(bool(np.isnan(X[rows]).any()) for rows in row_slices(*X.shape))

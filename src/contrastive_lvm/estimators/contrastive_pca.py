@@ -213,6 +213,7 @@ class _Contrast(NamedTuple):
         return float((np.maximum(t - b, 0.0) ** 2 / np.maximum(t + b, 1e-300)).sum())
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
     if n_rows < D and not scale:

@@ -114,6 +114,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         self.bound_, self.n_iter_ = float(predict.log_likelihoods(self._linear(), rows).sum()), 1
 
     def _publish(self, W: Array, mean: Array, noise_variance: float) -> None:
+        W = np.ascontiguousarray(W)
         self.components_, self.mean_, self.noise_variance_ = W.T.copy(), mean, noise_variance
         variance = (W**2).sum(axis=0)
         self.explained_variance_ratio_ = variance / (variance.sum() + noise_variance * len(W))

@@ -102,7 +102,7 @@ def _refuse_values(X: Matrix, name: str, *, missing: bool) -> None:
 def _dense_values(X: Matrix) -> tuple[bool, bool]:
     """Whether any entry is infinite, and whether any is NaN; one sum when all is well."""
     with np.errstate(all="ignore"):
-        if np.isfinite(X.sum(dtype=np.float64)):
+        if np.isfinite(X.sum()):
             return False, False
     infinite = gaps = False
     for rows in row_slices(*X.shape):

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, silhouette_score
+from threadpoolctl import threadpool_limits
 
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import ContrastiveData, make_subgroups
@@ -74,13 +75,13 @@ def draw_demo(result: DemoResult) -> Figure:
     >>> len(draw_demo(run_demo()).axes)
     3
     """
-    panels = {
-        f"{method.name}  (silhouette {method.silhouette:.2f})".replace(
-            "-", "\N{MINUS SIGN}"
-        ): method.latents
-        for method in result.methods
-    }
+    panels = {_title(method): method.latents for method in result.methods}
     return plot_comparison(panels, np.array(SUBGROUPS)[result.data.target_labels])
+
+
+def _title(method: MethodResult) -> str:
+    silhouette = f"{method.silhouette:.2f}".replace("-", "\N{MINUS SIGN}")
+    return f"{method.name}  (silhouette {silhouette})"
 
 
 def _measure(
@@ -91,7 +92,8 @@ def _measure(
     latents = fit(data)
     seconds = time.perf_counter() - start
     labels = data.target_labels
-    clusters = KMeans(len(SUBGROUPS), n_init=10, random_state=0).fit_predict(latents)
+    with threadpool_limits(1):  # threads that wait for each other cost seconds on a busy machine
+        clusters = KMeans(len(SUBGROUPS), n_init=10, random_state=0).fit_predict(latents)
     return MethodResult(
         name=name,
         latents=latents,

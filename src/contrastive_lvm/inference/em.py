@@ -79,27 +79,31 @@ class EM:
 
     def run_prepared(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
         """Fit row sets that `prepare` has compressed, so that restarts share the work."""
-        task = _Task(model, data)
+        task = Task(model, data)
         if seed is None:
             starts = task.spectral_starts()
         else:
             starts = [task.random_start(np.random.default_rng(seed))]
-        trials = [self._ascend(task, start, TRIAL_SWEEPS) for start in starts[1:] and starts]
+        trials = [self.ascend(task, start, TRIAL_SWEEPS) for start in starts[1:] and starts]
         best = max(trials, key=lambda trial: trial.trace[-1]).point if trials else starts[0]
         spent = sum(trial.n_sweeps for trial in trials)
-        return task.posterior(self._ascend(task, best, self.max_iter), spent)
+        return task.posterior(self.ascend(task, best), spent)
 
-    def _ascend(self, task: "_Task", start: Array, max_sweeps: int) -> Ascent[list[Statistics]]:
+    def ascend(
+        self, task: "Task", start: Array, max_sweeps: int | None = None
+    ) -> Ascent[list[Statistics]]:
+        """Raise the log-likelihood from one start."""
         return ascend(
             task.evaluate,
             task.improve,
             start,
             memory=self.memory,
-            max_sweeps=max_sweeps,
+            max_sweeps=self.max_iter if max_sweeps is None else max_sweeps,
             tol=self.tol,
         )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def prepare(model: Model, target: Matrix, background: Matrix | None) -> Data:
     """Compress complete sets to summaries; keep sets with missing entries as masked rows."""
     matrices = [target] if background is None else [target, background]
@@ -126,7 +130,7 @@ def _with_variance(sets: list[Scatter | MaskedRows], n_features: int, span: Span
     return Data(sets, n_features, span, variances, pooled)
 
 
-class _Task:
+class Task:
     """One model on one pair of row sets, as an ascent over a flat vector.
 
     The vector holds loadings and (when entries are missing) means in units of the features'

@@ -72,7 +72,8 @@ def plot_latents(
         ax = Figure(figsize=(4.6, 4.2), layout="constrained").subplots()
     centres = _draw(ax, points, groups, _axis_names(latents), title)
     if not _name_centres(ax, centres, groups) and groups.names:
-        ax.legend(handles=_handles(groups), frameon=False, fontsize=8)
+        # Not loc="best": it tries every point, slowly.
+        ax.legend(handles=_handles(groups), loc="upper right", fontsize=8, edgecolor="none")
     return ax
 
 
@@ -216,7 +217,7 @@ def _histograms(ax: Axes, values: Array, groups: Groups) -> Array:
         members = values[groups.codes == code]
         counts, _, _ = ax.hist(members, bins=edges.tolist(), color=_colour(code, groups), alpha=0.6)
         if code >= 0:
-            centres.append([np.median(members), np.max(counts)])
+            centres.append([np.median(members), 1.04 * np.max(counts)])
     ax.margins(y=0.12)
     return np.array(centres).reshape(-1, 2)
 

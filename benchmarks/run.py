@@ -1,0 +1,28 @@
+"""Print the benchmark table and write it as JSON: `python -m benchmarks.run [FILE]`."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from benchmarks import complete, missing
+
+GROUPS = (complete.tall, complete.peers, missing.sweep, missing.acceleration)
+
+
+def main(output: str = "bench.json") -> int:
+    results = []
+    for group in GROUPS:
+        for result in group():
+            results.append(result)
+            sign = ">=" if result.at_least else "<="
+            verdict = "ok" if result.ok else "MISSED"
+            line = f"{result.what:60s} {result.value:8.2f} {sign} {result.limit:5.2f}  {verdict:6s}"
+            print(f"{line}  {result.detail}", flush=True)
+    rows = [{**result._asdict(), "ok": result.ok} for result in results]
+    Path(output).write_text(json.dumps({"cores": os.cpu_count(), "results": rows}, indent=1))
+    return 0 if all(result.ok for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))

@@ -1,0 +1,48 @@
+"""The public surface as a snapshot: a change here is a change for users."""
+
+import inspect
+from pathlib import Path
+
+import contrastive_lvm as clvm
+
+SNAPSHOT = Path(__file__).parent / "public_api.txt"
+
+
+def surface() -> list[str]:
+    lines = []
+    for home, names in (
+        ("", [n for n in clvm.__all__ if n not in ("datasets", "plots", "__version__")]),
+        ("datasets.", clvm.datasets.__all__),
+        ("plots.", clvm.plots.__all__),
+    ):
+        module = getattr(clvm, home[:-1]) if home else clvm
+        for name in sorted(names):
+            lines += described(f"{home}{name}", getattr(module, name))
+    return lines
+
+
+def described(name: str, thing: object) -> list[str]:
+    if not inspect.isclass(thing):
+        return [f"{name}{inspect.signature(thing)}"]  # type: ignore[arg-type]
+    lines = [f"{name}{inspect.signature(thing)}"]
+    for attribute, value in sorted(inspect.getmembers(thing)):
+        if attribute.startswith("_") or not getattr(value, "__module__", "").startswith("contrast"):
+            continue
+        if inspect.isfunction(value):
+            lines.append(f"{name}.{attribute}{inspect.signature(value)}")
+    return lines
+
+
+def test_public_api_is_as_recorded() -> None:
+    recorded = SNAPSHOT.read_text(encoding="utf-8").splitlines()
+    assert surface() == recorded, "run `python tests/test_public_api.py` if the change is meant"
+
+
+def test_every_public_function_and_method_has_a_docstring() -> None:
+    for name in clvm.__all__:
+        thing = getattr(clvm, name)
+        assert inspect.getdoc(thing), name
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text("\n".join(surface()) + "\n", encoding="utf-8")
