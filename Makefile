@@ -4,6 +4,8 @@ WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
+# Workers side by side are slowed down many times by BLAS threads that wait for each other.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 INSTALL := $(BIN)/python -m pip install --quiet
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -20,7 +22,7 @@ demo: $(VENV)/.base  ## set up and compare PCA, cPCA and cLVM on synthetic data
 	@$(BIN)/clvm demo
 
 test: lint types  ## set up, check style and types, run the tests
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(VENV)/.dev  ## check style and formatting
 	$(BIN)/ruff check

@@ -17,6 +17,7 @@ class Result(NamedTuple):
 
     @property
     def ok(self) -> bool:
+        """Whether the limit is kept."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 

@@ -11,6 +11,7 @@ GROUPS = (complete.tall, complete.peers, missing.sweep, missing.acceleration)
 
 
 def main(output: str = "bench.json") -> int:
+    """Run all groups; the exit code says whether every limit was kept."""
     results = []
     for group in GROUPS:
         for result in group():

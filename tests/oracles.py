@@ -82,7 +82,7 @@ class Conditional(NamedTuple):
 
 def conditional(side: Side, x: Array) -> Conditional:
     """Condition the joint normal of `(h, x)` on what is observed of x."""
-    D, K = side.L.shape
+    K = side.L.shape[1]
     joint_mean = np.concatenate([np.zeros(K), side.mean])
     joint = np.block([[np.eye(K), side.L.T], [side.L, side.cov]])
     seen = np.concatenate([np.zeros(K, dtype=bool), ~np.isnan(x)])
@@ -183,7 +183,7 @@ def maximise(shape: Shape, X: Array, B: Array | None, *, n_starts: int, seed: in
         S = 0.7 * spread * rng.standard_normal((shape.D, shape.k))
         W = 0.7 * spread * rng.standard_normal((shape.D, shape.t))
         start = shape.pack(Point(S, W, np.full(shape.D, spread**2), means[0], means[-1]))
-        options = {"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-14, "gtol": 1e-7, "maxcor": 30}
+        options: Any = {"maxiter": 20_000, "maxfun": 20_000, "ftol": 1e-14, "gtol": 1e-7}
         end = minimize(negative, start, jac=True, method="L-BFGS-B", options=options)
         if best is None or -float(end.fun) > best.value:
             best = Optimum(shape.unpack(np.asarray(end.x, dtype=np.float64)), -float(end.fun))

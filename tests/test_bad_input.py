@@ -1,7 +1,7 @@
 """Bad input: one sentence that names the argument, its value and the way out."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -105,7 +105,11 @@ FITS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "likelihood type": (lambda: fit(likelihood=3), TypeError, "likelihood=3 is of type int"),
     "prior": (lambda: fit(target_prior="spike"), ValueError, "target_prior='spike' is unknown"),
     "engine": (lambda: fit(inference="magic"), ValueError, "inference='magic' is unknown"),
-    "noise": (lambda: clvm.Gaussian("pink"), ValueError, "noise='pink' is not a kind"),
+    "noise": (
+        lambda: clvm.Gaussian(noise=cast("Any", "pink")),
+        ValueError,
+        "noise='pink' is not a kind",
+    ),
     "max_iter": (lambda: clvm.EM(max_iter=0), ValueError, "max_iter=0 must be a whole number"),
     "tol": (lambda: clvm.EM(tol=-1.0), ValueError, "tol=-1.0 must be a positive number"),
     "no background": (
@@ -142,7 +146,11 @@ METHODS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "width": (lambda: FITTED.transform(X[:, :4]), ValueError, "X has 4 features.*expecting 6"),
     "of": (lambda: FITTED.latents(X, of="both"), ValueError, "of='both' is unknown; use one of"),
     "parts": (lambda: FITTED.reconstruct(X, parts=("z",)), ValueError, "parts='z' is unknown"),
-    "inverse": (lambda: FITTED.inverse_transform(X), ValueError, r"T has shape \(30, 6\).*2 target"),
+    "inverse": (
+        lambda: FITTED.inverse_transform(X),
+        ValueError,
+        r"T has shape \(30, 6\).*2 target",
+    ),
     "sample size": (lambda: FITTED.sample(0), ValueError, "n=0 must be a whole number"),
     "sample of": (lambda: FITTED.sample(2, of="noise"), ValueError, "of='noise' is unknown"),
     "infinity": (lambda: FITTED.score_samples(with_value(X, np.inf)), ValueError, "infinity"),
@@ -188,7 +196,7 @@ def test_before_fit(method: str, model: Any) -> None:
 
 @pytest.mark.parametrize("noise", ["isotropic", "feature"])
 @pytest.mark.parametrize("missing", [False, True])
-def test_constant_and_duplicated_columns_simply_work(noise: Any, missing: bool) -> None:
+def test_constant_and_duplicated_columns_simply_work(noise: Any, *, missing: bool) -> None:
     rows, others = (np.hstack([r, r[:, :2], np.full((len(r), 1), 7.0)]) for r in (X, B))
     if missing:
         rows[::3, 1] = others[::4, 8] = np.nan

@@ -1,5 +1,7 @@
 """ContrastivePCA against eigendecompositions written out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -56,7 +58,10 @@ def test_more_features_than_rows(alpha: float | str) -> None:
 
 @pytest.mark.parametrize("shape", [(80, 9), (15, 60)])
 def test_sparse_equals_dense(shape: tuple[int, int]) -> None:
-    rows = [sp.random(*shape, density=0.4, format="csr", random_state=s) for s in (0, 1)]
+    rows: list[Any] = [
+        sp.random_array(shape, density=0.4, format="csr", rng=np.random.default_rng(s))
+        for s in (0, 1)
+    ]
     sparse = clvm.ContrastivePCA(2).fit(rows[0], background=rows[1])
     dense = clvm.ContrastivePCA(2).fit(rows[0].toarray(), background=rows[1].toarray())
     assert sparse.alpha_ == dense.alpha_

@@ -15,8 +15,10 @@ DATA = clvm.datasets.make_contrastive(60, 50, n_features=8, n_shared=2, random_s
 
 
 def fitted() -> list[Any]:
-    frames = [pd.DataFrame(rows, columns=list("abcdefgh")) for rows in (DATA.target, DATA.background)]
-    models = [
+    frames = [
+        pd.DataFrame(rows, columns=list("abcdefgh")) for rows in (DATA.target, DATA.background)
+    ]
+    models: list[Any] = [
         clvm.ContrastiveLVM(2, 2),
         clvm.ContrastiveLVM(1, 2, likelihood=clvm.Gaussian("feature"), inference=clvm.EM(tol=1e-2)),
         clvm.ContrastiveLVM(1, 0, n_init=2, random_state=3),
@@ -86,7 +88,7 @@ def test_no_flipped_byte_loads_silently(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     content[rng.integers(len(content) // 2, len(content))] ^= int(rng.integers(1, 256))
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="damaged|whole model file|unknown|not a|version"):
+    with pytest.raises(ValueError, match=r"damaged|whole model file|unknown|not a|version"):
         clvm.load_model(path)
 
 

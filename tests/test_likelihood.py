@@ -32,10 +32,6 @@ class Case(NamedTuple):
     k: int
     t: int
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        return {"n_target": self.t, "n_shared": self.k}
-
 
 SHAPES = {
     "tall": Case(50, 40, 6, 2, 1),
@@ -56,7 +52,7 @@ def data(case: Case, noise: str, gaps: str, seed: int = 0) -> tuple[Array, Array
 def fit(case: Case, noise: Any, X: Array, B: Array | None, **em: Any) -> clvm.ContrastiveLVM:
     engine = clvm.EM(**{"tol": 1e-3, **em})
     likelihood = clvm.Gaussian(noise=noise)
-    model = clvm.ContrastiveLVM(**case.sizes, likelihood=likelihood, inference=engine)
+    model = clvm.ContrastiveLVM(case.t, case.k, likelihood=likelihood, inference=engine)
     return model.fit(X, background=B)
 
 

@@ -21,15 +21,22 @@ def surface() -> list[str]:
     return lines
 
 
+def signature(thing: object) -> str:
+    """Names, kinds and defaults of parameters; annotations depend on NumPy's version."""
+    full = inspect.signature(thing)  # type: ignore[arg-type]
+    bare = [p.replace(annotation=p.empty) for p in full.parameters.values()]
+    return str(full.replace(parameters=bare, return_annotation=full.empty))
+
+
 def described(name: str, thing: object) -> list[str]:
     if not inspect.isclass(thing):
-        return [f"{name}{inspect.signature(thing)}"]  # type: ignore[arg-type]
-    lines = [f"{name}{inspect.signature(thing)}"]
+        return [f"{name}{signature(thing)}"]
+    lines = [f"{name}{signature(thing)}"]
     for attribute, value in sorted(inspect.getmembers(thing)):
         if attribute.startswith("_") or not getattr(value, "__module__", "").startswith("contrast"):
             continue
         if inspect.isfunction(value):
-            lines.append(f"{name}.{attribute}{inspect.signature(value)}")
+            lines.append(f"{name}.{attribute}{signature(value)}")
     return lines
 
 

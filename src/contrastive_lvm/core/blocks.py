@@ -75,5 +75,7 @@ def make_block(rows: Matrix) -> Block:
         everything = np.ones((1, values.shape[1]))
         return Block(values, everything, np.zeros(len(values), dtype=np.intp))
     representative, pattern = patterns_of(missing)
+    if len(representative) == len(values):  # every row has its own: keep the rows' order
+        representative = pattern = np.arange(len(values))
     observed = (~missing[representative]).astype(np.float64)
     return Block(np.where(missing, 0.0, values), observed, pattern)

@@ -74,7 +74,7 @@ def _first_noise(source: Covariance, *, isotropic: bool) -> Array:
     mean = float(variance.mean())
     if isotropic:
         return np.full(len(variance), 0.5 * mean)
-    return 0.5 * np.maximum(variance, 1e-6 * mean)
+    return 0.5 * np.where(variance > 1e-24 * mean, variance, mean)
 
 
 def _target_loadings(target: Covariance, S: Array, psi: Array, t: int) -> Array:

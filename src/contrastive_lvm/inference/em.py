@@ -16,6 +16,7 @@ from contrastive_lvm.core.span import Span, reduce_to_span
 from contrastive_lvm.core.start import Covariance, random_start, spectral_starts
 from contrastive_lvm.core.types import Array, Matrix, Parameters, Statistics
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.model import Model
 
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
@@ -141,9 +142,9 @@ class Task:
         self.model, self.data = model, data
         self.floor = model.likelihood.floor(data.variance, data.n_features)
         mean_variance = float(data.variance.sum()) / data.n_features
-        self.ceiling = 10.0 * float(data.variance.max()) + mean_variance
+        self.ceiling = 10.0 * self.floor / FLOOR
         isotropic = model.likelihood.isotropic
-        unit = mean_variance if isotropic else np.maximum(data.variance, 1e-3 * mean_variance)
+        unit = mean_variance if isotropic else self.floor / FLOOR
         self.unit = np.sqrt(np.broadcast_to(unit, data.variance.shape))
 
     @property
@@ -152,6 +153,7 @@ class Task:
         return [self.model.n_columns, self.model.n_shared][: len(self.data.sets)]
 
     def flatten(self, parameters: Parameters) -> Array:
+        """Parameters as one vector."""
         psi = parameters.psi[:1] if self.model.likelihood.isotropic else parameters.psi
         parts = [(parameters.L / self.unit[:, None]).ravel(), np.log(psi)]
         if not self.data.complete:
@@ -159,11 +161,11 @@ class Task:
         return np.concatenate(parts)
 
     def unflatten(self, point: Array) -> Parameters:
+        """The way back; noise variances are kept within their limits."""
         D, K = len(self.unit), self.model.n_columns
         n_noise = 1 if self.model.likelihood.isotropic else D
         L = point[: D * K].reshape(D, K) * self.unit[:, None]
-        bounded = np.minimum(point[D * K : D * K + n_noise], np.log(self.ceiling))
-        psi = np.maximum(np.exp(bounded), self.floor)
+        psi = np.clip(np.exp(point[D * K : D * K + n_noise]), self.floor, self.ceiling)
         if self.data.complete:
             return Parameters(L, psi, tuple(s.mean for s in self.data.sets))
         means = point[D * K + n_noise :].reshape(-1, D) * self.unit
@@ -192,6 +194,7 @@ class Task:
         return self.flatten(Parameters(step.L, np.maximum(psi, self.floor), means))
 
     def spectral_starts(self) -> list[Array]:
+        """The deterministic starts."""
         target, background = self._covariances()
         starts = spectral_starts(
             target,
@@ -203,6 +206,7 @@ class Task:
         return [self._started(L, psi) for L, psi in starts]
 
     def random_start(self, rng: np.random.Generator) -> Array:
+        """A start in random directions of the data."""
         return self._started(*random_start(*self._covariances(), self.model.n_columns, rng))
 
     def _started(self, L: Array, psi: Array) -> Array:
@@ -214,6 +218,7 @@ class Task:
         return covariances[0], covariances[1] if len(covariances) > 1 else None
 
     def posterior(self, ascent: Ascent[list[Statistics]], spent: int) -> Posterior:
+        """The end of an ascent in the canonical gauge, over the features of the data."""
         p = self.unflatten(ascent.point)
         L, psi, means = p.L, p.psi, p.means
         if self.data.span is not None:

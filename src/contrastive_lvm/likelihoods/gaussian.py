@@ -9,6 +9,7 @@ from contrastive_lvm.core.types import Array
 
 Noise = Literal["isotropic", "feature"]
 FLOOR = 1e-6  # least noise variance, relative to the variance of the data
+CONSTANT = 1e-24  # a feature whose variance is below this share of the mean's does not vary
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Gaussian:
         mean = float(variance.sum()) / n_features
         if self.isotropic:
             return np.full(len(variance), FLOOR * mean)
-        return FLOOR * np.where(variance > FLOOR * mean, variance, mean)
+        return FLOOR * np.where(variance > CONSTANT * mean, variance, mean)
 
     def noise_step(self, square: Array, count: Array, n_features: int) -> Array:
         """Maximise over the noise: expected squared residuals over observed entries, (D,)."""

@@ -1,3 +1,6 @@
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-def __getattr__(name: str) -> Any: ...
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+def parametrize_with_checks(estimators: list[Any]) -> Callable[[_F], _F]: ...

@@ -1,0 +1,188 @@
+"""What EM reaches is the maximum of the marginal likelihood, whichever way it is climbed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import contrastive_lvm as clvm
+from tests.oracles import (
+    GAPS,
+    Array,
+    Point,
+    fitted_point,
+    gapped,
+    gradient,
+    joint_update,
+    log_likelihood,
+    maximise,
+    planted,
+    shape_of,
+)
+
+NOISES = ("isotropic", "feature")
+DIMENSIONS = [(1, 1), (2, 1), (1, 2)]  # k, t
+
+
+def data(noise: str, gaps: str, k: int, t: int, seed: int = 1) -> tuple[Array, Array]:
+    _, X, B = planted(seed, n=90, m=80, D=9, k=k, t=t, noise=noise)
+    return gapped(X, B, gaps, seed)
+
+
+def fit(X: Array, B: Array, k: int, t: int, noise: Any, **settings: Any) -> clvm.ContrastiveLVM:
+    settings = {"inference": clvm.EM(tol=1e-9), **settings}
+    likelihood = clvm.Gaussian(noise=noise)
+    return clvm.ContrastiveLVM(t, k, likelihood=likelihood, **settings).fit(X, background=B)
+
+
+def assert_same_point(a: Point, b: Point, rtol: float) -> None:
+    """The parts that the likelihood identifies, relative to the size of the covariance."""
+    for left, right in (
+        (a.S @ a.S.T, b.S @ b.S.T),
+        (a.W @ a.W.T, b.W @ b.W.T),
+        (a.psi, b.psi),
+        (a.mean, b.mean),
+        (a.background_mean, b.background_mean),
+    ):
+        np.testing.assert_allclose(left, right, rtol=0, atol=rtol * np.abs(right).max())
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("k", "t"), DIMENSIONS)
+def test_equals_direct_maximisation(k: int, t: int, noise: str, gaps: str) -> None:
+    X, B = data(noise, gaps, k, t)
+    model = fit(X, B, k, t, noise)
+    shape = shape_of(fitted_point(model), isotropic=noise == "isotropic")
+    direct = maximise(shape, X, B, n_starts=2, seed=0)
+    assert model.bound_ == pytest.approx(direct.value, abs=1e-6)
+    assert_same_point(fitted_point(model), direct.point, 1e-4)
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize("noise", NOISES)
+def test_default_tolerance_is_close_to_the_maximum(noise: str, gaps: str) -> None:
+    X, B = data(noise, gaps, 2, 1)
+    default, tight = fit(X, B, 2, 1, noise, inference="auto"), fit(X, B, 2, 1, noise)
+    assert 0 <= tight.bound_ - default.bound_ < 1e-4
+    assert_same_point(fitted_point(default), fitted_point(tight), 5e-3)
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize("noise", NOISES)
+def test_slope_is_zero_by_finite_differences(noise: str, gaps: str) -> None:
+    X, B = (rows[:30] for rows in data(noise, gaps, 1, 1))
+    point = fitted_point(fit(X, B, 1, 1, noise, inference=clvm.EM(tol=1e-12)))
+    shape = shape_of(point, isotropic=noise == "isotropic")
+    theta, step = shape.pack(point), 1e-4
+
+    def slope(at: Array) -> Array:
+        ends = [
+            [gradient(at + sign * e, shape, X, B)[0] for sign in (step, -step)]
+            for e in np.eye(len(at))
+        ]
+        differences: Array = -np.diff(ends, axis=1)[:, 0] / (2.0 * step)
+        return differences
+
+    # A parameter whose standard error is s has a slope of order 1/s a standard error away.
+    assert np.abs(slope(theta)).max() < 2e-3
+    moved = theta * 1.05
+    np.testing.assert_allclose(slope(moved), gradient(moved, shape, X, B)[1], rtol=1e-4, atol=1e-4)
+    assert np.abs(slope(moved)).max() > 1.0
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize("noise", NOISES)
+def test_is_a_fixed_point_of_the_exact_em_step(noise: str, gaps: str) -> None:
+    X, B = data(noise, gaps, 2, 1)
+    point = fitted_point(fit(X, B, 2, 1, noise, inference=clvm.EM(tol=1e-11)))
+    assert_same_point(joint_update(point, X, B, isotropic=noise == "isotropic"), point, 1e-5)
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("seed", range(3))
+def test_one_plain_sweep_is_the_exact_em_step(noise: Any, gaps: str, seed: int) -> None:
+    """From one and the same start, plain EM's second point is the brute-force step of its first."""
+    X, B = data(noise, gaps, 2, 1, seed)
+    model = clvm.Model(2, 1, clvm.Gaussian(noise=noise))
+    steps = [clvm.EM(max_iter=i, memory=0).run(model, X, B, seed=seed) for i in (1, 2)]
+    first, second = (
+        Point(s.shared_loadings, s.target_loadings, s.noise_variance, *s[3:5]) for s in steps
+    )
+    expected = joint_update(first, X, B, isotropic=noise == "isotropic")
+    assert_same_point(second, expected, 1e-9)
+    assert log_likelihood(second, X, B) > log_likelihood(first, X, B) + 0.1
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize("noise", NOISES)
+def test_accelerated_and_plain_em_reach_the_same_optimum(noise: str, gaps: str) -> None:
+    X, B = data(noise, gaps, 2, 1)
+    fast, plain = (
+        fit(X, B, 2, 1, noise, inference=clvm.EM(max_iter=20_000, tol=1e-9, memory=memory))
+        for memory in (15, 0)
+    )
+    assert fast.bound_ == pytest.approx(plain.bound_, abs=1e-5)
+    assert_same_point(fitted_point(fast), fitted_point(plain), 2e-3)
+    assert fast.n_iter_ < 0.7 * plain.n_iter_
+
+
+@pytest.mark.parametrize("gaps", ["complete", "both"])
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_restarts_print_the_same_numbers(noise: str, gaps: str, seed: int) -> None:
+    X, B = data(noise, gaps, 2, 1, seed)
+    one = fit(X, B, 2, 1, noise, inference=clvm.EM(tol=1e-8))
+    four = fit(X, B, 2, 1, noise, inference=clvm.EM(tol=1e-8), n_init=4, random_state=seed)
+    assert four.bound_ >= one.bound_
+    assert four.bound_ == pytest.approx(one.bound_, abs=1e-5)
+    assert four.n_iter_ > 2 * one.n_iter_
+    for name in ("target_components_", "shared_components_", "mean_", "noise_variance_"):
+        numbers, others = np.asarray(getattr(four, name)), np.asarray(getattr(one, name))
+        np.testing.assert_allclose(numbers, others, rtol=0, atol=1e-3 * np.abs(others).max())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_restart_is_kept(seed: int) -> None:
+    """With three sweeps a fit, every start ends elsewhere; the highest end is published."""
+    X, B = data("isotropic", "complete", 2, 1)
+    engine = clvm.EM(max_iter=3, memory=0)
+    model = clvm.ContrastiveLVM(1, 2, n_init=6, random_state=seed, inference=engine)
+    with pytest.warns(UserWarning, match="max_iter"):
+        model.fit(X, background=B)
+    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=5)
+    bounds = [engine.run(clvm.Model(2, 1), X, B).bound]
+    bounds += [engine.run(clvm.Model(2, 1), X, B, seed=int(s)).bound for s in seeds]
+    assert len(set(bounds)) == len(bounds)
+    assert model.bound_ == max(bounds)
+    assert log_likelihood(fitted_point(model), X, B) == pytest.approx(max(bounds), rel=1e-10)
+
+
+@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("k", "t"), DIMENSIONS)
+def test_two_random_starts_print_the_same_loadings(k: int, t: int, noise: Any, gaps: str) -> None:
+    X, B = data(noise, gaps, k, t)
+    model = clvm.Model(k, t, clvm.Gaussian(noise=noise))
+    a, b = (clvm.EM(tol=1e-8).run(model, X, B, seed=seed) for seed in (1, 2))
+    assert a.bound == pytest.approx(b.bound, abs=1e-5)
+    assert a.n_sweeps != b.n_sweeps or a.bound != b.bound
+    for left, right in (
+        (a.target_loadings, b.target_loadings),
+        (a.shared_loadings, b.shared_loadings),
+    ):
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-3 * np.abs(right).max())
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_maximum_beats_the_truth_and_neighbours(noise: str) -> None:
+    truth, X, B = planted(3, n=90, m=80, D=9, k=2, t=1, noise=noise)
+    model = fit(X, B, 2, 1, noise)
+    point, rng = fitted_point(model), np.random.default_rng(0)
+    assert model.bound_ > log_likelihood(truth, X, B)
+    shape = shape_of(point, isotropic=noise == "isotropic")
+    theta = shape.pack(point)
+    for _ in range(8):
+        moved = theta + 0.01 * rng.standard_normal(len(theta))
+        assert log_likelihood(shape.unpack(moved), X, B) < model.bound_
