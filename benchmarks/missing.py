@@ -7,7 +7,8 @@ import numpy as np
 import contrastive_lvm as clvm
 from benchmarks.complete import planted
 from benchmarks.measure import Result, best_seconds
-from contrastive_lvm.inference.em import Task, prepare
+from contrastive_lvm.inference.coordinate import Task
+from contrastive_lvm.inference.data import prepare
 
 
 def gappy() -> tuple[Any, Any]:
@@ -25,12 +26,12 @@ def sweep(repeats: int = 9) -> list[Result]:
     model = clvm.Model(n_shared=10, n_target=2)
     task = Task(model, prepare(model, X, B))
     start = task.spectral_starts()[0]
+    carry = task.start_carry(task.unflatten(start).L)
     observed = (~np.isnan(np.vstack([X, B]))).astype(np.float64)
     pairs = np.random.default_rng(0).standard_normal((200, 78))
 
     def one_sweep() -> None:
-        _, statistics = task.evaluate(start)
-        task.improve(start, statistics)
+        task.improve(start, task.evaluate(start, carry)[1])
 
     seconds = best_seconds({"sweep": one_sweep, "product": lambda: observed @ pairs}, repeats)
     return [
@@ -51,8 +52,9 @@ def acceleration() -> list[Result]:
         model = clvm.Model(n_shared=10, n_target=2)
         task = Task(model, prepare(model, X, B))
         start = task.spectral_starts()[0]
-        plain = clvm.EM(memory=0, max_iter=600, tol=1e-4).ascend(task, start)
-        fast = clvm.EM(max_iter=600).ascend(task, start)
+        begin = clvm.EM().begin(task, start)
+        plain = clvm.EM(memory=0, max_iter=600, tol=1e-4).ascend(task, *begin)
+        fast = clvm.EM(max_iter=600).ascend(task, *begin)
         reached = np.flatnonzero(fast.trace >= plain.trace[-1])
         rejected = fast.n_sweeps - len(fast.trace)
         sweeps = int(reached[0]) + 1 + rejected if len(reached) else fast.n_sweeps * 10

@@ -20,22 +20,32 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.predictions import Latents
     from contrastive_lvm.inference.em import EM
     from contrastive_lvm.inference.posterior import Posterior
+    from contrastive_lvm.inference.vb import VariationalBayes
     from contrastive_lvm.likelihoods.gaussian import Gaussian
+    from contrastive_lvm.likelihoods.student_t import StudentT
     from contrastive_lvm.model import Model
+    from contrastive_lvm.priors.ard import ARD
     from contrastive_lvm.priors.flat import Flat
+    from contrastive_lvm.priors.group_lasso import GroupLasso
+    from contrastive_lvm.priors.horseshoe import Horseshoe
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ARD",
     "EM",
     "PPCA",
     "ContrastiveLVM",
     "ContrastivePCA",
     "Flat",
     "Gaussian",
+    "GroupLasso",
+    "Horseshoe",
     "Latents",
     "Model",
     "Posterior",
+    "StudentT",
+    "VariationalBayes",
     "__version__",
     "datasets",
     "load_model",
@@ -44,6 +54,11 @@ __all__ = [
 
 # Names are imported when first used: scikit-learn alone takes a second.
 _HOMES = {
+    "VariationalBayes": "inference.vb",
+    "StudentT": "likelihoods.student_t",
+    "Horseshoe": "priors.horseshoe",
+    "GroupLasso": "priors.group_lasso",
+    "ARD": "priors.ard",
     "EM": "inference.em",
     "PPCA": "estimators.ppca",
     "ContrastiveLVM": "estimators.contrastive_lvm",

@@ -3,7 +3,11 @@
 from dataclasses import dataclass, field
 
 from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.flat import Flat
+from contrastive_lvm.priors.group_lasso import GroupLasso
+from contrastive_lvm.priors.role import Prior
 
 
 @dataclass(frozen=True)
@@ -19,11 +23,26 @@ class Model:
 
     n_shared: int
     n_target: int
-    likelihood: Gaussian = field(default_factory=Gaussian)
-    shared_prior: Flat = field(default_factory=Flat)
-    target_prior: Flat = field(default_factory=Flat)
+    likelihood: Gaussian | StudentT = field(default_factory=Gaussian)
+    shared_prior: Prior | GroupLasso = field(default_factory=Flat)
+    target_prior: Prior | GroupLasso = field(default_factory=Flat)
 
     @property
     def n_columns(self) -> int:
         """Columns of `L = [S | W]`."""
         return self.n_shared + self.n_target
+
+    @property
+    def priors(self) -> tuple[Prior | GroupLasso, Prior | GroupLasso]:
+        """On S and on W."""
+        return self.shared_prior, self.target_prior
+
+    @property
+    def blocks(self) -> tuple[slice, slice]:
+        """Columns of S and of W."""
+        return slice(0, self.n_shared), slice(self.n_shared, self.n_columns)
+
+    @property
+    def features_alike(self) -> bool:
+        """Whether the priors treat all features alike, so that they may be rotated."""
+        return all(isinstance(prior, Flat | ARD) for prior in self.priors)

@@ -1,9 +1,11 @@
-"""Accelerated, safeguarded ascent of a fixed-point map such as EM.
+"""Accelerated, safeguarded ascent of a fixed-point map such as EM or coordinate ascent.
 
 Anderson acceleration (Walker & Ni 2011, eq. 2.2; for EM: Henderson & Varadhan 2019): with
 residuals `f_j = M(x_j) - x_j` of the last sweeps, take the combination of their images whose
 residual is smallest. A candidate that does not raise the objective is dropped for the plain step
 `M(x)`, which never lowers it, and the oldest sweep is forgotten; so the trace is monotone.
+
+What the vector does not hold (covariances, scales, weights) is carried along unaccelerated.
 """
 
 from collections.abc import Callable
@@ -13,16 +15,18 @@ import numpy as np
 
 from contrastive_lvm.core.types import Array
 
+Carry = TypeVar("Carry")
 Info = TypeVar("Info")
 RIDGE = 1e-12
 PATIENCE = 2  # sweeps in a row that must gain less than the tolerance
 
 
-class Ascent(NamedTuple, Generic[Info]):
+class Ascent(NamedTuple, Generic[Carry, Info]):
     """Where the ascent ended, and how it got there."""
 
     point: Array
-    info: Info
+    carry: Carry  # what was carried into the last evaluation
+    info: Info  # what came out of it
     trace: Array  # objective after each accepted sweep
     n_sweeps: int  # evaluations, rejected candidates included
     converged: bool
@@ -30,40 +34,45 @@ class Ascent(NamedTuple, Generic[Info]):
 
 @np.errstate(all="ignore")  # a candidate far out may overflow; it is then rejected
 def ascend(
-    evaluate: Callable[[Array], tuple[float, Info]],
-    improve: Callable[[Array, Info], Array],
+    evaluate: Callable[[Array, Carry], tuple[float, Info]],
+    improve: Callable[[Array, Info], tuple[Array, Carry]],
     start: Array,
+    carry: Carry,
     *,
     memory: int,
     max_sweeps: int,
     tol: float,
-) -> Ascent[Info]:
+    interrupt: Callable[[Array, Carry], bool] | None = None,
+) -> Ascent[Carry, Info]:
     """Raise `evaluate` by the map `improve` until two sweeps gain less than `tol`.
 
     `evaluate` returns the objective and what `improve` needs (the E-step); `improve` is the map
-    (the M-step). `memory=0` is the plain map. Gains below rounding error count as converged.
+    (the M-step), with what it leaves to be carried. `memory=0` is the plain map. Gains below
+    rounding error count as converged. `interrupt` may end the ascent early.
     """
     point, sweeps, small = start, 1, 0
-    value, info = evaluate(point)
+    value, info = evaluate(point, carry)
     trace, history = [value], _History(memory)
     while sweeps < max_sweeps and small < PATIENCE:
-        plain = improve(point, info)
+        plain, new_carry = improve(point, info)
         candidate = history.extrapolate(point, plain)
-        new_value, new_info = evaluate(candidate)
+        new_value, new_info = evaluate(candidate, new_carry)
         sweeps += 1
         if candidate is not plain and not new_value >= value:
             history.forget()
             candidate = plain
-            new_value, new_info = evaluate(candidate)
+            new_value, new_info = evaluate(candidate, new_carry)
             sweeps += 1
         gain = new_value - value
         if not gain >= 0:  # rounding at the optimum: the plain map cannot lower the objective
             small = PATIENCE
             break
         small = small + 1 if gain < max(tol, 8 * np.finfo(float).eps * abs(value)) else 0
-        point, value, info = candidate, new_value, new_info
+        point, carry, value, info = candidate, new_carry, new_value, new_info
         trace.append(value)
-    return Ascent(point, info, np.array(trace), sweeps, small >= PATIENCE)
+        if interrupt is not None and interrupt(point, carry):
+            break
+    return Ascent(point, carry, info, np.array(trace), sweeps, small >= PATIENCE)
 
 
 class _History:

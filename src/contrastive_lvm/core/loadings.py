@@ -1,14 +1,14 @@
-"""The loading and noise steps: the M-step of the general, non-orthogonal model.
+"""The loading step: loadings and means given the expected statistics of all row sets.
 
-For feature d the expected complete-data log-likelihood is a weighted least-squares problem in
-`(l_d, mean_1d, mean_2d)`. Eliminating the means (each set has its own) leaves
+For feature d, with `M, f, c, e, n` a set's `moment, first, cross, residual, weight` there and
+prior precisions `Lambda_d`, the bound is quadratic in `(l_d, mean_1d, mean_2d)`. The means are
+points; eliminating them leaves
 
-    [ sum_s M_s - f_s f_s' / n_s ] l_d = sum_s [ c_s - f_s e_s / n_s ]
+    [ sum_s M_s - f_s f_s' / n_s + psi_d diag Lambda_d ] l_d = sum_s [ c_s - f_s e_s / n_s ]
 
-with `M, f, c, e, n` the set's `moment, first, cross, residual, entries` at feature d, and
-`mean_s += (e_s - f_s' l_d) / n_s`. The least-squares residual at the optimum,
-`sum_s q_s - l_d' c_s - dmean_s e_s`, is the noise step's numerator. `S` and `W` are solved
-jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z and t.
+and `mean_s += (e_s - f_s' l_d) / n_s`. Under variational Bayes
+`C_d = (sum_s M_s / psi_d + diag Lambda_d)^-1`. `S` and `W` are solved jointly from `E[h h']`;
+the paper's separate updates drop the posterior covariance of z and t.
 """
 
 from typing import NamedTuple
@@ -16,54 +16,137 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.core import packed
+from contrastive_lvm.core.covariance import (
+    Covariance,
+    Loadings,
+    PackedCovariance,
+    SharedCovariance,
+)
 from contrastive_lvm.core.types import Array, Statistics
 
 
 class LoadingStep(NamedTuple):
     """New loadings, changes of the means, and expected squared residuals."""
 
-    L: Array  # (D, K)
+    loadings: Loadings
     mean_change: tuple[Array, ...]  # one (D,) a set
-    square: Array  # (D,) summed over rows and sets
+    square: Array  # (D,) weighted, summed over rows and sets
     entries: Array  # (D,) observed entries of all sets
 
 
-def loading_step(sets: list[Statistics], n_columns: int) -> LoadingStep:
-    """Maximise over loadings and means; sets with fewer columns use the leading ones."""
-    D = len(sets[0].square)
-    if all(s.moment.shape[1] == 1 for s in sets):
-        L = _solve_shared(sets, D, n_columns)
+class NormalEquations(NamedTuple):
+    """The quadratic of every feature, sets summed, means eliminated."""
+
+    moment: Array  # (Q, D or 1) sum_s M_s
+    reduced: Array  # (D, K, K) or (K, K): with the means eliminated
+    cross: Array  # (D, K)
+
+    @property
+    def shared(self) -> bool:
+        """Whether every feature has the same matrix."""
+        return self.reduced.ndim == 2
+
+
+def loading_step(
+    sets: list[Statistics], n_columns: int, psi: Array, precision: Array, *, posterior: bool
+) -> LoadingStep:
+    """Maximise over loadings and means; sets with fewer columns use the leading ones.
+
+    `precision` broadcasts to (D, K); `posterior` asks for covariances beside the means.
+    """
+    equations = normal_equations(sets, n_columns)
+    if equations.shared and len(precision) == 1:
+        loadings = _solve_shared(equations, psi, precision[0], posterior=posterior)
     else:
-        L = _solve_each_feature(sets, D, n_columns)
-    square, changes = np.zeros(D), []
+        loadings = _solve_each(equations, psi, precision, posterior=posterior)
+    return completed(sets, equations, loadings)
+
+
+def normal_equations(sets: list[Statistics], K: int) -> NormalEquations:
+    """Sum the sets' statistics over the columns that each of them uses."""
+    D = len(sets[0].square)
+    shared = all(s.moment.shape[1] == 1 for s in sets)
+    width = 1 if shared else D
+    moment, cross = np.zeros((K * (K + 1) // 2, width)), np.zeros((D, K))
+    eliminated = np.zeros((D, K, K)) if not shared else None
+    for s in sets:
+        k = len(s.first)
+        moment[: k * (k + 1) // 2] += s.moment
+        cross[:, :k] += s.cross
+        if eliminated is not None:
+            first = np.broadcast_to(s.first, (k, D)).T  # (D, k)
+            per_weight = first / s.weight[:, None]
+            eliminated[:, :k, :k] += first[:, :, None] * per_weight[:, None, :]
+            cross[:, :k] -= per_weight * s.residual[:, None]
+    reduced = packed.unpack(moment)
+    return NormalEquations(
+        moment, reduced[0] if eliminated is None else reduced - eliminated, cross
+    )
+
+
+def _solve_shared(
+    equations: NormalEquations, psi: Array, precision: Array, *, posterior: bool
+) -> Loadings:
+    """Nothing missing, features alike: one eigendecomposition serves all features.
+
+    With `M = R R'` and `R^-1 diag(Lambda) R^-T = U diag(g) U'`, `V = R^-T U` turns
+    `M / psi_d + Lambda` into `1 / psi_d + g` for every d.
+    """
+    if not posterior and not precision.any():
+        return Loadings(_as_array(np.linalg.solve(equations.reduced, equations.cross.T).T))
+    R_inverse = np.linalg.inv(np.linalg.cholesky(equations.reduced))
+    scaled = R_inverse * precision
+    g, U = np.linalg.eigh(scaled @ R_inverse.T)
+    V = _as_array(R_inverse.T @ U)
+    s = 1.0 / (1.0 / psi[:, None] + np.maximum(g, 0.0))  # (D, K)
+    mean = _as_array(((equations.cross @ V) * (s / psi[:, None])) @ V.T)
+    return Loadings(mean, SharedCovariance(V, s) if posterior else None)
+
+
+def _solve_each(
+    equations: NormalEquations, psi: Array, precision: Array, *, posterior: bool
+) -> Loadings:
+    D, K = equations.cross.shape
+    ridge = np.broadcast_to(precision, (D, K))
+    matrix = np.array(np.broadcast_to(equations.reduced, (D, K, K)))
+    matrix[:, np.arange(K), np.arange(K)] += psi[:, None] * ridge
+    mean = _as_array(np.linalg.solve(matrix, equations.cross[:, :, None])[:, :, 0])
+    if not posterior:
+        return Loadings(mean)
+    return Loadings(mean, _covariances(equations.moment, psi, ridge))
+
+
+def _covariances(moment: Array, psi: Array, ridge: Array) -> Covariance:
+    precision = np.array(np.broadcast_to(moment, (len(moment), len(psi)))) / psi
+    K = ridge.shape[1]
+    precision[np.diagonal(packed.full_index(K))] += ridge.T
+    return PackedCovariance(packed.invert(precision)[0])
+
+
+def completed(
+    sets: list[Statistics], equations: NormalEquations, loadings: Loadings
+) -> LoadingStep:
+    """Means and expected squared residuals that go with given loadings."""
+    L = loadings.mean
+    square, changes = np.zeros(len(L)), []
     for s in sets:
         active = L[:, : len(s.first)]
-        change = s.residual - np.einsum(
-            "dk,kd->d", active, np.broadcast_to(s.first, active.T.shape)
-        )
-        change = change / s.entries
-        square += s.square - np.einsum("dk,dk->d", active, s.cross) - change * s.residual
-        changes.append(change)
+        fitted = np.einsum("dk,kd->d", active, np.broadcast_to(s.first, active.T.shape))
+        changes.append((s.residual - fitted) / s.weight)
+        square += s.square - s.residual**2 / s.weight
+    # With the means at their best, what is left is quadratic in the loadings alone.
+    product = L @ equations.reduced if equations.shared else _each(equations.reduced, L)
+    square += np.einsum("dk,dk->d", L, product - 2.0 * equations.cross)
+    if loadings.cov is not None:
+        square += loadings.cov.inner(equations.moment)
     entries = np.sum([s.entries for s in sets], axis=0)
-    return LoadingStep(L, tuple(changes), np.maximum(square, 0.0), entries)
+    return LoadingStep(loadings, tuple(changes), np.maximum(square, 0.0), entries)
 
 
-def _solve_shared(sets: list[Statistics], D: int, K: int) -> Array:
-    """Nothing missing: one K x K system for all features (the means are the sample means)."""
-    moment, cross = np.zeros((K, K)), np.zeros((D, K))
-    for s in sets:
-        k = len(s.first)
-        moment[:k, :k] += packed.unpack(s.moment)[0]
-        cross[:, :k] += s.cross
-    return np.asarray(np.linalg.solve(moment, cross.T).T, dtype=np.float64)
+def _each(matrices: Array, vectors: Array) -> Array:
+    product: Array = np.einsum("dij,dj->di", matrices, vectors)
+    return product
 
 
-def _solve_each_feature(sets: list[Statistics], D: int, K: int) -> Array:
-    moment, cross = np.zeros((D, K, K)), np.zeros((D, K))
-    for s in sets:
-        k = len(s.first)
-        first = np.broadcast_to(s.first, (k, D)).T  # (D, K)
-        moment[:, :k, :k] += packed.unpack(s.moment)
-        moment[:, :k, :k] -= first[:, :, None] * (first / s.entries[:, None])[:, None, :]
-        cross[:, :k] += s.cross - first * (s.residual / s.entries)[:, None]
-    return np.asarray(np.linalg.solve(moment, cross[:, :, None])[:, :, 0], dtype=np.float64)
+def _as_array(value: object) -> Array:
+    return np.asarray(value, dtype=np.float64)

@@ -1,98 +1,175 @@
-"""Predictions: one row step with fitted parameters, a block of rows at a time.
+"""Predictions: one row step with fitted values, a block of rows at a time.
 
 Missing entries are marginalised exactly, never imputed first. A row without any observed entry
-has the prior as its posterior and a log-likelihood of zero.
+has the prior as its posterior and a log-likelihood of zero. Under a heavy-tailed likelihood the
+row step and the scales of the new rows are iterated to their fixed point, so that new rows are
+treated exactly as fitted rows were.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.core import packed
-from contrastive_lvm.core.blocks import Block, make_block, row_slices
-from contrastive_lvm.core.rows import RowMoments, prepare, residual_of, row_step
+from contrastive_lvm.core.blocks import make_block, row_slices, widen
+from contrastive_lvm.core.covariance import Loadings
+from contrastive_lvm.core.robust import Scaler, WeightedBlock, row_blocks
+from contrastive_lvm.core.rows import prepare, residual_of, row_step
 from contrastive_lvm.core.types import Array, Matrix
+
+SCALE_SWEEPS, SCALE_TOL = 1000, 1e-9
 
 
 class Linear(NamedTuple):
     """One set's view of the model: `x = L h + mean + noise`."""
 
-    L: Array  # (D, K)
+    loadings: Loadings  # (D, K)
     mean: Array  # (D,)
     psi: Array  # (D,)
+    scaler: Scaler | None = None  # of a heavy-tailed likelihood
+    noise_factor: float = 1.0  # variance of an unseen entry's noise over psi
+    draw_scales: Callable[[np.random.RandomState, tuple[int, int]], Array] | None = None
+
+    @property
+    def L(self) -> Array:
+        """Loadings, or their posterior means."""
+        return self.loadings.mean
 
 
-def _row_posteriors(model: Linear, X: Matrix) -> Iterator[tuple[slice, Block, RowMoments]]:
-    coefficients = prepare(model.L, model.psi)
+class RowPosteriors(NamedTuple):
+    """What is known of a block of rows."""
+
+    rows: slice
+    values: Array  # (B, D) zeros where missing
+    observed: np.ndarray  # (P, D) bool, one row a pattern
+    pattern: np.ndarray  # (B,)
+    mean: Array  # (K, B)
+    cov: Array  # (Q, P) packed
+    bound: Array  # (B,) log-likelihood, or its bound
+    weights: Array | None = None  # (B, D) or (B, 1) E[u]
+
+
+def row_posteriors(model: Linear, X: Matrix) -> Iterator[RowPosteriors]:
+    """The row step over rows, in their order."""
+    if model.scaler is not None:
+        yield from _weighted_posteriors(model, model.scaler, X)
+        return
+    coefficients = prepare(model.loadings, model.psi)
     for rows in row_slices(*X.shape):
         block = make_block(X[rows])
-        yield rows, block, row_step(coefficients, residual_of(block, model.mean), block)
+        m = row_step(coefficients, residual_of(block, model.mean), block)
+        yield RowPosteriors(
+            rows, block.values, block.observed > 0, block.pattern, m.mean, m.cov, m.log_likelihood
+        )
+
+
+def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[RowPosteriors]:
+    for rows in row_slices(*X.shape):
+        values = widen(X[rows])
+        block = _fixed_point(model, scaler, values)
+        yield RowPosteriors(
+            rows,
+            np.nan_to_num(values),
+            block.observed > 0,
+            np.arange(len(values)),
+            block.mean,
+            block.cov,
+            block.bound,
+            block.scales.weights,
+        )
+
+
+def _fixed_point(model: Linear, scaler: Scaler, values: Array) -> WeightedBlock:
+    """Alternate latents and scales of a block of rows until the scales stand still."""
+    width = scaler(np.zeros((1, values.shape[1])), np.ones((1, values.shape[1]))).weights.shape[1]
+    weights = np.ones((len(values), width))
+    for _ in range(SCALE_SWEEPS):
+        (block,) = row_blocks(values, model.loadings, model.psi, model.mean, weights, scaler)
+        change = np.abs(block.scales.weights - weights).max()
+        weights = block.scales.weights
+        if change < SCALE_TOL:
+            break
+    return block
 
 
 def latent_means(model: Linear, X: Matrix) -> Array:
     """`E[h | x]`, (N, K)."""
     means = np.empty((X.shape[0], model.L.shape[1]))
-    for rows, _, moments in _row_posteriors(model, X):
-        means[rows] = moments.mean.T
+    for block in row_posteriors(model, X):
+        means[block.rows] = block.mean.T
     return means
 
 
 def latent_moments(model: Linear, X: Matrix) -> tuple[Array, Array]:
     """`E[h | x]`, (N, K), and `cov(h | x)`, (N, K, K).
 
-    The covariance depends only on which entries are missing; when none is, one matrix is
-    repeated without being copied.
+    With Gaussian noise the covariance depends only on which entries are missing; when none is,
+    one matrix is repeated without being copied.
     """
     N, K = X.shape[0], model.L.shape[1]
-    means, covs, complete = np.empty((N, K)), [], True
-    for rows, block, moments in _row_posteriors(model, X):
-        means[rows] = moments.mean.T
-        complete &= bool(block.observed.all())
-        cov = packed.unpack(moments.cov)
-        covs.append(cov if complete else cov[block.pattern])
-        if complete:
-            covs = covs[:1]
-    if complete:
-        return means, np.broadcast_to(covs[0][0], (N, K, K))
-    return means, _stack_covariances(covs, N, K)
-
-
-def _stack_covariances(covs: list[Array], N: int, K: int) -> Array:
-    """Rows before the first missing entry share the single matrix at the front."""
-    stacked = np.empty((N, K, K))
-    rest = sum(len(c) for c in covs[1:])
-    stacked[: N - rest] = covs[0] if len(covs[0]) in (1, N - rest) else covs[0][:1]
-    if rest:
-        stacked[N - rest :] = np.concatenate(covs[1:])
-    return stacked
+    means, cov, common = np.empty((N, K)), None, np.empty((K, K))
+    for block in row_posteriors(model, X):
+        means[block.rows] = block.mean.T
+        of_pattern = packed.unpack(block.cov)
+        if cov is None and block.weights is None and block.observed.all():
+            common = of_pattern[0]
+            continue
+        if cov is None:
+            cov = np.empty((N, K, K))
+            cov[: block.rows.start] = common
+        cov[block.rows] = of_pattern[block.pattern]
+    return means, np.broadcast_to(common, (N, K, K)) if cov is None else cov
 
 
 def log_likelihoods(model: Linear, X: Matrix) -> Array:
-    """Exact marginal log-density of the observed entries of each row, (N,)."""
+    """Marginal log-density of the observed entries of each row, (N,).
+
+    Exact for Gaussian noise and point loadings; otherwise the row's part of the bound.
+    """
     values = np.empty(X.shape[0])
-    for rows, _, moments in _row_posteriors(model, X):
-        values[rows] = moments.log_likelihood
+    for block in row_posteriors(model, X):
+        values[block.rows] = block.bound
     return values
+
+
+def scale_weights(model: Linear, X: Matrix) -> Array:
+    """`E[u | x]` of each entry or row under a heavy-tailed likelihood; NaN where missing."""
+    parts = []
+    for block in row_posteriors(model, X):
+        weights = np.ones((len(block.values), 1)) if block.weights is None else block.weights
+        per_entry = weights.shape[1] > 1
+        parts.append(np.where(block.observed, weights, np.nan) if per_entry else weights)
+    return np.concatenate(parts)
 
 
 def fill(model: Linear, X: Matrix, *, with_std: bool) -> tuple[Array, Array | None]:
     """Rows with missing entries replaced by their conditional means, and standard deviations.
 
-    `x_d | x_O ~ N(mean_d + l_d' E[h], l_d' cov(h) l_d + psi_d)`; an observed entry is itself, with
-    standard deviation zero. In the precision of the input.
+    `x_d | x_O` has the mean `mean_d + E[l_d]' E[h]` and the variance
+    `var(l_d' h) + psi_d E[1/u]`; an observed entry is itself, with standard deviation zero. In the
+    precision of the input.
     """
     filled = np.empty(X.shape, dtype=X.dtype)
     std = np.zeros(X.shape, dtype=X.dtype) if with_std else None
-    pairs = _symmetric_pairs(model.L) if with_std else None
-    for rows, block, moments in _row_posteriors(model, X):
-        observed = block.observed[block.pattern] > 0
-        predicted = model.mean + moments.mean.T @ model.L.T
-        filled[rows] = np.where(observed, block.values, predicted)
-        if std is not None and pairs is not None:
-            variance = (moments.cov.T @ pairs + model.psi)[block.pattern]
-            std[rows] = np.where(observed, 0.0, np.sqrt(variance))
+    for block in row_posteriors(model, X):
+        observed = block.observed[block.pattern]
+        predicted = model.mean + block.mean.T @ model.L.T
+        filled[block.rows] = np.where(observed, block.values, predicted)
+        if std is not None:
+            variance = _fitted_variance(model, block) + model.psi * model.noise_factor
+            std[block.rows] = np.where(observed, 0.0, np.sqrt(variance))
     return filled, std
+
+
+def _fitted_variance(model: Linear, block: RowPosteriors) -> Array:
+    """`var(l_d' h_i) = tr(E[l l'] cov(h)) + E[h]' C_d E[h]`, (B, D)."""
+    i, j = packed.pair_indices(model.L.shape[1])
+    twice = np.where(i == j, 1.0, 2.0)[:, None]
+    variance: Array = (block.cov.T @ (twice * model.loadings.pairs()))[block.pattern]
+    if model.loadings.cov is not None:
+        variance += (block.mean[i] * block.mean[j]).T @ (twice * model.loadings.cov.packed())
+    return variance
 
 
 def draw(model: Linear, n: int, rng: np.random.RandomState, *, active: int | None = None) -> Array:
@@ -101,13 +178,7 @@ def draw(model: Linear, n: int, rng: np.random.RandomState, *, active: int | Non
     if active is not None:
         h[:, active:] = 0.0
     noise = rng.standard_normal((n, len(model.mean))) * np.sqrt(model.psi)
+    if model.draw_scales is not None:
+        noise /= np.sqrt(model.draw_scales(rng, noise.shape))
     drawn: Array = model.mean + h @ model.L.T + noise
     return drawn
-
-
-def _symmetric_pairs(L: Array) -> Array:
-    """(Q, D) with off-diagonal pairs doubled, so that `cov_packed @ pairs` is `l' cov l`."""
-    i, j = packed.pair_indices(L.shape[1])
-    pairs = packed.pack_products(L, np.ones(len(L)))
-    pairs[i != j] *= 2.0
-    return pairs

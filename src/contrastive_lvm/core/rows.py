@@ -27,6 +27,7 @@ from contrastive_lvm.core.blocks import (
     row_slices,
     widen,
 )
+from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -49,13 +50,11 @@ class RowMoments(NamedTuple):
     log_likelihood: Array  # (B,)
 
 
-def prepare(L: Array, psi: Array) -> Coefficients:
-    """The row step's view of the parameters."""
+def prepare(loadings: Loadings, psi: Array) -> Coefficients:
+    """The row step's view of the parameters; `E[l l']` stands for `l l'` under a posterior."""
     precision = 1.0 / psi
-    scaled = np.ascontiguousarray((L * precision[:, None]).T)
-    return Coefficients(
-        packed.pack_products(L, precision), scaled, precision, LOG_2PI + np.log(psi)
-    )
+    scaled = np.ascontiguousarray((loadings.mean * precision[:, None]).T)
+    return Coefficients(loadings.pairs() * precision, scaled, precision, LOG_2PI + np.log(psi))
 
 
 def row_step(model: Coefficients, residual: Array, block: Block) -> RowMoments:
@@ -132,13 +131,13 @@ class MaskedRows:
         variance = self.square / self.counts
         return product + (variance - variance / share)[:, None] * M
 
-    def statistics(self, L: Array, psi: Array, mean: Array) -> Statistics:
+    def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
         """Expected sufficient statistics at the given parameters: one pass over the blocks."""
-        D, K = L.shape
+        D, K = loadings.mean.shape
         i, j = packed.pair_indices(K)
         moment, first = np.zeros((len(i), D)), np.zeros((K, D))
         cross, residual, square = np.zeros((D, K)), np.zeros(D), np.zeros(D)
-        log_likelihood, model = 0.0, prepare(L, psi)
+        bound, model = 0.0, prepare(loadings, psi)
         for block in self.blocks():
             R = residual_of(block, mean)
             rows = row_step(model, R, block)
@@ -149,8 +148,9 @@ class MaskedRows:
             cross += R.T @ rows.mean.T
             residual += R.sum(axis=0)
             square += np.einsum("bd,bd->d", R, R)
-            log_likelihood += float(rows.log_likelihood.sum())
-        return Statistics(moment, first, cross, residual, square, self.counts, log_likelihood)
+            bound += float(rows.log_likelihood.sum())
+        n = self.counts
+        return Statistics(moment, first, cross, residual, square, n, n, bound)
 
 
 def _sum_patterns(of_row: Array, block: Block) -> Array:

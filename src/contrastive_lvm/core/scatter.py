@@ -18,6 +18,7 @@ import numpy as np
 
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.blocks import is_sparse, row_slices, widen
+from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.rows import LOG_2PI
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 
@@ -139,29 +140,32 @@ def _summarise_sparse(X: Matrix, *, dense: bool) -> Scatter:
     return DenseScatter(n, mean, matrix - n * np.outer(mean, mean))
 
 
-def statistics(data: Scatter, L: Array, psi: Array, n_features: int) -> Statistics:
+def statistics(data: Scatter, loadings: Loadings, psi: Array, n_features: int) -> Statistics:
     """Expected sufficient statistics of complete rows, centred at their own mean.
 
-    With `B = psi^-1 L A^-1` and `A = I + L' psi^-1 L`: `sum_i r_i E[h_i]' = T B` and
+    With `B = psi^-1 L A^-1` and `A = I + E[L' psi^-1 L]`: `sum_i r_i E[h_i]' = T B` and
     `sum_i E[h_i h_i'] = n A^-1 + B' T B`. `n_features` exceeds `len(L)` when the rows were
     reduced to their span; the dimensions left out hold noise alone, with variance `psi[0]`.
     """
-    K = L.shape[1]
+    L, K = loadings.mean, loadings.mean.shape[1]
     scaled = L / psi[:, None]
     precision = np.eye(K) + L.T @ scaled
+    if loadings.cov is not None:
+        precision += loadings.cov.weighted_sum(1.0 / psi)
     cov = np.asarray(np.linalg.inv(precision), dtype=np.float64)
     logdet = float(np.linalg.slogdet(precision)[1])
     product = data.product(scaled)  # (D, K)
     inner = scaled.T @ product
     quadratic = float((data.diagonal / psi).sum() - (cov * inner).sum())
     log_psi = float(np.log(psi).sum()) + (n_features - len(psi)) * float(np.log(psi[0]))
-    log_likelihood = -0.5 * (data.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
+    bound = -0.5 * (data.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
     return Statistics(
         moment=packed.pack(data.n_rows * cov + cov @ inner @ cov),
         first=np.zeros((K, 1)),
         cross=product @ cov,
         residual=np.zeros(len(L)),
         square=data.diagonal,
+        weight=np.full(len(L), float(data.n_rows)),
         entries=np.full(len(L), float(data.n_rows)),
-        log_likelihood=log_likelihood,
+        bound=bound,
     )

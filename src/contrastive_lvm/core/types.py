@@ -19,19 +19,22 @@ class Parameters(NamedTuple):
     L: Array  # (D, K) loadings [S | W]
     psi: Array  # (D,) noise variances, all equal when the noise is isotropic
     means: tuple[Array, ...]  # one (D,) per row set: target, background
+    df: float = 0.0  # degrees of freedom of Student-t noise; 0 for Gaussian
 
 
 class Statistics(NamedTuple):
     """Expected sufficient statistics of one row set, additive over rows.
 
-    With `r = x - mean` and `o` the 0/1 mask of observed entries, per feature d:
-    a last axis of length 1 means "the same for every feature" (nothing is missing).
+    With `r = x - mean` and `w` the weights of the entries (1 where observed, 0 where missing, times
+    the expected scale under a heavy-tailed likelihood), per feature d: a last axis of length 1
+    means "the same for every feature" (nothing is missing or weighted).
     """
 
-    moment: Array  # (Q, D or 1)  sum_i o_id E[h_i h_i'], packed by rows of the lower triangle
-    first: Array  # (K, D or 1)  sum_i o_id E[h_i]
-    cross: Array  # (D, K)       sum_i o_id r_id E[h_i]
-    residual: Array  # (D,)         sum_i o_id r_id
-    square: Array  # (D,)         sum_i o_id r_id^2
-    entries: Array  # (D,)         sum_i o_id
-    log_likelihood: float
+    moment: Array  # (Q, D or 1)  sum_i w_id E[h_i h_i'], packed by rows of the lower triangle
+    first: Array  # (K, D or 1)  sum_i w_id E[h_i]
+    cross: Array  # (D, K)       sum_i w_id r_id E[h_i]
+    residual: Array  # (D,)         sum_i w_id r_id
+    square: Array  # (D,)         sum_i w_id r_id^2
+    weight: Array  # (D,)         sum_i w_id
+    entries: Array  # (D,)         observed entries
+    bound: float  # the rows' part of the bound; their log-likelihood for point loadings

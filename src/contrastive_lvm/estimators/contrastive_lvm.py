@@ -24,8 +24,9 @@ from contrastive_lvm.estimators.validation import (
     warn_about_scales,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.inference.em import Data, prepare
+from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.priors.ard import ARD
 
 logger = logging.getLogger(__name__)
 
@@ -152,12 +153,16 @@ class ContrastiveLVM(
         >>> model.converged_
         True
         """
-        model, engine = resolve.model(self), resolve.engine(self.inference)
         n_init = check_whole("n_init", self.n_init, 1)
         target, others = self._read_sets(X, background)
+        n_rows = target.shape[0] + (0 if others is None else others.shape[0])
+        names = getattr(self, "feature_names_in_", None)
+        model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
+        engine = resolve.engine(self.inference, model)
         sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
-        refuse_too_many_dimensions(sizes, target, others)
-        data = prepare(model, target, others)
+        sized_by_data = any(isinstance(prior, ARD) for prior in model.priors)
+        refuse_too_many_dimensions(sizes, target, others, sized_by_data=sized_by_data)
+        data = prepare(model, target, others, posterior=engine.posterior)
         self._check_variances(data)
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_init - 1)
         with verbosity(enabled=self.verbose):
@@ -175,9 +180,8 @@ class ContrastiveLVM(
         self.n_iter_ = sum(posterior.n_sweeps for posterior in fits)
         if not self.converged_:
             warnings.warn(
-                f"EM stopped after max_iter={engine.max_iter} sweeps before its gain fell below "
-                f"tol={engine.tol}; use inference=EM(max_iter={10 * engine.max_iter}) or fewer "
-                "dimensions.",
+                f"{type(engine).__name__} stopped after max_iter={engine.max_iter} sweeps before "
+                f"its gain fell below tol={engine.tol}; raise max_iter or use fewer dimensions.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -187,7 +191,7 @@ class ContrastiveLVM(
         target = read_rows(self, X, reset=True)
         check_rows_for_fit(target, "X")
         if background is None:
-            if self.n_shared > 0:
+            if self.n_shared != 0:
                 raise ValueError(
                     f"background=None, but n_shared={self.n_shared} shared dimensions are learned "
                     "from it; pass background=... or set n_shared=0."

@@ -19,11 +19,17 @@ from safetensors.numpy import save_file
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.inference.em import EM
+from contrastive_lvm.inference.vb import VariationalBayes
 from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.flat import Flat
+from contrastive_lvm.priors.group_lasso import GroupLasso
+from contrastive_lvm.priors.horseshoe import Horseshoe
 
 FORMAT, VERSION = "contrastive-lvm", 1
-OBJECTS: dict[str, type] = {kind.__name__: kind for kind in (Gaussian, Flat, EM)}
+PIECES = (Gaussian, StudentT, Flat, ARD, GroupLasso, Horseshoe, EM, VariationalBayes)
+OBJECTS: dict[str, type] = {kind.__name__: kind for kind in PIECES}
 
 
 class Saveable:

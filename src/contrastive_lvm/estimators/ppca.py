@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core import predict
 from contrastive_lvm.core.blocks import has_missing
+from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.gauge import canonical
 from contrastive_lvm.core.scatter import DenseScatter, Scatter
 from contrastive_lvm.core.types import Array, Matrix
@@ -23,7 +24,8 @@ from contrastive_lvm.estimators.validation import (
     refuse_constant,
     refuse_too_many_dimensions,
 )
-from contrastive_lvm.inference.em import EM, Data, prepare
+from contrastive_lvm.inference.data import Data, prepare
+from contrastive_lvm.inference.em import EM
 from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.model import Model
 
@@ -126,7 +128,8 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
     def _linear(self) -> predict.Linear:
         check_is_fitted(self)
         psi = np.full(len(self.mean_), self.noise_variance_)
-        return predict.Linear(np.ascontiguousarray(self.components_.T), self.mean_, psi)
+        loadings = Loadings(np.ascontiguousarray(self.components_.T))
+        return predict.Linear(loadings, self.mean_, psi)
 
     def transform(self, X: Any) -> Array:
         """Posterior mean of the latents, (n, n_components)."""

@@ -1,5 +1,6 @@
 """Applying a fitted model: latents, reconstructions, imputation, samples, scores."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,9 +8,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core import predict
+from contrastive_lvm.core.covariance import Loadings, PackedCovariance
 from contrastive_lvm.core.types import Array
+from contrastive_lvm.estimators import resolve
 from contrastive_lvm.estimators.validation import check_choice, check_whole, read_rows
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.student_t import StudentT
 
 SETS = ("target", "background")
 PARTS = ("shared", "target")
@@ -25,9 +30,32 @@ class Latents(NamedTuple):
     cov: Array  # (N, K, K), the target's columns first, then the shared ones
 
 
+def linear(p: Posterior, likelihood: Gaussian | StudentT, of: str) -> predict.Linear:
+    """A set's view of the fitted model, the target's columns first."""
+    k, t = p.shared_loadings.shape[1], p.target_loadings.shape[1]
+    cov = None if p.loading_covariance is None else PackedCovariance(p.loading_covariance)
+    loadings = Loadings(np.hstack([p.shared_loadings, p.target_loadings]), cov)
+    mean = p.target_mean
+    if of == "background":
+        loadings, mean = loadings.leading(k), p.background_mean
+    else:
+        loadings = loadings.rotated(np.roll(np.eye(k + t), t, axis=1))
+    if isinstance(likelihood, Gaussian) or p.df is None:
+        return predict.Linear(loadings, mean, p.noise_variance)
+    return predict.Linear(
+        loadings,
+        mean,
+        p.noise_variance,
+        likelihood.scaler(p.df),
+        likelihood.variance_factor(p.df),
+        partial(likelihood.draw_scales, p.df),
+    )
+
+
 class Predictions:
     """The methods of a linear contrastive model that need only its `posterior_`."""
 
+    likelihood: Any
     posterior_: Posterior
     n_target_: int
     n_shared_: int
@@ -40,11 +68,7 @@ class Predictions:
         """The model of one set's rows; the target's columns come first."""
         check_is_fitted(self)
         check_choice("of", of, SETS)
-        p = self.posterior_
-        if of == "background":
-            return predict.Linear(p.shared_loadings, p.background_mean, p.noise_variance)
-        L = np.hstack([p.target_loadings, p.shared_loadings])
-        return predict.Linear(L, p.target_mean, p.noise_variance)
+        return linear(self.posterior_, resolve.likelihood(self.likelihood), of)
 
     def transform(self, X: Any) -> Array:
         """Posterior mean of the target latents of rows of the target.

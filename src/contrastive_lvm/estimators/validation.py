@@ -216,22 +216,24 @@ def warn_about_scales(target_variance: float, background_variance: float) -> Non
 
 
 def refuse_too_many_dimensions(
-    sizes: dict[str, int], target: Matrix, background: Matrix | None
+    sizes: dict[str, int], target: Matrix, background: Matrix | None, *, sized_by_data: bool = False
 ) -> None:
     """Dimensions must leave something for the noise.
 
-    Each kind alone must be fewer than the features, both together at most as many, and fewer than
-    the rows less one for each mean; otherwise the noise variance has no maximum-likelihood value.
+    Each kind alone must be fewer than the features. Without a prior that sizes itself, both
+    together must be at most as many as the features, and fewer than the rows less one for each
+    mean; otherwise the noise variance has no maximum-likelihood value.
     """
     rows = target.shape[0] - 1 + (0 if background is None else background.shape[0] - 1)
     features, total = target.shape[1], sum(sizes.values())
     named = " and ".join(f"{name}={size}" for name, size in sizes.items())
-    if total > features or max(sizes.values()) >= features:
+    together = "" if sized_by_data else ", and together at most as many"
+    if max(sizes.values()) >= features or (total > features and not sized_by_data):
         raise ValueError(
-            f"{named} is too large for {features} feature(s): each must be fewer, and together at "
-            "most as many, or nothing is left for the noise; use fewer dimensions."
+            f"{named} is too large for {features} feature(s): each must be fewer{together}, or "
+            "nothing is left for the noise; use fewer dimensions."
         )
-    if total >= rows:
+    if total >= rows and not sized_by_data:
         raise ValueError(
             f"{named} must be fewer in all than {rows}, the rows less one for each mean, or "
             "nothing is left for the noise; use fewer dimensions or more rows."

@@ -1,23 +1,28 @@
-"""What inference returns: point values and the way there."""
+"""What inference returns: the fitted values and the way there."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from contrastive_lvm.core.types import Array
 
 
 class Posterior(NamedTuple):
-    """Fitted parameters of a linear model in the canonical gauge, and the fit's trace."""
+    """Fitted values of a linear model in the canonical gauge, and the fit's trace."""
 
-    shared_loadings: Array  # (D, n_shared) S
+    shared_loadings: Array  # (D, n_shared) S, posterior means under variational Bayes
     target_loadings: Array  # (D, n_target) W
     noise_variance: Array  # (D,) psi
     target_mean: Array  # (D,)
     background_mean: Array  # (D,) the target's when no background was given
-    bound_trace: Array  # log-likelihood after each accepted sweep
+    bound_trace: Array  # after each accepted sweep
     n_sweeps: int
     converged: bool
+    loading_covariance: Array | None = None  # (Q, D) packed, columns [S | W]; None for points
+    bound_parts: dict[str, float] | None = None  # named contributions; they sum to the bound
+    prior_states: tuple[Any, Any] = (None, None)  # of the priors on S and W
+    weights: tuple[Array, ...] = ()  # E[u] of the rows of each set, under Student-t noise
+    df: float | None = None  # degrees of freedom, under Student-t noise
 
     @property
     def bound(self) -> float:
-        """Log-likelihood of both sets at the fitted parameters."""
+        """The bound at the end: the log-likelihood for Gaussian noise and flat priors under EM."""
         return float(self.bound_trace[-1])

@@ -2,7 +2,29 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from contrastive_lvm.core.types import Array
+
 
 @dataclass(frozen=True)
 class Flat:
-    """A flat prior on loadings: `p(L) = 1`, so the fit is maximum likelihood."""
+    """A flat prior on loadings: `p(L) = 1`, so point loadings are maximum likelihood.
+
+    Under `VariationalBayes` it is improper: bounds of models with different dimensions cannot be
+    compared.
+    """
+
+    def init(self, shape: tuple[int, int]) -> None:
+        """Nothing to learn."""
+
+    def update(self, state: None, squares: Array) -> None:
+        """Nothing to learn."""
+
+    def precision(self, state: None) -> Array:
+        """Zero."""
+        return np.zeros((1, 1))
+
+    def bound(self, state: None, squares: Array) -> float:
+        """Zero."""
+        return 0.0

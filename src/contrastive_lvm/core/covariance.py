@@ -1,0 +1,166 @@
+"""Loadings with a posterior: a mean and, for each feature, a covariance of its row of loadings.
+
+Point loadings (EM, MAP) have none. Where every feature sees the same data (nothing missing, no
+entry weighted, a prior that treats features alike) the covariances share their eigenvectors,
+`C_d = V diag(s_d) V'`, and K can be in the hundreds; otherwise they are packed, one a feature.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from contrastive_lvm.core import packed
+from contrastive_lvm.core.types import Array
+
+LOG_2PI_E = float(np.log(2.0 * np.pi) + 1.0)
+
+
+class Covariance(Protocol):
+    """Posterior covariances `C_d`, (K, K) for each of D features."""
+
+    def diagonal(self) -> Array:
+        """Variances, (D, K)."""
+        ...
+
+    def log_determinants(self) -> Array:
+        """`ln |C_d|`, (D,)."""
+        ...
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """`sum_d weights_d C_d`, (K, K)."""
+        ...
+
+    def inner(self, moment: Array) -> Array:
+        """`tr(C_d M_d)` for packed (Q, D or 1) moments, (D,)."""
+        ...
+
+    def packed(self) -> Array:
+        """All of them, (Q, D)."""
+        ...
+
+    def leading(self, k: int) -> "Covariance":
+        """Of the first k columns."""
+        ...
+
+    def rotated(self, R: Array) -> "Covariance":
+        """Of `l' R`."""
+        ...
+
+
+class PackedCovariance(NamedTuple):
+    """One matrix a feature."""
+
+    values: Array  # (Q, D)
+
+    def diagonal(self) -> Array:
+        """Variances, (D, K)."""
+        K = packed.size_of(self.values)
+        return np.ascontiguousarray(self.values[np.diagonal(packed.full_index(K))].T)
+
+    def log_determinants(self) -> Array:
+        """`ln |C_d|`, (D,)."""
+        return packed.invert(self.values)[1]
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """`sum_d weights_d C_d`, (K, K)."""
+        total: Array = packed.unpack((self.values @ weights)[:, None])[0]
+        return total
+
+    def inner(self, moment: Array) -> Array:
+        """`tr(C_d M_d)`, (D,)."""
+        i, j = packed.pair_indices(packed.size_of(self.values))
+        twice = np.where(i == j, 1.0, 2.0)[:, None]
+        traces: Array = (self.values * (twice * moment)).sum(axis=0)
+        return traces
+
+    def packed(self) -> Array:
+        """All of them, (Q, D)."""
+        return self.values
+
+    def leading(self, k: int) -> "PackedCovariance":
+        """Of the first k columns: the head of the packed lower triangle."""
+        return PackedCovariance(self.values[: k * (k + 1) // 2])
+
+    def rotated(self, R: Array) -> "PackedCovariance":
+        """Of `l' R`."""
+        full = R.T @ packed.unpack(self.values) @ R
+        i, j = packed.pair_indices(R.shape[1])
+        return PackedCovariance(np.ascontiguousarray(full[:, i, j].T))
+
+
+class SharedCovariance(NamedTuple):
+    """`C_d = V diag(s_d) V'` with one V."""
+
+    V: Array  # (K, J)
+    s: Array  # (D, J)
+
+    def diagonal(self) -> Array:
+        """Variances, (D, K)."""
+        variances: Array = self.s @ (self.V**2).T
+        return variances
+
+    def log_determinants(self) -> Array:
+        """`ln |C_d|`, (D,)."""
+        if self.V.shape[0] != self.V.shape[1]:
+            return PackedCovariance(self.packed()).log_determinants()
+        determinants: Array = np.log(self.s).sum(axis=1) + 2.0 * np.linalg.slogdet(self.V)[1]
+        return determinants
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """`sum_d weights_d C_d`, (K, K)."""
+        total: Array = (self.V * (weights @ self.s)) @ self.V.T
+        return total
+
+    def inner(self, moment: Array) -> Array:
+        """`tr(C_d M_d)`, (D,)."""
+        if moment.shape[1] > 1:
+            return PackedCovariance(self.packed()).inner(moment)
+        M = packed.unpack(moment)[0]
+        traces: Array = self.s @ np.einsum("kj,kl,lj->j", self.V, M, self.V, optimize=True)
+        return traces
+
+    def packed(self) -> Array:
+        """All of them, (Q, D)."""
+        i, j = packed.pair_indices(len(self.V))
+        values: Array = (self.V[i] * self.V[j]) @ self.s.T
+        return values
+
+    def leading(self, k: int) -> "SharedCovariance":
+        """Of the first k columns."""
+        return SharedCovariance(self.V[:k], self.s)
+
+    def rotated(self, R: Array) -> "SharedCovariance":
+        """Of `l' R`."""
+        return SharedCovariance(R.T @ self.V, self.s)
+
+
+class Loadings(NamedTuple):
+    """`q(l_d) = N(mean_d, C_d)`, or points when there is no covariance."""
+
+    mean: Array  # (D, K)
+    cov: Covariance | None = None
+
+    def squares(self) -> Array:
+        """`E[L^2]`, (D, K)."""
+        squares: Array = self.mean**2
+        return squares if self.cov is None else squares + self.cov.diagonal()
+
+    def pairs(self) -> Array:
+        """Packed `E[l_d l_d']`, (Q, D)."""
+        products = packed.pack_products(self.mean, np.ones(len(self.mean)))
+        return products if self.cov is None else products + self.cov.packed()
+
+    def leading(self, k: int) -> "Loadings":
+        """The first k columns."""
+        mean = np.ascontiguousarray(self.mean[:, :k])
+        return Loadings(mean, None if self.cov is None else self.cov.leading(k))
+
+    def entropy(self) -> float:
+        """`-E[ln q(L)]`; zero for points."""
+        if self.cov is None:
+            return 0.0
+        return 0.5 * (float(self.cov.log_determinants().sum()) + self.mean.size * LOG_2PI_E)
+
+    def rotated(self, R: Array) -> "Loadings":
+        """Columns turned by R."""
+        return Loadings(self.mean @ R, None if self.cov is None else self.cov.rotated(R))

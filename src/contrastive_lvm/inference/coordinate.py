@@ -1,0 +1,285 @@
+"""Coordinate ascent: one loop for EM and for closed-form variational Bayes.
+
+A sweep updates, in turn, the scales of the priors, the latents of all rows, the scales of the
+entries (heavy tails), then loadings, means, noise. EM reads loadings as points, variational Bayes
+as `q(l_d) = N(mean_d, C_d)`; everything else is the same code. The bound is evaluated after the
+row step, as a sum of named parts.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.core import scatter
+from contrastive_lvm.core.covariance import Covariance, Loadings
+from contrastive_lvm.core.loadings import (
+    LoadingStep,
+    NormalEquations,
+    completed,
+    loading_step,
+    normal_equations,
+)
+from contrastive_lvm.core.robust import weighted_statistics
+from contrastive_lvm.core.rows import MaskedRows
+from contrastive_lvm.core.start import random_start, spectral_starts
+from contrastive_lvm.core.types import Array, Parameters, Statistics
+from contrastive_lvm.inference.data import Data, WeightedRows, covariance
+from contrastive_lvm.likelihoods.gaussian import FLOOR
+from contrastive_lvm.likelihoods.student_t import LEAST_DF, MOST_DF, StudentT, df_step
+from contrastive_lvm.model import Model
+from contrastive_lvm.priors.ard import ARD
+from contrastive_lvm.priors.group_lasso import GroupLasso
+
+
+class Carry(NamedTuple):
+    """What is carried from sweep to sweep beside the accelerated vector."""
+
+    cov: Covariance | None  # of the loadings
+    states: tuple[Any, Any]  # of the priors on S and W
+    weights: tuple[Array, ...]  # E[u], one array a set; empty for Gaussian noise
+
+
+class Info(NamedTuple):
+    """What the row step found."""
+
+    statistics: list[Statistics]
+    states: tuple[Any, Any]
+    weights: tuple[Array, ...]
+    scale_facts: tuple[float, int]  # for the df step
+    parts: dict[str, float]  # the bound's
+
+
+class Task:
+    """One model on one pair of row sets, as an ascent over a flat vector.
+
+    The vector holds loadings and (when entries are missing or weighted) means in units of the
+    features' standard deviations, and log noise variances.
+    """
+
+    def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
+        self.model, self.data, self.posterior = model, data, posterior
+        self.floor = model.likelihood.floor(data.variance, data.n_features)
+        variance = self.floor / FLOOR
+        self.unit, self.ceiling = np.sqrt(variance), 10.0 * variance
+
+    @property
+    def learns_df(self) -> bool:
+        """Whether the degrees of freedom are part of the vector."""
+        return isinstance(self.model.likelihood, StudentT) and self.model.likelihood.learns_df
+
+    @property
+    def given_df(self) -> float:
+        """Degrees of freedom to begin with; 0 when the noise is Gaussian."""
+        likelihood = self.model.likelihood
+        return likelihood.start_df if isinstance(likelihood, StudentT) else 0.0
+
+    @property
+    def active(self) -> list[int]:
+        """Loadings columns that each set uses: all, and the shared ones."""
+        return [self.model.n_columns, self.model.n_shared][: len(self.data.sets)]
+
+    def flatten(self, parameters: Parameters) -> Array:
+        """Parameters as one vector."""
+        psi = parameters.psi[:1] if self.model.likelihood.isotropic else parameters.psi
+        parts = [(parameters.L / self.unit[:, None]).ravel(), np.log(psi)]
+        if not self.data.complete:
+            parts += [mean / self.unit for mean in parameters.means]
+        if self.learns_df:
+            parts.append(np.log([parameters.df]))
+        return np.concatenate(parts)
+
+    def unflatten(self, point: Array) -> Parameters:
+        """The way back; noise variances are kept within their limits."""
+        D, K = len(self.unit), self.model.n_columns
+        n_noise = 1 if self.model.likelihood.isotropic else D
+        L = point[: D * K].reshape(D, K) * self.unit[:, None]
+        psi = np.clip(np.exp(point[D * K : D * K + n_noise]), self.floor, self.ceiling)
+        if self.data.complete:
+            return Parameters(L, psi, tuple(s.mean for s in self.data.sets))
+        end = len(point) - int(self.learns_df)
+        means = point[D * K + n_noise : end].reshape(-1, D) * self.unit
+        df = (
+            float(np.clip(np.exp(point[-1]), LEAST_DF, MOST_DF))
+            if self.learns_df
+            else self.given_df
+        )
+        return Parameters(L, psi, tuple(means), df)
+
+    def evaluate(self, point: Array, carry: Carry) -> tuple[float, Info]:
+        """Scales of the priors, then the row step: the bound and the expected statistics."""
+        p = self.unflatten(point)
+        loadings = Loadings(p.L, carry.cov)
+        states, parts = self._prior_step(loadings, carry)
+        statistics, weights, excess, n_scales = [], [], 0.0, 0
+        for i, (rows, k) in enumerate(zip(self.data.sets, self.active, strict=True)):
+            active = loadings.leading(k)
+            if isinstance(rows, WeightedRows):
+                scaler = self._student.scaler(p.df)
+                s, renewed, facts = weighted_statistics(
+                    rows.rows, active, p.psi, p.means[i], carry.weights[i], scaler
+                )
+                weights.append(renewed)
+                excess, n_scales = excess + facts[0], n_scales + facts[1]
+            elif isinstance(rows, MaskedRows):
+                s = rows.statistics(active, p.psi, p.means[i])
+            else:
+                s = scatter.statistics(rows, active, p.psi, self.data.n_features)
+            statistics.append(s)
+        names = ("target rows", "background rows")
+        parts.update({n: s.bound for n, s in zip(names, statistics, strict=False)})
+        info = Info(statistics, states, tuple(weights), (excess, n_scales), parts)
+        return sum(parts.values()), info
+
+    def _prior_step(
+        self, loadings: Loadings, carry: Carry
+    ) -> tuple[tuple[Any, Any], dict[str, float]]:
+        squares = loadings.squares()
+        states: list[Any] = []
+        parts: dict[str, float] = {}
+        names = ("shared loadings", "target loadings")
+        for name, prior, state, columns in zip(
+            names, self.model.priors, carry.states, self.model.blocks, strict=True
+        ):
+            if isinstance(prior, GroupLasso):
+                states.append(None)
+                parts[name] = -prior.penalty(loadings.mean[:, columns])
+            else:
+                new = prior.update(state, squares[:, columns])
+                states.append(new)
+                parts[name] = prior.bound(new, squares[:, columns])
+        if self.posterior:
+            parts["entropy of loadings"] = loadings.entropy()
+        return (states[0], states[1]), parts
+
+    def improve(self, point: Array, info: Info) -> tuple[Array, Carry]:
+        """Loadings and means jointly, then the noise, then the degrees of freedom."""
+        old = self.unflatten(point)
+        step = self._loading_step(old, info)
+        psi = self.model.likelihood.noise_step(step.square, step.entries, self.data.n_features)
+        psi = np.clip(psi, self.floor, self.ceiling)
+        means = old.means
+        if not self.data.complete:
+            means = tuple(m + dm for m, dm in zip(old.means, step.mean_change, strict=True))
+        loadings = self._turned(step.loadings)
+        df = df_step(*info.scale_facts) if self.learns_df else old.df
+        new = self.flatten(Parameters(loadings.mean, psi, means, df))
+        return new, Carry(loadings.cov, info.states, info.weights)
+
+    def _loading_step(self, old: Parameters, info: Info) -> LoadingStep:
+        K, priors = self.model.n_columns, self.model.priors
+        if any(isinstance(prior, GroupLasso) for prior in priors):
+            return self._penalised_step(old, info)
+        precision = self._precision(info.states)
+        return loading_step(info.statistics, K, old.psi, precision, posterior=self.posterior)
+
+    def _precision(self, states: tuple[Any, Any]) -> Array:
+        """Expected precisions of `[S | W]`, (D or 1, K)."""
+        D, blocks = len(self.unit), []
+        for prior, state, columns in zip(self.model.priors, states, self.model.blocks, strict=True):
+            width = columns.stop - columns.start
+            value = np.zeros((1, 1)) if isinstance(prior, GroupLasso) else prior.precision(state)
+            blocks.append(np.broadcast_to(value, (len(value), width)))
+        rows = D if any(len(b) > 1 for b in blocks) else 1
+        return np.hstack([np.broadcast_to(b, (rows, b.shape[1])) for b in blocks])
+
+    def _penalised_step(self, old: Parameters, info: Info) -> LoadingStep:
+        """Maximise over S given W, then over W given S; a group lasso shrinks its block exactly."""
+        equations = normal_equations(info.statistics, self.model.n_columns)
+        precision = self._precision(info.states)
+        L = old.L.copy()
+        for prior, columns in zip(self.model.priors, self.model.blocks, strict=True):
+            if columns.stop > columns.start:
+                L[:, columns] = _block_step(equations, L, columns, old.psi, precision, prior)
+        return completed(info.statistics, equations, Loadings(L))
+
+    def _turned(self, loadings: Loadings) -> Loadings:
+        """Blocks under ARD rotated to uncorrelated columns, which never lowers the bound.
+
+        An orthogonal turn of z changes no likelihood; `sum_k ln sum_d E[L_dk^2]` is least when
+        `sum_d E[l_d l_d']` is diagonal (Hadamard's inequality).
+        """
+        for prior, columns in zip(self.model.priors, self.model.blocks, strict=True):
+            if isinstance(prior, ARD) and columns.stop - columns.start > 1:
+                loadings = loadings.rotated(_uncorrelating(loadings, columns))
+        return loadings
+
+    @property
+    def _student(self) -> StudentT:
+        if not isinstance(self.model.likelihood, StudentT):
+            raise TypeError("only a Student-t likelihood has scales.")
+        return self.model.likelihood
+
+    def start_carry(self, L: Array) -> Carry:
+        """Nothing known of scales and covariances."""
+        D = len(L)
+        states = []
+        for prior, columns in zip(self.model.priors, self.model.blocks, strict=True):
+            shape = (D, columns.stop - columns.start)
+            states.append(None if isinstance(prior, GroupLasso) else prior.init(shape))
+        weights: tuple[Array, ...] = ()
+        if isinstance(self.model.likelihood, StudentT):
+            width = D if self.model.likelihood.per == "element" else 1
+            weights = tuple(np.ones((s.n_rows, width)) for s in self.data.sets)
+        return Carry(None, (states[0], states[1]), weights)
+
+    def spectral_starts(self) -> list[Array]:
+        """The deterministic starts."""
+        starts = spectral_starts(
+            *self._covariances(),
+            self.model.n_shared,
+            self.model.n_target,
+            isotropic=self.model.likelihood.isotropic,
+        )
+        return [self._started(L, psi) for L, psi in starts]
+
+    def random_start(self, rng: np.random.Generator) -> Array:
+        """A start in random directions of the data."""
+        return self._started(*random_start(*self._covariances(), self.model.n_columns, rng))
+
+    def _started(self, L: Array, psi: Array) -> Array:
+        means = tuple(s.mean for s in self.data.sets)
+        psi = np.clip(psi, self.floor, self.ceiling)
+        return self.flatten(Parameters(L, psi, means, self.given_df))
+
+    def _covariances(self) -> tuple[Any, Any]:
+        covariances = [covariance(rows) for rows in self.data.sets]
+        return covariances[0], covariances[1] if len(covariances) > 1 else None
+
+
+def _block_step(
+    equations: NormalEquations, L: Array, columns: slice, psi: Array, precision: Array, prior: Any
+) -> Array:
+    """One block of loadings given the other, (D, width)."""
+    D = len(L)
+    matrix = np.broadcast_to(equations.reduced, (D, L.shape[1], L.shape[1]))[:, columns]
+    own = matrix[:, :, columns]  # (D, w, w)
+    linear = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, L)
+    linear = (linear + np.einsum("dij,dj->di", own, L[:, columns])) / psi[:, None]
+    if not isinstance(prior, GroupLasso):
+        ridge = np.array(own) / psi[:, None, None]
+        width = np.arange(own.shape[1])
+        ridge[:, width, width] += np.broadcast_to(precision, L.shape)[:, columns]
+        return np.asarray(np.linalg.solve(ridge, linear[:, :, None])[:, :, 0])
+    gamma, U = np.linalg.eigh(own if equations.reduced.ndim == 3 else own[:1])
+    turned = np.einsum("dji,dj->di", np.broadcast_to(U, own.shape), linear)
+    shrunk = prior.shrink(np.broadcast_to(gamma, turned.shape) / psi[:, None], turned)
+    return np.asarray(np.einsum("dij,dj->di", np.broadcast_to(U, own.shape), shrunk))
+
+
+def _uncorrelating(loadings: Loadings, columns: slice) -> Array:
+    """The orthogonal matrix, near the identity, that diagonalises a block's second moments."""
+    L = loadings.mean[:, columns]
+    second = L.T @ L
+    if loadings.cov is not None:
+        second = second + loadings.cov.weighted_sum(np.ones(len(L)))[columns, columns]
+    _, U = np.linalg.eigh(second)
+    # Columns in the order and sign closest to the identity keep the map smooth.
+    order = np.full(len(U), -1)
+    free = np.ones(len(U), dtype=bool)
+    for row in np.argsort(-np.abs(U).max(axis=1)):
+        best = int(np.argmax(np.where(free, np.abs(U[row]), -1.0)))
+        order[row], free[best] = best, False
+    U = U[:, order]
+    R = np.eye(loadings.mean.shape[1])
+    R[columns, columns] = U * np.where(np.diagonal(U) < 0, -1.0, 1.0)
+    return R

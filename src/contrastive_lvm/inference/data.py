@@ -1,0 +1,125 @@
+"""Both row sets in the form the sweeps use."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.core import scatter
+from contrastive_lvm.core.blocks import has_missing, is_sparse, row_slices, widen
+from contrastive_lvm.core.rows import MaskedRows
+from contrastive_lvm.core.scatter import Scatter
+from contrastive_lvm.core.span import Span, reduce_to_span
+from contrastive_lvm.core.start import Covariance
+from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.model import Model
+
+MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
+
+
+class WeightedRows:
+    """Rows of a heavy-tailed likelihood: the data as given, and moments for the start.
+
+    Start moments come from entries clipped at `CLIP` robust standard deviations about the median,
+    so that outliers do not decide where the fit begins.
+    """
+
+    CLIP = 3.0
+
+    def __init__(self, X: Matrix) -> None:
+        self.rows = X[_informative(X)]
+        self.n_rows, self.n_features = self.rows.shape
+        dense = widen(self.rows)
+        self.mean = np.nanmedian(dense, axis=0)
+        spread = 1.4826 * np.nanmedian(np.abs(dense - self.mean), axis=0)
+        fallback = np.nanstd(dense, axis=0)
+        self._limit = self.CLIP * np.where(spread > 0, spread, fallback)
+        self.counts = (~np.isnan(dense)).sum(axis=0).astype(np.float64)
+        self.square = np.nansum(self._clipped(dense) ** 2, axis=0)
+
+    def _clipped(self, block: Array) -> Array:
+        centred = block - self.mean
+        clipped: Array = np.clip(centred, -self._limit, self._limit)
+        return clipped
+
+    def covariance_product(self, M: Array) -> Array:
+        """About `cov(x) @ M` from clipped entries, missing ones undone as in `MaskedRows`."""
+        share = self.counts / self.n_rows
+        product = np.zeros_like(M)
+        for rows in row_slices(*self.rows.shape):
+            R = np.nan_to_num(self._clipped(widen(self.rows[rows]))) / share
+            product += R.T @ (R @ M)
+        variance = self.square / self.counts
+        restored: Array = product / self.n_rows + (variance - variance / share)[:, None] * M
+        return restored
+
+
+def _informative(X: Matrix) -> np.ndarray:
+    """Indices of rows with an observed entry."""
+    parts = [~np.isnan(widen(X[rows])).all(axis=1) for rows in row_slices(*X.shape)]
+    return np.flatnonzero(np.concatenate(parts))
+
+
+RowSet = Scatter | MaskedRows | WeightedRows
+
+
+class Data(NamedTuple):
+    """Both row sets, compressed where the model allows it."""
+
+    sets: list[RowSet]  # target, then background if there is one
+    n_features: int  # of the data; the sets' own are fewer in a span
+    span: Span | None
+    variances: list[Array]  # (D,) of each set
+    variance: Array  # (D,) of the pooled sets about their own means
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing or weighted; the means are then the sample means for good."""
+        return not any(isinstance(s, MaskedRows | WeightedRows) for s in self.sets)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
+def prepare(
+    model: Model, target: Matrix, background: Matrix | None, *, posterior: bool = False
+) -> Data:
+    """Compress complete sets to summaries; keep sets with missing or weighted entries as rows.
+
+    `posterior` says that loadings will have covariances, which live on features, not on a span.
+    """
+    matrices = [target] if background is None else [target, background]
+    D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
+    if isinstance(model.likelihood, StudentT):
+        return _with_variances([WeightedRows(X) for X in matrices], D, None)
+    missing = [has_missing(X) for X in matrices]
+    sparse = any(is_sparse(X) for X in matrices)
+    small = n_rows < D and n_rows <= MOST_SPAN_ROWS and not sparse and not any(missing)
+    if small and model.likelihood.isotropic and model.features_alike and not posterior:
+        span = reduce_to_span(matrices)
+        return _with_variances(list(span.scatters), D, span)
+    dense = D <= scatter.MOST_FEATURES and D <= 2 * n_rows
+    sets: list[RowSet] = [
+        MaskedRows(X) if gaps else scatter.summarise(X, dense=dense)
+        for X, gaps in zip(matrices, missing, strict=True)
+    ]
+    return _with_variances(sets, D, None)
+
+
+def _with_variances(sets: list[RowSet], n_features: int, span: Span | None) -> Data:
+    squares, counts = zip(*(_square_and_count(s) for s in sets), strict=True)
+    variances = [np.asarray(q / n) for q, n in zip(squares, counts, strict=True)]
+    return Data(sets, n_features, span, variances, np.asarray(sum(squares) / sum(counts)))
+
+
+def _square_and_count(rows: RowSet) -> tuple[Array, Array]:
+    if isinstance(rows, MaskedRows | WeightedRows):
+        return rows.square, rows.counts
+    return rows.diagonal, np.full(len(rows.diagonal), float(rows.n_rows))
+
+
+def covariance(rows: RowSet) -> Covariance:
+    """A set's covariance for the start."""
+    if isinstance(rows, MaskedRows | WeightedRows):
+        variance = rows.square / rows.counts
+        return Covariance(rows.covariance_product, variance, float(rows.n_rows))
+    n = rows.n_rows
+    return Covariance(lambda M: rows.product(M) / n, rows.diagonal / n, float(n))

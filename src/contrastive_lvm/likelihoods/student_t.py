@@ -1,0 +1,127 @@
+"""Student-t noise: heavy tails through a scale for every entry, or every row."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma, gammaln
+
+from contrastive_lvm.core.robust import Scaler, Scales
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.likelihoods.gaussian import Gaussian, Noise
+
+Per = Literal["element", "sample"]
+LEAST_DF, MOST_DF = 0.2, 1000.0
+START_DF = 4.0
+
+
+@dataclass(frozen=True)
+class StudentT:
+    """`x_id | h, u ~ N(l_d' h + mean_d, psi_d / u)`, `u ~ Gamma(df/2, df/2)`.
+
+    One `u` an entry makes each entry Student-t (the paper's robust model: its marginal is a
+    product over entries), one `u` a row the whole row. `q(u)` is a gamma, so that the weight of an
+    entry is `(df + 1) / (df + E[e^2] / psi)` and its part of the bound the log-density of a
+    Student-t at `E[e^2]`.
+
+    Parameters
+    ----------
+    df : float or "learn"
+        Degrees of freedom.
+    per : {"element", "sample"}
+        What a scale belongs to.
+    noise : {"isotropic", "feature"}
+        One `psi` for all features, or one a feature.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.StudentT(df="learn")
+    StudentT(df='learn', per='element', noise='isotropic')
+    """
+
+    df: float | str = START_DF
+    per: Per = "element"
+    noise: Noise = "isotropic"
+
+    def __post_init__(self) -> None:
+        Gaussian(self.noise)
+        if self.per not in get_args(Per):
+            raise ValueError(f"per={self.per!r} is unknown; use 'element' or 'sample'.")
+        number = isinstance(self.df, int | float | np.number) and not isinstance(self.df, bool)
+        if self.df != "learn" and not (number and 0 < float(self.df) < np.inf):
+            raise ValueError(f"df={self.df!r} must be a positive number or 'learn'.")
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether all features share one variance."""
+        return self.noise == "isotropic"
+
+    @property
+    def learns_df(self) -> bool:
+        """Whether the degrees of freedom are estimated."""
+        return self.df == "learn"
+
+    @property
+    def start_df(self) -> float:
+        """Degrees of freedom to begin with."""
+        return START_DF if self.learns_df else float(self.df)
+
+    def floor(self, variance: Array, n_features: int) -> Array:
+        """As for Gaussian noise."""
+        return Gaussian(self.noise).floor(variance, n_features)
+
+    def noise_step(self, square: Array, count: Array, n_features: int) -> Array:
+        """As for Gaussian noise, of weighted squares."""
+        return Gaussian(self.noise).noise_step(square, count, n_features)
+
+    def scaler(self, df: float) -> Scaler:
+        """The scale step at given degrees of freedom."""
+        return partial(_element_scales if self.per == "element" else _row_scales, df)
+
+    def draw_scales(self, df: float, rng: np.random.RandomState, shape: tuple[int, int]) -> Array:
+        """Scales of new entries or rows."""
+        size = shape if self.per == "element" else (shape[0], 1)
+        return np.asarray(rng.gamma(df / 2.0, 2.0 / df, size))
+
+    def variance_factor(self, df: float) -> float:
+        """`E[1/u]` of an entry that was not seen: its noise variance over psi."""
+        return df / (df - 2.0) if df > 2 else np.inf
+
+
+def df_step(log_excess: float, n_scales: int) -> float:
+    """Maximise the bound over the degrees of freedom, given `sum E[ln u] - E[u]`."""
+
+    def slope(log_df: float) -> float:
+        half = np.exp(log_df) / 2.0
+        return float(n_scales * (np.log(half) + 1.0 - digamma(half)) + log_excess)
+
+    low, high = np.log(LEAST_DF), np.log(MOST_DF)
+    if slope(low) <= 0:
+        return LEAST_DF
+    return MOST_DF if slope(high) >= 0 else float(np.exp(brentq(slope, low, high)))
+
+
+def _element_scales(df: float, chi2: Array, observed: Array) -> Scales:
+    a, b = 0.5 * (df + 1.0), 0.5 * (df + chi2)
+    log_b = np.log(b)
+    constant = float(gammaln(a)) + _prior_constant(df)
+    weights = a / b
+    excess = (float(digamma(a)) - log_b - weights) * observed
+    bound = (observed * (constant - a * log_b)).sum(axis=1)
+    return Scales(weights, bound, float(excess.sum()), int(observed.sum()))
+
+
+def _row_scales(df: float, chi2: Array, observed: Array) -> Scales:
+    a = 0.5 * (df + observed.sum(axis=1))
+    b = 0.5 * (df + chi2.sum(axis=1))
+    bound = gammaln(a) + _prior_constant(df) - a * np.log(b)
+    weights = a / b
+    excess = digamma(a) - np.log(b) - weights
+    return Scales(weights[:, None], bound, float(excess.sum()), len(a))
+
+
+def _prior_constant(df: float) -> float:
+    return float(0.5 * df * np.log(0.5 * df) - gammaln(0.5 * df))
