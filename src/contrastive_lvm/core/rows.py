@@ -96,7 +96,8 @@ class MaskedRows:
     def __init__(self, X: Matrix) -> None:
         order = _pattern_order(X)
         self.n_rows, self.n_features = len(order), X.shape[1]
-        self._stored = [_store(X[order[rows]]) for rows in row_slices(*X[order].shape)]
+        blocks = row_slices(self.n_rows, self.n_features)
+        self._stored = [_store(X[order[rows]]) for rows in blocks]
         counts, sums = np.zeros(self.n_features), np.zeros(self.n_features)
         for block in self.blocks():
             repeats = np.bincount(block.pattern, minlength=len(block.observed))

@@ -22,6 +22,7 @@ from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.rows import LOG_2PI
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 
+WIDE_BLOCK = 1 << 21  # entries: products of narrow matrices want more rows than other work
 MOST_FEATURES = 3000  # above, products with the rows are cheaper than forming a (D, D) matrix
 
 
@@ -104,11 +105,13 @@ def summarise(X: Matrix, *, dense: bool) -> Scatter:
         return _row_scatter(X)
     shift = widen(X[: min(len(X), 256)]).mean(axis=0).astype(X.dtype)
     total, matrix = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
-    for rows in row_slices(*X.shape, most=8192):
-        # Products in the data's precision over a block of centred rows, sums over blocks in
-        # float64: as accurate as widening everything, at half the cost for float32.
-        centred = X[rows] - shift
-        total += centred.sum(axis=0, dtype=np.float64)
+    buffer = np.empty_like(X[next(row_slices(*X.shape, elements=WIDE_BLOCK, most=8192))])
+    ones = np.ones(len(buffer), dtype=X.dtype)
+    for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=8192):
+        # Sums within a block of centred rows in the data's precision, over blocks in float64:
+        # as accurate as widening everything, at half the cost for float32.
+        centred = np.subtract(X[rows], shift, out=buffer[: rows.stop - rows.start])
+        total += ones[: len(centred)] @ centred
         matrix += centred.T @ centred
     offset = total / len(X)
     matrix -= len(X) * np.outer(offset, offset)

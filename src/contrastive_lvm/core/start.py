@@ -16,7 +16,7 @@ import numpy as np
 from contrastive_lvm.core.types import Array
 
 Product = Callable[[Array], Array]  # M -> cov @ M
-DENSE_BELOW = 400  # dimensions up to which a full eigendecomposition is as cheap as iterating
+DENSE_BELOW = 150  # dimensions up to which a full eigendecomposition is as cheap as iterating
 POWER_STEPS = 6
 OVERSAMPLING = 10
 LEAST_NOISE = 0.05  # share of a feature's variance left to the noise at the start

@@ -27,6 +27,7 @@ from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.priors.ard import ARD
+from contrastive_lvm.priors.horseshoe import Horseshoe
 
 logger = logging.getLogger(__name__)
 
@@ -39,22 +40,26 @@ class ContrastiveLVM(
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background
     `y = S z + background_mean + noise`, with standard normal latents `t` and `z` (Severson, Ghosh
     & Ng 2019, eq. 2). `S` is shared; `W` holds what is enriched in the target. Fitted by exact
-    maximum likelihood; NaN is a missing entry, marginalised exactly in both sets and in every
+    maximum likelihood, or by closed-form variational Bayes; NaN is a missing entry, marginalised exactly in both sets and in every
     method. Rows with no observed entry do not inform the fit; a column without any is refused.
 
     Parameters
     ----------
     n_target : int
         Latent dimensions of the target; 0 leaves probabilistic PCA of both sets, each centred.
-    n_shared : int
+    n_shared : int or "auto"
         Latent dimensions shared with the background; at 0 the background may be left out, which
-        is probabilistic PCA of the target.
-    likelihood : "gaussian" or Gaussian
-        `Gaussian(noise="feature")` gives every feature a noise variance of its own.
-    shared_prior, target_prior : None or Flat
-        Priors on `S` and `W`; None is maximum likelihood.
-    inference : "auto", "em" or EM
-        The engine; `EM(max_iter, tol)` to set its stopping rule.
+        is probabilistic PCA of the target. `"auto"` starts from 50 (or as many as the data
+        allows) under an `ARD` prior, which drops those that the data does not support.
+    likelihood : "gaussian", "student_t", or an object
+        `Gaussian(noise="feature")` gives every feature a noise variance of its own;
+        `StudentT(df, per)` has heavy tails, an entry or a row at a time.
+    shared_prior, target_prior : None, "ard", "group_lasso", "horseshoe", or an object
+        Priors on `S` and `W`: `ARD` on columns, `GroupLasso` or `Horseshoe` on rows, or any
+        object with the methods of a prior; None is maximum likelihood.
+    inference : "auto", "em", "vb", or an object
+        The engine: `EM` for point loadings, `VariationalBayes` for loadings with a posterior;
+        `"auto"` takes the first that can fit the model.
     n_init : int
         Fits to run, the first from a deterministic start, the others from random ones; the best
         is kept.
@@ -80,11 +85,13 @@ class ContrastiveLVM(
     feature_relevance_ : ndarray of shape (n_features,)
         Norm of each feature's target loadings.
     selected_features_ : ndarray of bool of shape (n_features,)
-        Features with a nonzero target loading.
+        Features with a nonzero target loading; under a horseshoe those that its rule
+        `P(rho^2 tau^2 < delta) > p0` does not drop.
     n_target_, n_shared_ : int
         Dimensions in use.
     bound_, bound_trace_ : float, ndarray
-        Log-likelihood of both sets at the end, and after each sweep of the final ascent.
+        The bound at the end and after each sweep; with Gaussian noise and no priors it is the
+        log-likelihood of both sets.
     n_iter_ : int
         Sweeps over the data, those of discarded starts included.
     converged_ : bool
@@ -223,6 +230,9 @@ class ContrastiveLVM(
         self.noise_variance_ratio_ = float(shares[-1])
         self.feature_relevance_ = np.sqrt((W**2).sum(axis=1))
         self.selected_features_ = self.feature_relevance_ > 0
+        prior, state = resolve.prior("target_prior", self.target_prior), posterior.prior_states[1]
+        if isinstance(prior, Horseshoe) and state is not None:
+            self.selected_features_ = ~prior.dropped(state, posterior.unit_variance)
         self.bound_, self.bound_trace_ = posterior.bound, posterior.bound_trace
         self.n_iter_, self.converged_ = posterior.n_sweeps, posterior.converged
 

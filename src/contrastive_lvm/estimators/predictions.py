@@ -1,5 +1,6 @@
 """Applying a fitted model: latents, reconstructions, imputation, samples, scores."""
 
+import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,6 +29,15 @@ class Latents(NamedTuple):
     shared: Array  # (N, n_shared)
     shared_sd: Array  # (N, n_shared)
     cov: Array  # (N, K, K), the target's columns first, then the shared ones
+
+
+class Outliers(NamedTuple):
+    """Weights of entries or rows, and their ranking from the most outlying on."""
+
+    weights: Array  # (N, D) or (N, 1) E[u]; NaN where missing
+    row_weights: Array  # (N,)
+    rows: np.ndarray  # (N,) row indices
+    entries: np.ndarray | None  # (M, 2) row and column of observed entries
 
 
 def linear(p: Posterior, likelihood: Gaussian | StudentT, of: str) -> predict.Linear:
@@ -259,8 +269,57 @@ class Predictions:
         rng = check_random_state(random_state)
         return predict.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)
 
+    def outliers(self, X: Any, *, of: str = "target") -> Outliers:
+        """How much each row and entry is trusted, and which are trusted least.
+
+        Under Student-t noise the weight `E[u]` of an entry (or row) is near 1 where the model fits
+        and near 0 for outliers; with Gaussian noise all weights are 1 and rows rank by their
+        log-likelihood.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+        of : {"target", "background"}
+
+        Returns
+        -------
+        Outliers
+            Named tuple `weights, row_weights, rows, entries`: weights of entries, (n, d), or of
+            rows, (n, 1); their means over the observed entries of each row; rows from the most to
+            the least outlying; and (row, column) of entries in the same order (None unless
+            weights belong to entries).
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_outliers(random_state=0)
+        >>> model = clvm.ContrastiveLVM(2, 8, likelihood="student_t")
+        >>> model = model.fit(data.target, background=data.background)
+        >>> worst = model.outliers(data.target).rows[:20]
+        >>> bool((data.target_labels[worst] == -1).all())
+        True
+        """
+        model, rows = self._linear(of), read_rows(self, X)
+        weights = predict.scale_weights(model, rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # rows without an observed entry
+            row_weights = np.nan_to_num(np.nanmean(weights, axis=1), nan=1.0)
+        if model.scaler is None:
+            ranked = np.argsort(predict.log_likelihoods(model, rows), kind="stable")
+        else:
+            ranked = np.argsort(row_weights, kind="stable")
+        entries = None
+        if weights.shape[1] == rows.shape[1] and model.scaler is not None:
+            order = np.argsort(np.nan_to_num(weights, nan=np.inf), axis=None, kind="stable")
+            order = order[: int(np.isfinite(weights).sum())]
+            entries = np.column_stack(np.unravel_index(order, weights.shape))
+        return Outliers(weights, row_weights, ranked, entries)
+
     def score_samples(self, X: Any, *, of: str = "target") -> Array:
-        """Exact log-likelihood of each row's observed entries, latents integrated out.
+        """Log-likelihood of each row's observed entries, latents integrated out.
+
+        Exact for Gaussian noise and point loadings; under Student-t noise or variational Bayes
+        the row's part of the bound, which is below it.
 
         Parameters
         ----------

@@ -198,4 +198,5 @@ def _posterior(task: Task, ascent: Ascent[Carry, Info], trace: Array, n_sweeps: 
         prior_states=ascent.info.states,
         weights=ascent.info.weights,
         df=p.df or None,
+        unit_variance=float(task.data.variance.sum()) / task.data.n_features,
     )

@@ -21,6 +21,7 @@ class Posterior(NamedTuple):
     prior_states: tuple[Any, Any] = (None, None)  # of the priors on S and W
     weights: tuple[Array, ...] = ()  # E[u] of the rows of each set, under Student-t noise
     df: float | None = None  # degrees of freedom, under Student-t noise
+    unit_variance: float = 1.0  # mean variance of the data's features
 
     @property
     def bound(self) -> float:
