@@ -138,7 +138,7 @@ def test_loading_step_is_the_brute_force_m_step(k: int, t: int, noise: str, gaps
             sets.append(MaskedRows(rows).statistics(Loadings(loadings), point.psi, mean))
         else:
             sets.append(statistics(summarise(rows, dense=True), Loadings(loadings), point.psi, 7))
-    step = loading_step(sets, k + t, point.psi, np.zeros((1, k + t)), posterior=False)
+    step = loading_step(sets, k + t, point.psi, np.zeros((1, k + t)), np.arange(0))
     expected = joint_update(point, X, B, isotropic=False)
     np.testing.assert_allclose(step.loadings.mean, np.hstack([expected.S, expected.W]), atol=1e-9)
     np.testing.assert_allclose(step.square / step.entries, expected.psi, rtol=1e-8)

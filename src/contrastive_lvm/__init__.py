@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
     from contrastive_lvm.estimators.files import load_model
+    from contrastive_lvm.estimators.path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.ppca import PPCA
-    from contrastive_lvm.estimators.predictions import Latents
+    from contrastive_lvm.estimators.predictions import Latents, Outliers
     from contrastive_lvm.inference.em import EM
     from contrastive_lvm.inference.posterior import Posterior
     from contrastive_lvm.inference.vb import VariationalBayes
@@ -41,19 +42,25 @@ __all__ = [
     "Gaussian",
     "GroupLasso",
     "Horseshoe",
+    "LassoPath",
     "Latents",
     "Model",
+    "Outliers",
     "Posterior",
     "StudentT",
     "VariationalBayes",
     "__version__",
     "datasets",
+    "group_lasso_path",
     "load_model",
     "plots",
 ]
 
 # Names are imported when first used: scikit-learn alone takes a second.
 _HOMES = {
+    "group_lasso_path": "estimators.path",
+    "Outliers": "estimators.predictions",
+    "LassoPath": "estimators.path",
     "VariationalBayes": "inference.vb",
     "StudentT": "likelihoods.student_t",
     "Horseshoe": "priors.horseshoe",

@@ -1,6 +1,6 @@
 """Loadings with a posterior: a mean and, for each feature, a covariance of its row of loadings.
 
-Point loadings (EM, MAP) have none. Where every feature sees the same data (nothing missing, no
+Point loadings (EM, and columns without a prior under variational Bayes) have zeros. Where every feature sees the same data (nothing missing, no
 entry weighted, a prior that treats features alike) the covariances share their eigenvectors,
 `C_d = V diag(s_d) V'`, and K can be in the hundreds; otherwise they are packed, one a feature.
 """
@@ -16,14 +16,20 @@ LOG_2PI_E = float(np.log(2.0 * np.pi) + 1.0)
 
 
 class Covariance(Protocol):
-    """Posterior covariances `C_d`, (K, K) for each of D features."""
+    """Posterior covariances `C_d`, (K, K) for each of D features, zero for point columns."""
+
+    @property
+    def logdet(self) -> Array:
+        """`ln |C_d|` over the columns that are not points, (D,)."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many columns are not points."""
+        ...
 
     def diagonal(self) -> Array:
         """Variances, (D, K)."""
-        ...
-
-    def log_determinants(self) -> Array:
-        """`ln |C_d|`, (D,)."""
         ...
 
     def weighted_sum(self, weights: Array) -> Array:
@@ -51,15 +57,13 @@ class PackedCovariance(NamedTuple):
     """One matrix a feature."""
 
     values: Array  # (Q, D)
+    logdet: Array  # (D,)
+    width: int
 
     def diagonal(self) -> Array:
         """Variances, (D, K)."""
         K = packed.size_of(self.values)
         return np.ascontiguousarray(self.values[np.diagonal(packed.full_index(K))].T)
-
-    def log_determinants(self) -> Array:
-        """`ln |C_d|`, (D,)."""
-        return packed.invert(self.values)[1]
 
     def weighted_sum(self, weights: Array) -> Array:
         """`sum_d weights_d C_d`, (K, K)."""
@@ -79,32 +83,27 @@ class PackedCovariance(NamedTuple):
 
     def leading(self, k: int) -> "PackedCovariance":
         """Of the first k columns: the head of the packed lower triangle."""
-        return PackedCovariance(self.values[: k * (k + 1) // 2])
+        return self._replace(values=self.values[: k * (k + 1) // 2])
 
     def rotated(self, R: Array) -> "PackedCovariance":
         """Of `l' R`."""
         full = R.T @ packed.unpack(self.values) @ R
         i, j = packed.pair_indices(R.shape[1])
-        return PackedCovariance(np.ascontiguousarray(full[:, i, j].T))
+        return self._replace(values=np.ascontiguousarray(full[:, i, j].T))
 
 
 class SharedCovariance(NamedTuple):
     """`C_d = V diag(s_d) V'` with one V."""
 
-    V: Array  # (K, J)
+    V: Array  # (K, J), rows of zeros for point columns
     s: Array  # (D, J)
+    logdet: Array  # (D,)
+    width: int
 
     def diagonal(self) -> Array:
         """Variances, (D, K)."""
         variances: Array = self.s @ (self.V**2).T
         return variances
-
-    def log_determinants(self) -> Array:
-        """`ln |C_d|`, (D,)."""
-        if self.V.shape[0] != self.V.shape[1]:
-            return PackedCovariance(self.packed()).log_determinants()
-        determinants: Array = np.log(self.s).sum(axis=1) + 2.0 * np.linalg.slogdet(self.V)[1]
-        return determinants
 
     def weighted_sum(self, weights: Array) -> Array:
         """`sum_d weights_d C_d`, (K, K)."""
@@ -114,7 +113,7 @@ class SharedCovariance(NamedTuple):
     def inner(self, moment: Array) -> Array:
         """`tr(C_d M_d)`, (D,)."""
         if moment.shape[1] > 1:
-            return PackedCovariance(self.packed()).inner(moment)
+            return PackedCovariance(self.packed(), self.logdet, self.width).inner(moment)
         M = packed.unpack(moment)[0]
         traces: Array = self.s @ np.einsum("kj,kl,lj->j", self.V, M, self.V, optimize=True)
         return traces
@@ -127,15 +126,15 @@ class SharedCovariance(NamedTuple):
 
     def leading(self, k: int) -> "SharedCovariance":
         """Of the first k columns."""
-        return SharedCovariance(self.V[:k], self.s)
+        return self._replace(V=self.V[:k])
 
     def rotated(self, R: Array) -> "SharedCovariance":
         """Of `l' R`."""
-        return SharedCovariance(R.T @ self.V, self.s)
+        return self._replace(V=R.T @ self.V)
 
 
 class Loadings(NamedTuple):
-    """`q(l_d) = N(mean_d, C_d)`, or points when there is no covariance."""
+    """`q(l_d) = N(mean_d, C_d)`; points where there is no covariance."""
 
     mean: Array  # (D, K)
     cov: Covariance | None = None
@@ -159,7 +158,8 @@ class Loadings(NamedTuple):
         """`-E[ln q(L)]`; zero for points."""
         if self.cov is None:
             return 0.0
-        return 0.5 * (float(self.cov.log_determinants().sum()) + self.mean.size * LOG_2PI_E)
+        entries = len(self.mean) * self.cov.width
+        return 0.5 * (float(self.cov.logdet.sum()) + entries * LOG_2PI_E)
 
     def rotated(self, R: Array) -> "Loadings":
         """Columns turned by R."""

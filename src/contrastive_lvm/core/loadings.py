@@ -6,9 +6,11 @@ points; eliminating them leaves
 
     [ sum_s M_s - f_s f_s' / n_s + psi_d diag Lambda_d ] l_d = sum_s [ c_s - f_s e_s / n_s ]
 
-and `mean_s += (e_s - f_s' l_d) / n_s`. Under variational Bayes
-`C_d = (sum_s M_s / psi_d + diag Lambda_d)^-1`. `S` and `W` are solved jointly from `E[h h']`;
-the paper's separate updates drop the posterior covariance of z and t.
+and `mean_s += (e_s - f_s' l_d) / n_s`. Under variational Bayes columns with a prior also have
+`C_d = (sum_s M_s / psi_d + diag Lambda_d)^-1` over those columns; the others are points (the
+paper's table of models; a posterior under a flat prior would be improper). `S` and `W` are
+solved jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z
+and t.
 """
 
 from typing import NamedTuple
@@ -48,17 +50,17 @@ class NormalEquations(NamedTuple):
 
 
 def loading_step(
-    sets: list[Statistics], n_columns: int, psi: Array, precision: Array, *, posterior: bool
+    sets: list[Statistics], n_columns: int, psi: Array, precision: Array, uncertain: np.ndarray
 ) -> LoadingStep:
     """Maximise over loadings and means; sets with fewer columns use the leading ones.
 
-    `precision` broadcasts to (D, K); `posterior` asks for covariances beside the means.
+    `precision` broadcasts to (D, K); the columns `uncertain` (indices) get covariances.
     """
     equations = normal_equations(sets, n_columns)
     if equations.shared and len(precision) == 1:
-        loadings = _solve_shared(equations, psi, precision[0], posterior=posterior)
+        loadings = _solve_shared(equations, psi, precision[0], uncertain)
     else:
-        loadings = _solve_each(equations, psi, precision, posterior=posterior)
+        loadings = _solve_each(equations, psi, precision, uncertain)
     return completed(sets, equations, loadings)
 
 
@@ -85,42 +87,60 @@ def normal_equations(sets: list[Statistics], K: int) -> NormalEquations:
 
 
 def _solve_shared(
-    equations: NormalEquations, psi: Array, precision: Array, *, posterior: bool
+    equations: NormalEquations, psi: Array, precision: Array, uncertain: np.ndarray
 ) -> Loadings:
-    """Nothing missing, features alike: one eigendecomposition serves all features.
+    """Nothing missing, features alike: one eigendecomposition serves all features."""
+    M, cross = equations.reduced, equations.cross
+    if not precision.any():
+        return Loadings(_as_array(np.linalg.solve(M, cross.T).T))
+    V, s = _diagonalised(M, psi, precision)
+    mean = _as_array(((cross @ V) * (s / psi[:, None])) @ V.T)
+    if len(uncertain) == 0:
+        return Loadings(mean)
+    if len(uncertain) < len(M):
+        V_own, s = _diagonalised(M[np.ix_(uncertain, uncertain)], psi, precision[uncertain])
+        V = np.zeros((len(M), len(uncertain)))
+        V[uncertain] = V_own
+    else:
+        V_own = V
+    logdet = np.log(s).sum(axis=1) + 2.0 * float(np.linalg.slogdet(V_own)[1])
+    return Loadings(mean, SharedCovariance(V, s, _as_array(logdet), len(uncertain)))
 
-    With `M = R R'` and `R^-1 diag(Lambda) R^-T = U diag(g) U'`, `V = R^-T U` turns
-    `M / psi_d + Lambda` into `1 / psi_d + g` for every d.
+
+def _diagonalised(M: Array, psi: Array, precision: Array) -> tuple[Array, Array]:
+    """V (K, K) and s (D, K) with `(M / psi_d + diag Lambda)^-1 = V diag(s_d) V'` for every d.
+
+    With `M = R R'` and `R^-1 diag(Lambda) R^-T = U diag(g) U'`: `V = R^-T U`,
+    `s_d = 1 / (1 / psi_d + g)`.
     """
-    if not posterior and not precision.any():
-        return Loadings(_as_array(np.linalg.solve(equations.reduced, equations.cross.T).T))
-    R_inverse = np.linalg.inv(np.linalg.cholesky(equations.reduced))
-    scaled = R_inverse * precision
-    g, U = np.linalg.eigh(scaled @ R_inverse.T)
-    V = _as_array(R_inverse.T @ U)
-    s = 1.0 / (1.0 / psi[:, None] + np.maximum(g, 0.0))  # (D, K)
-    mean = _as_array(((equations.cross @ V) * (s / psi[:, None])) @ V.T)
-    return Loadings(mean, SharedCovariance(V, s) if posterior else None)
+    R_inverse = np.linalg.inv(np.linalg.cholesky(M))
+    g, U = np.linalg.eigh((R_inverse * precision) @ R_inverse.T)
+    return _as_array(R_inverse.T @ U), 1.0 / (1.0 / psi[:, None] + np.maximum(g, 0.0))
 
 
 def _solve_each(
-    equations: NormalEquations, psi: Array, precision: Array, *, posterior: bool
+    equations: NormalEquations, psi: Array, precision: Array, uncertain: np.ndarray
 ) -> Loadings:
     D, K = equations.cross.shape
     ridge = np.broadcast_to(precision, (D, K))
     matrix = np.array(np.broadcast_to(equations.reduced, (D, K, K)))
     matrix[:, np.arange(K), np.arange(K)] += psi[:, None] * ridge
     mean = _as_array(np.linalg.solve(matrix, equations.cross[:, :, None])[:, :, 0])
-    if not posterior:
+    if len(uncertain) == 0:
         return Loadings(mean)
-    return Loadings(mean, _covariances(equations.moment, psi, ridge))
+    return Loadings(mean, _covariances(equations.moment, psi, ridge, uncertain))
 
 
-def _covariances(moment: Array, psi: Array, ridge: Array) -> Covariance:
-    precision = np.array(np.broadcast_to(moment, (len(moment), len(psi)))) / psi
-    K = ridge.shape[1]
-    precision[np.diagonal(packed.full_index(K))] += ridge.T
-    return PackedCovariance(packed.invert(precision)[0])
+def _covariances(moment: Array, psi: Array, ridge: Array, uncertain: np.ndarray) -> Covariance:
+    """Covariances of the uncertain columns, packed among all columns."""
+    where = packed.full_index(ridge.shape[1])[np.ix_(uncertain, uncertain)]
+    where = where[packed.pair_indices(len(uncertain))]
+    precision = np.array(np.broadcast_to(moment[where], (len(where), len(psi)))) / psi
+    precision[np.diagonal(packed.full_index(len(uncertain)))] += ridge[:, uncertain].T
+    inverse, logdet = packed.invert(precision)
+    values = np.zeros((len(moment), len(psi)))
+    values[where] = inverse
+    return PackedCovariance(values, -logdet, len(uncertain))
 
 
 def completed(

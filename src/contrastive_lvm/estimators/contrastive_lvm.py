@@ -25,7 +25,9 @@ from contrastive_lvm.estimators.validation import (
 )
 from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.inference.data import Data, prepare
+from contrastive_lvm.inference.engine import CoordinateAscent
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
@@ -40,8 +42,8 @@ class ContrastiveLVM(
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background
     `y = S z + background_mean + noise`, with standard normal latents `t` and `z` (Severson, Ghosh
     & Ng 2019, eq. 2). `S` is shared; `W` holds what is enriched in the target. Fitted by exact
-    maximum likelihood, or by closed-form variational Bayes; NaN is a missing entry, marginalised exactly in both sets and in every
-    method. Rows with no observed entry do not inform the fit; a column without any is refused.
+    maximum likelihood, or by closed-form variational Bayes; NaN is a missing entry, marginalised
+    exactly in both sets and in every method. Rows with no observed entry do not inform the fit; a column without any is refused.
 
     Parameters
     ----------
@@ -161,16 +163,7 @@ class ContrastiveLVM(
         True
         """
         n_init = check_whole("n_init", self.n_init, 1)
-        target, others = self._read_sets(X, background)
-        n_rows = target.shape[0] + (0 if others is None else others.shape[0])
-        names = getattr(self, "feature_names_in_", None)
-        model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
-        engine = resolve.engine(self.inference, model)
-        sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
-        sized_by_data = any(isinstance(prior, ARD) for prior in model.priors)
-        refuse_too_many_dimensions(sizes, target, others, sized_by_data=sized_by_data)
-        data = prepare(model, target, others, posterior=engine.posterior)
-        self._check_variances(data)
+        model, engine, data = self.prepared(X, background)
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_init - 1)
         with verbosity(enabled=self.verbose):
             fits = []
@@ -192,6 +185,28 @@ class ContrastiveLVM(
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        return self
+
+    def prepared(self, X: Any, background: Any) -> tuple[Model, CoordinateAscent, Data]:
+        """The model, the engine and the compressed data that `fit` works with."""
+        target, others = self._read_sets(X, background)
+        n_rows = target.shape[0] + (0 if others is None else others.shape[0])
+        names = getattr(self, "feature_names_in_", None)
+        model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
+        engine = resolve.engine(self.inference, model)
+        sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
+        sized_by_data = any(isinstance(prior, ARD) for prior in model.priors)
+        refuse_too_many_dimensions(sizes, target, others, sized_by_data=sized_by_data)
+        data = prepare(model, target, others, posterior=engine.posterior)
+        self._check_variances(data)
+        return model, engine, data
+
+    def adopt(self, other: Self, posterior: Posterior) -> Self:
+        """Take over a fit that was made with another estimator's data."""
+        self.n_features_in_ = other.n_features_in_
+        if hasattr(other, "feature_names_in_"):
+            self.feature_names_in_ = other.feature_names_in_
+        self._publish(posterior)
         return self
 
     def _read_sets(self, X: Any, background: Any) -> tuple[Matrix, Matrix | None]:

@@ -43,7 +43,9 @@ class Outliers(NamedTuple):
 def linear(p: Posterior, likelihood: Gaussian | StudentT, of: str) -> predict.Linear:
     """A set's view of the fitted model, the target's columns first."""
     k, t = p.shared_loadings.shape[1], p.target_loadings.shape[1]
-    cov = None if p.loading_covariance is None else PackedCovariance(p.loading_covariance)
+    cov = None
+    if p.loading_covariance is not None:
+        cov = PackedCovariance(p.loading_covariance, np.zeros(len(p.target_mean)), k + t)
     loadings = Loadings(np.hstack([p.shared_loadings, p.target_loadings]), cov)
     mean = p.target_mean
     if of == "background":

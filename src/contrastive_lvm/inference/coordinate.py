@@ -28,7 +28,11 @@ from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.likelihoods.student_t import LEAST_DF, MOST_DF, StudentT, df_step
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
+from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
+
+MOST_TURNS = 20
+SCALES_STAND_STILL = 1e-3  # relative change of the precisions
 
 
 class Carry(NamedTuple):
@@ -61,6 +65,17 @@ class Task:
         self.floor = model.likelihood.floor(data.variance, data.n_features)
         variance = self.floor / FLOOR
         self.unit, self.ceiling = np.sqrt(variance), 10.0 * variance
+        self.uncertain = self._uncertain_columns()
+
+    def _uncertain_columns(self) -> np.ndarray:
+        """Columns whose loadings have a posterior: those with a prior, under variational Bayes."""
+        priors = self.model.priors if self.posterior else ()
+        ranges = [
+            np.arange(columns.start, columns.stop)
+            for prior, columns in zip(priors, self.model.blocks, strict=False)
+            if not isinstance(prior, Flat)
+        ]
+        return np.concatenate(ranges) if ranges else np.empty(0, dtype=np.intp)
 
     @property
     def learns_df(self) -> bool:
@@ -154,7 +169,7 @@ class Task:
     def improve(self, point: Array, info: Info) -> tuple[Array, Carry]:
         """Loadings and means jointly, then the noise, then the degrees of freedom."""
         old = self.unflatten(point)
-        step = self._loading_step(old, info)
+        step, states = self._loading_step(old, info)
         psi = self.model.likelihood.noise_step(step.square, step.entries, self.data.n_features)
         psi = np.clip(psi, self.floor, self.ceiling)
         means = old.means
@@ -163,14 +178,39 @@ class Task:
         loadings = self._turned(step.loadings)
         df = df_step(*info.scale_facts) if self.learns_df else old.df
         new = self.flatten(Parameters(loadings.mean, psi, means, df))
-        return new, Carry(loadings.cov, info.states, info.weights)
+        return new, Carry(loadings.cov, states, info.weights)
 
-    def _loading_step(self, old: Parameters, info: Info) -> LoadingStep:
-        K, priors = self.model.n_columns, self.model.priors
+    def _loading_step(self, old: Parameters, info: Info) -> tuple[LoadingStep, tuple[Any, Any]]:
+        """Loadings and scales of their priors in turn, until the scales stand still.
+
+        Each turn raises the bound and costs nothing in rows; without it the scales, which are not
+        accelerated, would decide how many sweeps a fit takes.
+        """
+        K, priors, states = self.model.n_columns, self.model.priors, info.states
         if any(isinstance(prior, GroupLasso) for prior in priors):
-            return self._penalised_step(old, info)
-        precision = self._precision(info.states)
-        return loading_step(info.statistics, K, old.psi, precision, posterior=self.posterior)
+            return self._penalised_step(old, info), states
+        precision = self._precision(states)
+        for _ in range(MOST_TURNS):
+            step = loading_step(info.statistics, K, old.psi, precision, self.uncertain)
+            if all(isinstance(prior, Flat) for prior in priors):
+                break
+            states = self._updated(states, step.loadings.squares())
+            renewed = self._precision(states)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                change = np.nanmax(np.abs(np.log(renewed / precision)))
+            precision = renewed
+            if change < SCALES_STAND_STILL:
+                break
+        return step, states
+
+    def _updated(self, states: tuple[Any, Any], squares: Array) -> tuple[Any, Any]:
+        shared, target = (
+            None if isinstance(prior, GroupLasso) else prior.update(state, squares[:, columns])
+            for prior, state, columns in zip(
+                self.model.priors, states, self.model.blocks, strict=True
+            )
+        )
+        return shared, target
 
     def _precision(self, states: tuple[Any, Any]) -> Array:
         """Expected precisions of `[S | W]`, (D or 1, K)."""
@@ -191,6 +231,21 @@ class Task:
             if columns.stop > columns.start:
                 L[:, columns] = _block_step(equations, L, columns, old.psi, precision, prior)
         return completed(info.statistics, equations, Loadings(L))
+
+    def greatest_pull(self, point: Array, carry: Carry, lasso: GroupLasso) -> float:
+        """The least strength at which a group lasso would drop every group, other values fixed."""
+        equations = normal_equations(
+            self.evaluate(point, carry)[1].statistics, self.model.n_columns
+        )
+        p, columns = self.unflatten(point), self.model.blocks[1]
+        D, K = p.L.shape
+        rest = p.L.copy()
+        rest[:, columns] = 0.0
+        matrix = np.broadcast_to(equations.reduced, (D, K, K))[:, columns]
+        pull = (equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, rest)) / p.psi[
+            :, None
+        ]
+        return lasso.strength_to_drop(pull)
 
     def _turned(self, loadings: Loadings) -> Loadings:
         """Blocks under ARD rotated to uncorrelated columns, which never lowers the bound.

@@ -72,6 +72,10 @@ class CoordinateAscent:
             begin, spent = (best.point, best.carry), sum(trial.n_sweeps for trial in trials)
         return self._to_the_end(task, *begin, spent)
 
+    def continued(self, task: Task, start: Array) -> Posterior:
+        """Fit from a given point."""
+        return self._to_the_end(task, *self.begin(task, start), 0)
+
     def begin(self, task: Task, start: Array, carry: Carry | None = None) -> tuple[Array, Carry]:
         """A point and what is carried with it; under a posterior one sweep gives covariances."""
         if carry is None:
@@ -141,7 +145,8 @@ def unsupported(task: Task, point: Array, carry: Carry) -> np.ndarray:
     if carry.cov is None:
         return np.empty(0, dtype=np.intp)
     signal = (task.unflatten(point).L ** 2).sum(axis=0)
-    ratio = signal / carry.cov.diagonal().sum(axis=0)
+    with np.errstate(divide="ignore"):
+        ratio = signal / carry.cov.diagonal().sum(axis=0)
     for prior, columns in zip(task.model.priors, task.model.blocks, strict=True):
         if not isinstance(prior, ARD):
             ratio[columns] = np.inf

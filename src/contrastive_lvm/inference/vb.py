@@ -11,8 +11,9 @@ from contrastive_lvm.priors.group_lasso import GroupLasso
 class VariationalBayes(CoordinateAscent):
     """Loadings with a posterior, `q(l_d) = N(mean_d, C_d)`, by coordinate ascent on the bound.
 
-    The factorisation is `q(L) q(h) q(u) q(scales)`; means and noise are points. Every update is
-    closed form and the bound exact at every sweep.
+    The factorisation is `q(L) q(h) q(u) q(scales)`; means, noise and blocks of loadings without a
+    prior are points, as in the paper's table of models. Every update is closed form and the bound
+    exact at every sweep.
 
     Parameters
     ----------

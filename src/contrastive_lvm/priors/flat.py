@@ -9,10 +9,10 @@ from contrastive_lvm.core.types import Array
 
 @dataclass(frozen=True)
 class Flat:
-    """A flat prior on loadings: `p(L) = 1`, so point loadings are maximum likelihood.
+    """A flat prior on loadings: `p(L) = 1`, so that they are points of maximum likelihood.
 
-    Under `VariationalBayes` it is improper: bounds of models with different dimensions cannot be
-    compared.
+    Also under `VariationalBayes`: a posterior under an improper prior would grow without limit
+    when there are more features than rows.
     """
 
     def init(self, shape: tuple[int, int]) -> None:

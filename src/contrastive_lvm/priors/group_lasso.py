@@ -54,6 +54,12 @@ class GroupLasso:
         shrunk: Array = np.where(alive[group][:, None], linear / (curvature + ridge), 0.0)
         return shrunk
 
+    def strength_to_drop(self, linear: Array) -> float:
+        """The rho at which `shrink` of these (D, K) linear terms leaves no group."""
+        group, strength = self._groups(len(linear))
+        size = np.sqrt(np.bincount(group, weights=(linear**2).sum(axis=1)))
+        return float((size / strength).max() * self.rho)
+
     def _groups(self, n_features: int) -> tuple[np.ndarray, Array]:
         group = group_index(self.groups, n_features)
         return group, self.rho * np.sqrt(np.bincount(group))

@@ -50,12 +50,12 @@ class Horseshoe:
     --------
     >>> import contrastive_lvm as clvm
     >>> clvm.Horseshoe(scale=0.1)
-    Horseshoe(scale=0.1, groups=None, delta=0.001, p0=0.5)
+    Horseshoe(scale=0.1, groups=None, delta=0.005, p0=0.5)
     """
 
     scale: float = 1.0
     groups: Groups = None
-    delta: float = 1e-3
+    delta: float = 5e-3
     p0: float = 0.5
 
     def __post_init__(self) -> None:
