@@ -22,6 +22,10 @@ def fitted() -> list[Any]:
         clvm.ContrastiveLVM(2, 2),
         clvm.ContrastiveLVM(1, 2, likelihood=clvm.Gaussian("feature"), inference=clvm.EM(tol=1e-2)),
         clvm.ContrastiveLVM(1, 0, n_init=2, random_state=3),
+        clvm.ContrastiveLVM(2, 2, likelihood="student_t", inference=clvm.EM(tol=1e-2)),
+        clvm.ContrastiveLVM(2, 3, likelihood=clvm.StudentT(per="sample"), shared_prior="ard"),
+        clvm.ContrastiveLVM(2, 2, target_prior=clvm.Horseshoe(delta=0.5)),
+        clvm.ContrastiveLVM(2, 2, target_prior=clvm.GroupLasso(30.0, groups={"g": ["a", "b"]})),
         clvm.ContrastivePCA(2),
     ]
     for model in models:
@@ -49,6 +53,8 @@ def test_round_trip_is_exact(model: Any, tmp_path: Path) -> None:
     named = hasattr(model, "feature_names_in_")
     rows = pd.DataFrame(DATA.target, columns=list("abcdefgh")) if named else DATA.target
     np.testing.assert_array_equal(again.transform(rows), model.transform(rows))
+    if hasattr(model, "score_samples"):
+        np.testing.assert_array_equal(again.score_samples(rows), model.score_samples(rows))
     assert list(tmp_path.iterdir()) == [tmp_path / "model.clvm"]
 
 

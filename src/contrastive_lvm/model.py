@@ -43,6 +43,11 @@ class Model:
         return slice(0, self.n_shared), slice(self.n_shared, self.n_columns)
 
     @property
+    def sizes_itself(self) -> bool:
+        """Whether columns that the data does not support are dropped."""
+        return any(isinstance(prior, ARD) for prior in self.priors)
+
+    @property
     def features_alike(self) -> bool:
         """Whether the priors treat all features alike, so that they may be rotated."""
         return all(isinstance(prior, Flat | ARD) for prior in self.priors)

@@ -1,8 +1,9 @@
 """Loadings with a posterior: a mean and, for each feature, a covariance of its row of loadings.
 
-Point loadings (EM, and columns without a prior under variational Bayes) have zeros. Where every feature sees the same data (nothing missing, no
-entry weighted, a prior that treats features alike) the covariances share their eigenvectors,
-`C_d = V diag(s_d) V'`, and K can be in the hundreds; otherwise they are packed, one a feature.
+Point loadings (EM, and columns without a prior under variational Bayes) have zeros. Where every
+feature sees the same data (nothing missing, no entry weighted, a prior that treats features
+alike) the covariances share their eigenvectors, `C_d = V diag(s_d) V'`, and K can be in the
+hundreds; otherwise they are packed, one a feature.
 """
 
 from typing import NamedTuple, Protocol

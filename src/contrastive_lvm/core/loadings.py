@@ -16,6 +16,7 @@ and t.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.covariance import (
@@ -111,8 +112,12 @@ def _diagonalised(M: Array, psi: Array, precision: Array) -> tuple[Array, Array]
     """V (K, K) and s (D, K) with `(M / psi_d + diag Lambda)^-1 = V diag(s_d) V'` for every d.
 
     With `M = R R'` and `R^-1 diag(Lambda) R^-T = U diag(g) U'`: `V = R^-T U`,
-    `s_d = 1 / (1 / psi_d + g)`.
+    `s_d = 1 / (1 / psi_d + g)`. One noise variance for all needs no eigenvectors.
     """
+    if (psi == psi[0]).all():
+        R = np.linalg.cholesky(M / psi[0] + np.diag(precision))
+        V = solve_triangular(R, np.eye(len(M)), lower=True).T
+        return _as_array(V), np.ones((len(psi), len(M)))
     R_inverse = np.linalg.inv(np.linalg.cholesky(M))
     g, U = np.linalg.eigh((R_inverse * precision) @ R_inverse.T)
     return _as_array(R_inverse.T @ U), 1.0 / (1.0 / psi[:, None] + np.maximum(g, 0.0))

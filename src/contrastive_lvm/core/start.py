@@ -31,7 +31,12 @@ class Covariance(NamedTuple):
 
 
 def spectral_starts(
-    target: Covariance, background: Covariance | None, k: int, t: int, *, isotropic: bool
+    target: Covariance,
+    background: Covariance | None,
+    k: int,
+    t: int,
+    *,
+    isotropic: bool,
 ) -> list[tuple[Array, Array]]:
     """Deterministic starts `(L, psi)`, the most promising first."""
     sources = [_pooled(target, background)]
@@ -52,7 +57,12 @@ def random_start(
 
 
 def _start_from(
-    source: Covariance, target: Covariance, k: int, t: int, *, isotropic: bool
+    source: Covariance,
+    target: Covariance,
+    k: int,
+    t: int,
+    *,
+    isotropic: bool,
 ) -> tuple[Array, Array]:
     psi = _first_noise(source, isotropic=isotropic)
     root = np.sqrt(psi)

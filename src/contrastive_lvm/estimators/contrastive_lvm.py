@@ -11,7 +11,12 @@ from sklearn.utils import check_random_state
 
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators import resolve
-from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.files import (
+    Saveable,
+    posterior_arrays,
+    posterior_facts,
+    restored_posterior,
+)
 from contrastive_lvm.estimators.predictions import Predictions
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
@@ -28,7 +33,6 @@ from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.engine import CoordinateAscent
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.model import Model
-from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
 logger = logging.getLogger(__name__)
@@ -43,7 +47,8 @@ class ContrastiveLVM(
     `y = S z + background_mean + noise`, with standard normal latents `t` and `z` (Severson, Ghosh
     & Ng 2019, eq. 2). `S` is shared; `W` holds what is enriched in the target. Fitted by exact
     maximum likelihood, or by closed-form variational Bayes; NaN is a missing entry, marginalised
-    exactly in both sets and in every method. Rows with no observed entry do not inform the fit; a column without any is refused.
+    exactly in both sets and in every method. Rows with no observed entry do not inform the fit; a
+    column without any is refused.
 
     Parameters
     ----------
@@ -195,8 +200,7 @@ class ContrastiveLVM(
         model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
         engine = resolve.engine(self.inference, model)
         sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
-        sized_by_data = any(isinstance(prior, ARD) for prior in model.priors)
-        refuse_too_many_dimensions(sizes, target, others, sized_by_data=sized_by_data)
+        refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.sizes_itself)
         data = prepare(model, target, others, posterior=engine.posterior)
         self._check_variances(data)
         return model, engine, data
@@ -252,14 +256,13 @@ class ContrastiveLVM(
         self.n_iter_, self.converged_ = posterior.n_sweeps, posterior.converged
 
     def _fitted_arrays(self) -> dict[str, Any]:
-        return {k: v for k, v in self.posterior_._asdict().items() if isinstance(v, np.ndarray)}
+        return posterior_arrays(self.posterior_._replace(n_sweeps=self.n_iter_))
 
     def _fitted_facts(self) -> dict[str, Any]:
-        return {"n_sweeps": self.n_iter_, "converged": self.converged_}
+        return posterior_facts(self.posterior_._replace(n_sweeps=self.n_iter_))
 
     def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        n_sweeps, converged = int(facts["n_sweeps"]), bool(facts["converged"])
-        self._publish(Posterior(**arrays, n_sweeps=n_sweeps, converged=converged))
+        self._publish(restored_posterior(arrays, facts))
 
     def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Array:
         """Fit, then `transform(X)`.

@@ -18,14 +18,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from sklearn.utils.validation import check_is_fitted
 
+from contrastive_lvm.core.inverse_gamma import InverseGamma
 from contrastive_lvm.inference.em import EM
+from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.inference.vb import VariationalBayes
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
-from contrastive_lvm.priors.horseshoe import Horseshoe
+from contrastive_lvm.priors.horseshoe import Horseshoe, HorseshoeState
 
 FORMAT, VERSION = "contrastive-lvm", 1
 PIECES = (Gaussian, StudentT, Flat, ARD, GroupLasso, Horseshoe, EM, VariationalBayes)
@@ -107,6 +109,81 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
     return estimator
+
+
+STATES: dict[str, Any] = {"InverseGamma": InverseGamma, "HorseshoeState": HorseshoeState}
+
+
+def posterior_arrays(posterior: Posterior) -> dict[str, Any]:
+    """All arrays of a posterior under flat names."""
+    fields = posterior._asdict()
+    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
+    for i, weights in enumerate(posterior.weights):
+        arrays[f"weights.{i}"] = weights
+    for i, state in enumerate(posterior.prior_states):
+        arrays.update(_state_arrays(f"prior_states.{i}", state))
+    return arrays
+
+
+def posterior_facts(posterior: Posterior) -> dict[str, Any]:
+    """Everything else of a posterior, ready for JSON."""
+    return {
+        "n_sweeps": posterior.n_sweeps,
+        "converged": posterior.converged,
+        "bound_parts": posterior.bound_parts,
+        "df": posterior.df,
+        "unit_variance": posterior.unit_variance,
+        "n_weights": len(posterior.weights),
+        "states": [_state_kind(state) for state in posterior.prior_states],
+    }
+
+
+def restored_posterior(arrays: dict[str, Any], facts: dict[str, Any]) -> Posterior:
+    """The way back."""
+    plain = {name: value for name, value in arrays.items() if "." not in name}
+    shared, target = (
+        _restored_state(f"prior_states.{i}", kind, arrays) for i, kind in enumerate(facts["states"])
+    )
+    return Posterior(
+        **plain,
+        n_sweeps=int(facts["n_sweeps"]),
+        converged=bool(facts["converged"]),
+        bound_parts=facts["bound_parts"],
+        prior_states=(shared, target),
+        weights=tuple(arrays[f"weights.{i}"] for i in range(int(facts["n_weights"]))),
+        df=None if facts["df"] is None else float(facts["df"]),
+        unit_variance=float(facts["unit_variance"]),
+    )
+
+
+def _state_kind(state: Any) -> Any:
+    """The classes of a prior's state, nested as the state is."""
+    if state is None or isinstance(state, np.ndarray):
+        return None if state is None else "array"
+    if type(state).__name__ not in STATES:
+        raise TypeError(f"a model whose prior keeps a {type(state).__name__} cannot be saved.")
+    return [type(state).__name__, {k: _state_kind(v) for k, v in state._asdict().items()}]
+
+
+def _state_arrays(path: str, state: Any) -> dict[str, Any]:
+    if state is None:
+        return {}
+    if isinstance(state, np.ndarray):
+        return {path: state}
+    arrays: dict[str, Any] = {}
+    for name, value in state._asdict().items():
+        arrays.update(_state_arrays(f"{path}.{name}", value))
+    return arrays
+
+
+def _restored_state(path: str, kind: Any, arrays: dict[str, Any]) -> Any:
+    if kind is None:
+        return None
+    if kind == "array":
+        array = arrays[path]
+        return array.astype(np.intp) if path.endswith(".group") else array
+    name, fields = kind
+    return STATES[name](**{k: _restored_state(f"{path}.{k}", v, arrays) for k, v in fields.items()})
 
 
 def _estimators() -> dict[str, Any]:

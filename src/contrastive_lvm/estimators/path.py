@@ -11,7 +11,6 @@ from contrastive_lvm.estimators import resolve
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.inference.coordinate import Task
-from contrastive_lvm.inference.em import EM
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
@@ -68,15 +67,13 @@ def group_lasso_path(
     """
     prior = resolve.prior("target_prior", estimator.target_prior)
     if not isinstance(prior, GroupLasso | Flat):
-        raise ValueError(
+        raise TypeError(
             f"target_prior={prior!r} is not a GroupLasso; give estimator a GroupLasso or None."
         )
     lasso = prior if isinstance(prior, GroupLasso) else GroupLasso()
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
     model, engine, data = shell.prepared(X, background)
-    if not isinstance(engine, EM) or not isinstance(model.target_prior, GroupLasso):
-        raise ValueError("inference must be EM for a group lasso; use inference='em'.")
-    bound_lasso = model.target_prior
+    bound_lasso = replace(lasso, groups=getattr(model.target_prior, "groups", None))
     current = engine.run_prepared(replace(model, target_prior=Flat()), data)
     grid = _grid(rhos, n_rhos, model, data, current, bound_lasso)
     models = []

@@ -32,6 +32,7 @@ from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 
 MOST_TURNS = 20
+MOST_TURNED_COLUMNS = 50  # with more, a turn costs as much as a sweep
 SCALES_STAND_STILL = 1e-3  # relative change of the precisions
 
 
@@ -190,7 +191,7 @@ class Task:
         if any(isinstance(prior, GroupLasso) for prior in priors):
             return self._penalised_step(old, info), states
         precision = self._precision(states)
-        for _ in range(MOST_TURNS):
+        for _ in range(MOST_TURNS if K <= MOST_TURNED_COLUMNS else 1):
             step = loading_step(info.statistics, K, old.psi, precision, self.uncertain)
             if all(isinstance(prior, Flat) for prior in priors):
                 break
@@ -234,18 +235,14 @@ class Task:
 
     def greatest_pull(self, point: Array, carry: Carry, lasso: GroupLasso) -> float:
         """The least strength at which a group lasso would drop every group, other values fixed."""
-        equations = normal_equations(
-            self.evaluate(point, carry)[1].statistics, self.model.n_columns
-        )
+        statistics = self.evaluate(point, carry)[1].statistics
+        equations = normal_equations(statistics, self.model.n_columns)
         p, columns = self.unflatten(point), self.model.blocks[1]
-        D, K = p.L.shape
         rest = p.L.copy()
         rest[:, columns] = 0.0
-        matrix = np.broadcast_to(equations.reduced, (D, K, K))[:, columns]
-        pull = (equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, rest)) / p.psi[
-            :, None
-        ]
-        return lasso.strength_to_drop(pull)
+        matrix = np.broadcast_to(equations.reduced, (*p.L.shape, p.L.shape[1]))[:, columns]
+        pull = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, rest)
+        return lasso.strength_to_drop(pull / p.psi[:, None])
 
     def _turned(self, loadings: Loadings) -> Loadings:
         """Blocks under ARD rotated to uncorrelated columns, which never lowers the bound.

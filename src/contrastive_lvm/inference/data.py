@@ -27,15 +27,19 @@ class WeightedRows:
     CLIP = 3.0
 
     def __init__(self, X: Matrix) -> None:
-        self.rows = X[_informative(X)]
+        informative = _informative(X)
+        self.rows = X if informative.all() else X[informative]
         self.n_rows, self.n_features = self.rows.shape
-        dense = widen(self.rows)
-        self.mean = np.nanmedian(dense, axis=0)
-        spread = 1.4826 * np.nanmedian(np.abs(dense - self.mean), axis=0)
-        fallback = np.nanstd(dense, axis=0)
-        self._limit = self.CLIP * np.where(spread > 0, spread, fallback)
-        self.counts = (~np.isnan(dense)).sum(axis=0).astype(np.float64)
-        self.square = np.nansum(self._clipped(dense) ** 2, axis=0)
+        self.mean, self.square = np.empty(self.n_features), np.empty(self.n_features)
+        self.counts, self._limit = np.empty(self.n_features), np.empty(self.n_features)
+        for columns in row_slices(self.n_features, self.n_rows):
+            part = widen(self.rows[:, columns])
+            self.mean[columns] = centre = np.nanmedian(part, axis=0)
+            spread = 1.4826 * np.nanmedian(np.abs(part - centre), axis=0)
+            fallback = np.nanstd(part, axis=0)
+            self._limit[columns] = limit = self.CLIP * np.where(spread > 0, spread, fallback)
+            self.counts[columns] = (~np.isnan(part)).sum(axis=0)
+            self.square[columns] = np.nansum(np.clip(part - centre, -limit, limit) ** 2, axis=0)
 
     def _clipped(self, block: Array) -> Array:
         centred = block - self.mean
@@ -55,9 +59,9 @@ class WeightedRows:
 
 
 def _informative(X: Matrix) -> np.ndarray:
-    """Indices of rows with an observed entry."""
+    """Which rows have an observed entry, (N,) bool."""
     parts = [~np.isnan(widen(X[rows])).all(axis=1) for rows in row_slices(*X.shape)]
-    return np.flatnonzero(np.concatenate(parts))
+    return np.concatenate(parts)
 
 
 RowSet = Scatter | MaskedRows | WeightedRows

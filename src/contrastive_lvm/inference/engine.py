@@ -62,6 +62,8 @@ class CoordinateAscent:
         task = Task(model, data, posterior=self.posterior)
         if seed is None:
             starts = task.spectral_starts()
+            if model.sizes_itself:  # from too many columns every start finds the same few
+                starts = starts[-1:]
         else:
             starts = [task.random_start(np.random.default_rng(seed))]
         spent, begin = 0, self.begin(task, starts[0])
@@ -97,7 +99,9 @@ class CoordinateAscent:
         sweeps = count(1)
 
         def due(point: Array, carry: Carry) -> bool:
-            return next(sweeps) % PRUNE_EVERY == 0 and len(unsupported(task, point, carry)) > 0
+            sweep = next(sweeps)
+            look = sweep <= 2 or sweep % PRUNE_EVERY == 0
+            return look and len(unsupported(task, point, carry)) > 0
 
         return ascend(
             task.evaluate,
@@ -113,7 +117,7 @@ class CoordinateAscent:
     def _to_the_end(self, task: Task, start: Array, carry: Carry, spent: int) -> Posterior:
         """Ascend; whenever columns have lost their support, drop them and go on."""
         traces: list[Array] = []
-        pruning = any(isinstance(prior, ARD) for prior in task.model.priors)
+        pruning = task.model.sizes_itself
         while True:
             left = max(1, self.max_iter - spent)
             ascent = self.ascend(task, start, carry, max_sweeps=left, pruning=pruning)

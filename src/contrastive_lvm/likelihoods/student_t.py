@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import digamma, gammaln
+from scipy.special import betaln, digamma, gammaln
 
 from contrastive_lvm.core.robust import Scaler, Scales
 from contrastive_lvm.core.types import Array
@@ -105,23 +105,28 @@ def df_step(log_excess: float, n_scales: int) -> float:
 
 
 def _element_scales(df: float, chi2: Array, observed: Array) -> Scales:
-    a, b = 0.5 * (df + 1.0), 0.5 * (df + chi2)
-    log_b = np.log(b)
-    constant = float(gammaln(a)) + _prior_constant(df)
-    weights = a / b
-    excess = (float(digamma(a)) - log_b - weights) * observed
-    bound = (observed * (constant - a * log_b)).sum(axis=1)
+    a, tail = 0.5 * (df + 1.0), np.log1p(chi2 / df)
+    weights = (df + 1.0) / (df + chi2)
+    excess = (float(digamma(a)) - np.log(0.5 * df) - tail - weights) * observed
+    constant = float(_log_gamma_ratio(df, np.ones(1))[0])
+    bound = (observed * (constant - a * tail)).sum(axis=1)
     return Scales(weights, bound, float(excess.sum()), int(observed.sum()))
 
 
 def _row_scales(df: float, chi2: Array, observed: Array) -> Scales:
-    a = 0.5 * (df + observed.sum(axis=1))
-    b = 0.5 * (df + chi2.sum(axis=1))
-    bound = gammaln(a) + _prior_constant(df) - a * np.log(b)
-    weights = a / b
-    excess = digamma(a) - np.log(b) - weights
+    entries, total = observed.sum(axis=1), chi2.sum(axis=1)
+    a, tail = 0.5 * (df + entries), np.log1p(total / df)
+    weights = (df + entries) / (df + total)
+    excess = digamma(a) - np.log(0.5 * df) - tail - weights
+    bound = _log_gamma_ratio(df, entries) - a * tail
     return Scales(weights[:, None], bound, float(excess.sum()), len(a))
 
 
-def _prior_constant(df: float) -> float:
-    return float(0.5 * df * np.log(0.5 * df) - gammaln(0.5 * df))
+def _log_gamma_ratio(df: float, entries: Array) -> Array:
+    """`ln Gamma((df + n) / 2) - ln Gamma(df / 2) - (n / 2) ln(df / 2)`; tends to 0 with large df.
+
+    As `gammaln(n/2) - betaln(df/2, n/2)`, which does not cancel terms of order df ln df.
+    """
+    half = 0.5 * np.maximum(entries, 1.0)
+    ratio = gammaln(half) - betaln(0.5 * df, half) - half * np.log(0.5 * df)
+    return np.asarray(np.where(entries > 0, ratio, 0.0))
