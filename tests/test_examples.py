@@ -1,20 +1,32 @@
 """The examples run and find what they say."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = Path(__file__).parent.parent
 
 
-def load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+def load(name: str, folder: str = "examples") -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / folder / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
 
 def test_choose_dimensions() -> None:
     assert load("choose_dimensions").main() == {"model__n_shared": 8}
+
+
+def test_known_features() -> None:
+    known, others = load("known_features").main()
+    assert known > 5 * others
+
+
+def test_the_support_table_is_up_to_date() -> None:
+    page = (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
+    assert page == load("make_support", "docs").page(), "run `python docs/make_support.py`"
