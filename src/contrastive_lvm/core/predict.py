@@ -14,7 +14,7 @@ import numpy as np
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.blocks import make_block, row_slices, widen
 from contrastive_lvm.core.covariance import Loadings
-from contrastive_lvm.core.robust import Scaler, WeightedBlock, row_blocks
+from contrastive_lvm.core.robust import BLOCK_ELEMENTS, Scaler, WeightedBlock, row_blocks
 from contrastive_lvm.core.rows import prepare, residual_of, row_step
 from contrastive_lvm.core.types import Array, Matrix
 
@@ -65,7 +65,7 @@ def row_posteriors(model: Linear, X: Matrix) -> Iterator[RowPosteriors]:
 
 
 def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[RowPosteriors]:
-    for rows in row_slices(*X.shape):
+    for rows in row_slices(*X.shape, elements=BLOCK_ELEMENTS):
         values = widen(X[rows])
         block = _fixed_point(model, scaler, values)
         yield RowPosteriors(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.blocks import row_slices, widen
@@ -30,6 +31,8 @@ class Scales(NamedTuple):
     n_scales: int
 
 
+BLOCK_ELEMENTS = 1 << 17  # a dozen arrays of a block's size live at once
+Weights = npt.NDArray[np.float32]  # E[u] as it is kept, (N, D) or (N, 1)
 Scaler = Callable[[Array, Array], Scales]  # (E[e^2] / psi, observed) -> Scales
 
 
@@ -46,7 +49,12 @@ class WeightedBlock(NamedTuple):
 
 
 def row_blocks(
-    X: Matrix, loadings: Loadings, psi: Array, mean: Array, weights: Array, scaler: Scaler
+    X: Matrix,
+    loadings: Loadings,
+    psi: Array,
+    mean: Array,
+    weights: Array | Weights,
+    scaler: Scaler,
 ) -> Iterator[WeightedBlock]:
     """One row step, then new scales, for every block."""
     pairs, K = loadings.pairs(), loadings.mean.shape[1]
@@ -55,7 +63,7 @@ def row_blocks(
     doubled = np.where(i == j, 1.0, 2.0)[:, None] * pairs
     scaled = (loadings.mean / psi[:, None]).T
     constant = 0.5 * np.log(2.0 * np.pi * psi)
-    for rows in row_slices(*X.shape):
+    for rows in row_slices(*X.shape, elements=BLOCK_ELEMENTS):
         values = widen(X[rows])
         observed = (~np.isnan(values)).astype(np.float64)
         R = np.where(observed > 0, values - mean, 0.0)
@@ -72,8 +80,8 @@ def row_blocks(
 
 
 def weighted_statistics(
-    X: Matrix, loadings: Loadings, psi: Array, mean: Array, weights: Array, scaler: Scaler
-) -> tuple[Statistics, Array, tuple[float, int]]:
+    X: Matrix, loadings: Loadings, psi: Array, mean: Array, weights: Weights, scaler: Scaler
+) -> tuple[Statistics, Weights, tuple[float, int]]:
     """Expected statistics under the new weights, those weights, and what the df step needs."""
     D, K = loadings.mean.shape
     i, j = packed.pair_indices(K)

@@ -22,6 +22,7 @@ from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.rows import LOG_2PI
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 
+SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
 WIDE_BLOCK = 1 << 21  # entries: products of narrow matrices want more rows than other work
 MOST_FEATURES = 3000  # above, products with the rows are cheaper than forming a (D, D) matrix
 
@@ -98,20 +99,29 @@ def sparse_blocks(X: Matrix) -> Iterator[Matrix]:
 
 
 def summarise(X: Matrix, *, dense: bool) -> Scatter:
-    """Compress complete rows in one pass."""
+    """Compress complete rows in one pass; rows with gaps leave NaN in a dense scatter's mean."""
     if is_sparse(X):
         return _summarise_sparse(X, dense=dense)
     if not dense:
         return _row_scatter(X)
-    shift = widen(X[: min(len(X), 256)]).mean(axis=0).astype(X.dtype)
+    first = widen(X[:256])
+    mean, std = first.mean(axis=0), first.std(axis=0)
+    # About means within a standard deviation of zero nothing cancels, so nothing need be moved.
+    shift = np.where(np.abs(mean) <= std, 0.0, mean).astype(X.dtype)
     total, matrix = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
+    ones = np.ones(SUMMED_AT_ONCE, dtype=X.dtype)
     buffer = np.empty_like(X[next(row_slices(*X.shape, elements=WIDE_BLOCK, most=8192))])
-    ones = np.ones(len(buffer), dtype=X.dtype)
     for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=8192):
         # Sums within a block of centred rows in the data's precision, over blocks in float64:
         # as accurate as widening everything, at half the cost for float32.
-        centred = np.subtract(X[rows], shift, out=buffer[: rows.stop - rows.start])
-        total += ones[: len(centred)] @ centred
+        centred = X[rows]
+        if shift.any():
+            centred = np.subtract(centred, shift, out=buffer[: rows.stop - rows.start])
+        for start in range(0, len(centred), len(ones)):
+            piece = centred[start : start + len(ones)]
+            total += ones[: len(piece)] @ piece
+        if np.isnan(total).any():
+            break  # rows with gaps have no scatter, and the mean says so
         matrix += centred.T @ centred
     offset = total / len(X)
     matrix -= len(X) * np.outer(offset, offset)

@@ -218,10 +218,10 @@ def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
     if n_rows < D and not scale:
         span = reduce_to_span([target, background])
-        covariances = tuple(s.matrix / s.n_rows for s in span.scatters)
-        basis = span.lift(np.eye(len(covariances[0])))
-        refuse_constant(np.diag(covariances[0] + covariances[1]), 0.0)
-        return _Contrast(covariances, span.means[0], np.ones(D), basis)  # type: ignore[arg-type]
+        first, second = (s.matrix / s.n_rows for s in span.scatters)
+        basis = span.lift(np.eye(len(first)))
+        refuse_constant(np.diag(first + second), 0.0)
+        return _Contrast((first, second), span.means[0], np.ones(D), basis)
     scatters: list[Any] = [summarise(X, dense=True) for X in (target, background)]
     pooled = sum(s.diagonal for s in scatters) / n_rows
     refuse_constant(pooled, max(np.abs(s.mean).max() for s in scatters))

@@ -37,6 +37,8 @@ OBJECTS: dict[str, type] = {kind.__name__: kind for kind in PIECES}
 class Saveable:
     """`save(path)` for estimators that can name their fitted arrays and facts."""
 
+    n_features_in_: int
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `contrastive_lvm.load_model` reads.
 
@@ -64,7 +66,7 @@ class Saveable:
             "estimator": type(self).__name__,
             "parameters": {k: _encode(k, v) for k, v in _parameters(self).items()},
             "facts": self._fitted_facts(),
-            "n_features": int(self.n_features_in_),  # type: ignore[attr-defined]
+            "n_features": int(self.n_features_in_),
             "feature_names": None if names is None else [str(n) for n in names],
             "sha256": _checksum(arrays),
         }
@@ -89,6 +91,16 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         If there is no such file.
     ValueError
         If the file is not a whole model file of a version this package knows.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import contrastive_lvm as clvm
+    >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.clvm"
+    >>> clvm.PPCA(n_components=2).fit(rows).save(path)
+    >>> clvm.load_model(path)
+    PPCA()
     """
     path = Path(path)
     if not path.is_file():
@@ -236,8 +248,8 @@ def _parameters(estimator: Any) -> dict[str, Any]:
 
 
 def _encode(name: str, value: Any) -> Any:
-    if is_dataclass(value) and type(value).__name__ in OBJECTS:
-        return {"object": type(value).__name__, "fields": asdict(value)}  # type: ignore[arg-type]
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__name__ in OBJECTS:
+        return {"object": type(value).__name__, "fields": asdict(value)}
     if isinstance(value, np.generic):
         return value.item()
     if name == "random_state" and not isinstance(value, int | None):

@@ -74,7 +74,16 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         self.tol = tol
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to rows, which may hold NaN."""
+        """Fit to rows, which may hold NaN.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.PPCA(n_components=2).fit(rows)
+        >>> model.components_.shape
+        (2, 30)
+        """
         q = check_whole("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
         rows = read_rows(self, X, reset=True)
@@ -132,11 +141,29 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         return predict.Linear(loadings, self.mean_, psi)
 
     def transform(self, X: Any) -> Array:
-        """Posterior mean of the latents, (n, n_components)."""
+        """Posterior mean of the latents, (n, n_components).
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.PPCA(n_components=2).fit(rows)
+        >>> model.transform(rows).shape
+        (400, 2)
+        """
         return predict.latent_means(self._linear(), read_rows(self, X))
 
     def inverse_transform(self, T: Any) -> Array:
-        """Features from latents: `mean_ + W t`."""
+        """Features from latents: `mean_ + W t`.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.PPCA(n_components=2).fit(rows)
+        >>> model.inverse_transform(model.transform(rows)).shape
+        (400, 30)
+        """
         model = self._linear()
         T = np.asarray(T, dtype=np.float64)
         if T.ndim != 2 or T.shape[1] != model.L.shape[1]:
@@ -148,22 +175,60 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         return inverse
 
     def impute(self, X: Any, *, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """X with its NaN replaced by conditional means (and their standard deviations)."""
+        """X with its NaN replaced by conditional means (and their standard deviations).
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.PPCA(n_components=2).fit(rows)
+        >>> rows[0, 0] = float("nan")
+        >>> filled, std = model.impute(rows, return_std=True)
+        >>> bool(std[0, 0] > 0), bool(std[0, 1] == 0)
+        (True, True)
+        """
         filled, std = predict.fill(self._linear(), read_rows(self, X), with_std=return_std)
         return filled if std is None else (filled, std)
 
     def sample(self, n: int, *, random_state: Any = None) -> Array:
-        """Draw new rows from the model."""
+        """Draw new rows from the model.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.PPCA(n_components=2).fit(rows)
+        >>> model.sample(3, random_state=0).shape
+        (3, 30)
+        """
         model, rng = self._linear(), check_random_state(random_state)
         n = check_whole("n", n, 1)
         return predict.draw(model, n, rng)
 
     def score_samples(self, X: Any) -> Array:
-        """Exact log-likelihood of each row's observed entries."""
+        """Exact log-likelihood of each row's observed entries.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.PPCA(n_components=2).fit(rows)
+        >>> bool(abs(model.score_samples(rows).sum() - model.bound_) < 1e-6)
+        True
+        """
         return predict.log_likelihoods(self._linear(), read_rows(self, X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Mean (or weighted mean) log-likelihood of rows."""
+        """Mean (or weighted mean) log-likelihood of rows.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.PPCA(n_components=2).fit(rows)
+        >>> round(model.score(rows), 1)
+        -95.6
+        """
         return float(np.average(self.score_samples(X), weights=sample_weight))
 
     def _fitted_arrays(self) -> dict[str, Any]:

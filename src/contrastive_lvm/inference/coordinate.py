@@ -19,7 +19,7 @@ from contrastive_lvm.core.loadings import (
     loading_step,
     normal_equations,
 )
-from contrastive_lvm.core.robust import weighted_statistics
+from contrastive_lvm.core.robust import Weights, weighted_statistics
 from contrastive_lvm.core.rows import MaskedRows
 from contrastive_lvm.core.start import random_start, spectral_starts
 from contrastive_lvm.core.types import Array, Parameters, Statistics
@@ -41,7 +41,7 @@ class Carry(NamedTuple):
 
     cov: Covariance | None  # of the loadings
     states: tuple[Any, Any]  # of the priors on S and W
-    weights: tuple[Array, ...]  # E[u], one array a set; empty for Gaussian noise
+    weights: tuple[Weights, ...]  # E[u], one array a set; empty for Gaussian noise
 
 
 class Info(NamedTuple):
@@ -49,7 +49,7 @@ class Info(NamedTuple):
 
     statistics: list[Statistics]
     states: tuple[Any, Any]
-    weights: tuple[Array, ...]
+    weights: tuple[Weights, ...]
     scale_facts: tuple[float, int]  # for the df step
     parts: dict[str, float]  # the bound's
 
@@ -268,10 +268,12 @@ class Task:
         for prior, columns in zip(self.model.priors, self.model.blocks, strict=True):
             shape = (D, columns.stop - columns.start)
             states.append(None if isinstance(prior, GroupLasso) else prior.init(shape))
-        weights: tuple[Array, ...] = ()
+        weights: tuple[Weights, ...] = ()
         if isinstance(self.model.likelihood, StudentT):
             width = D if self.model.likelihood.per == "element" else 1
-            weights = tuple(np.ones((s.n_rows, width)) for s in self.data.sets)
+            # Single precision: a weight is a stationary point, its rounding changes the bound by
+            # the square of it, and there is one for every entry of the data.
+            weights = tuple(np.ones((s.n_rows, width), np.float32) for s in self.data.sets)
         return Carry(None, (states[0], states[1]), weights)
 
     def spectral_starts(self) -> list[Array]:

@@ -94,18 +94,20 @@ def prepare(
     D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
     if isinstance(model.likelihood, StudentT):
         return _with_variances([WeightedRows(X) for X in matrices], D, None)
-    missing = [has_missing(X) for X in matrices]
-    sparse = any(is_sparse(X) for X in matrices)
-    small = n_rows < D and n_rows <= MOST_SPAN_ROWS and not sparse and not any(missing)
-    if small and model.likelihood.isotropic and model.features_alike and not posterior:
+    spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
+    spans = spans and model.likelihood.isotropic and model.features_alike and not posterior
+    if spans and not any(has_missing(X) for X in matrices):
         span = reduce_to_span(matrices)
         return _with_variances(list(span.scatters), D, span)
     dense = D <= scatter.MOST_FEATURES and D <= 2 * n_rows
-    sets: list[RowSet] = [
-        MaskedRows(X) if gaps else scatter.summarise(X, dense=dense)
-        for X, gaps in zip(matrices, missing, strict=True)
-    ]
-    return _with_variances(sets, D, None)
+    return _with_variances([_compressed(X, dense=dense) for X in matrices], D, None)
+
+
+def _compressed(X: Matrix, *, dense: bool) -> RowSet:
+    if dense and not is_sparse(X):  # the pass that compresses also finds gaps
+        summary = scatter.summarise(X, dense=True)
+        return MaskedRows(X) if np.isnan(summary.mean).any() else summary
+    return MaskedRows(X) if has_missing(X) else scatter.summarise(X, dense=dense)
 
 
 def _with_variances(sets: list[RowSet], n_features: int, span: Span | None) -> Data:

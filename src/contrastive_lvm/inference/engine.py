@@ -16,7 +16,7 @@ from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
 
-TRIAL_SWEEPS = 15  # sweeps given to each deterministic start before the best goes on
+TRIAL_SWEEPS = 10  # sweeps given to each deterministic start before the best goes on
 PRUNE_EVERY = 5  # sweeps between looks for columns to drop
 
 
@@ -66,13 +66,24 @@ class CoordinateAscent:
                 starts = starts[-1:]
         else:
             starts = [task.random_start(np.random.default_rng(seed))]
-        spent, begin = 0, self.begin(task, starts[0])
         if len(starts) > 1:
-            begins = [begin, *(self.begin(task, start) for start in starts[1:])]
-            trials = [self.ascend(task, *b, max_sweeps=TRIAL_SWEEPS) for b in begins]
-            best = max(trials, key=lambda trial: trial.trace[-1])
-            begin, spent = (best.point, best.carry), sum(trial.n_sweeps for trial in trials)
+            begin, spent = self._best_start(task, starts)
+        else:
+            begin, spent = self.begin(task, starts[0]), 0
         return self._to_the_end(task, *begin, spent)
+
+    def _best_start(self, task: Task, starts: list[Array]) -> tuple[tuple[Array, Carry], int]:
+        """A few sweeps from each start; where the best of them got, and the sweeps spent."""
+        best, begin, spent = -np.inf, None, 0
+        for start in starts:
+            trial = self.ascend(task, *self.begin(task, start), max_sweeps=TRIAL_SWEEPS)
+            spent += trial.n_sweeps
+            if begin is None or trial.trace[-1] > best:
+                best, begin = trial.trace[-1], (trial.point, trial.carry)
+            del trial  # what it carries may be as large as the data
+        if begin is None:
+            raise ValueError("starts is empty; give at least one.")
+        return begin, spent
 
     def continued(self, task: Task, start: Array) -> Posterior:
         """Fit from a given point."""

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from contrastive_lvm.core.robust import Weights
 from contrastive_lvm.core.types import Array
 
 
@@ -19,7 +20,7 @@ class Posterior(NamedTuple):
     loading_covariance: Array | None = None  # (Q, D) packed, columns [S | W]; None for points
     bound_parts: dict[str, float] | None = None  # named contributions; they sum to the bound
     prior_states: tuple[Any, Any] = (None, None)  # of the priors on S and W
-    weights: tuple[Array, ...] = ()  # E[u] of the rows of each set, under Student-t noise
+    weights: tuple[Weights, ...] = ()  # E[u] of the rows of each set, under Student-t noise
     df: float | None = None  # degrees of freedom, under Student-t noise
     unit_variance: float = 1.0  # mean variance of the data's features
 
