@@ -95,6 +95,9 @@ def test_set_output_and_feature_names(data: clvm.datasets.ContrastiveData) -> No
         assert isinstance(frame, pd.DataFrame)
         assert list(frame.columns) == list(model.get_feature_names_out())
         assert list(frame.index) == list(target.index)
+        again = model.transform(target)
+        assert isinstance(again, pd.DataFrame)
+        pd.testing.assert_frame_equal(again, frame)
         assert list(model.feature_names_in_) == data.feature_names
 
 
@@ -146,3 +149,9 @@ def test_weighted_score(data: clvm.datasets.ContrastiveData) -> None:
     weight = np.arange(len(data.target), dtype=float)
     by_hand = np.average(model.score_samples(data.target), weights=weight)
     assert model.score(data.target, sample_weight=weight) == pytest.approx(by_hand)
+
+
+def test_ppca_speaks_pandas(data: clvm.datasets.ContrastiveData) -> None:
+    frame = pd.DataFrame(data.target, columns=data.feature_names)
+    model = clvm.PPCA(2).set_output(transform="pandas").fit(frame)
+    assert list(model.transform(frame).columns) == ["ppca0", "ppca1"]

@@ -5,7 +5,7 @@ import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -38,9 +38,7 @@ from contrastive_lvm.priors.horseshoe import Horseshoe
 logger = logging.getLogger(__name__)
 
 
-class ContrastiveLVM(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, Predictions, Saveable, BaseEstimator
-):
+class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
     """Structure that a target set has and a background set has not.
 
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background

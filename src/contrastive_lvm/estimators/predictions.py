@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -64,8 +65,12 @@ def linear(p: Posterior, likelihood: Gaussian | StudentT, of: str) -> predict.Li
     )
 
 
-class Predictions:
-    """The methods of a linear contrastive model that need only its `posterior_`."""
+class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """The methods of a linear contrastive model that need only its `posterior_`.
+
+    scikit-learn makes `set_output` work on the class that defines `transform`, so this one has to
+    be the transformer.
+    """
 
     likelihood: Any
     posterior_: Posterior
