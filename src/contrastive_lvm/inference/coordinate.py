@@ -197,10 +197,9 @@ class Task:
                 break
             states = self._updated(states, step.loadings.squares())
             renewed = self._precision(states)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                change = np.nanmax(np.abs(np.log(renewed / precision)))
+            change = np.abs(renewed - precision) > SCALES_STAND_STILL * precision
             precision = renewed
-            if change < SCALES_STAND_STILL:
+            if not change.any():
                 break
         return step, states
 
