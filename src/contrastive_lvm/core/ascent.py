@@ -21,12 +21,11 @@ RIDGE = 1e-12
 PATIENCE = 2  # sweeps in a row that must gain less than the tolerance
 
 
-class Ascent(NamedTuple, Generic[Carry, Info]):
+class Ascent(NamedTuple, Generic[Info]):
     """Where the ascent ended, and how it got there."""
 
     point: Array
-    carry: Carry  # what was carried into the last evaluation
-    info: Info  # what came out of it
+    info: Info  # what the last evaluation found, and all that a further one needs
     trace: Array  # objective after each accepted sweep
     n_sweeps: int  # evaluations, rejected candidates included
     converged: bool
@@ -42,16 +41,18 @@ def ascend(
     memory: int,
     max_sweeps: int,
     tol: float,
-    interrupt: Callable[[Array, Carry], bool] | None = None,
-) -> Ascent[Carry, Info]:
+    interrupt: Callable[[Array, Info], bool] | None = None,
+) -> Ascent[Info]:
     """Raise `evaluate` by the map `improve` until two sweeps gain less than `tol`.
 
     `evaluate` returns the objective and what `improve` needs (the E-step); `improve` is the map
     (the M-step), with what it leaves to be carried. `memory=0` is the plain map. Gains below
-    rounding error count as converged. `interrupt` may end the ascent early.
+    rounding error count as converged. `interrupt` may end the ascent early. What is carried can be
+    as large as the data: no more is kept of it than one evaluation needs and makes.
     """
     point, sweeps, small = start, 1, 0
     value, info = evaluate(point, carry)
+    del carry
     trace, history = [value], _History(memory)
     while sweeps < max_sweeps and small < PATIENCE:
         plain, new_carry = improve(point, info)
@@ -63,16 +64,17 @@ def ascend(
             candidate = plain
             new_value, new_info = evaluate(candidate, new_carry)
             sweeps += 1
+        del new_carry
         gain = new_value - value
         if not gain >= 0:  # rounding at the optimum: the plain map cannot lower the objective
             small = PATIENCE
             break
         small = small + 1 if gain < max(tol, 8 * np.finfo(float).eps * abs(value)) else 0
-        point, carry, value, info = candidate, new_carry, new_value, new_info
+        point, value, info = candidate, new_value, new_info
         trace.append(value)
-        if interrupt is not None and interrupt(point, carry):
+        if interrupt is not None and interrupt(point, info):
             break
-    return Ascent(point, carry, info, np.array(trace), sweeps, small >= PATIENCE)
+    return Ascent(point, info, np.array(trace), sweeps, small >= PATIENCE)
 
 
 class _History:
@@ -82,6 +84,7 @@ class _History:
         self.memory = memory
         self.residuals: list[Array] = []
         self.images: list[Array] = []
+        self.products = np.empty((0, 0))
         self.last: tuple[Array, Array] | None = None
 
     def extrapolate(self, point: Array, image: Array) -> Array:
@@ -93,13 +96,26 @@ class _History:
         self.last = (residual, image)
         if not self.residuals:
             return image
-        dF, dX = np.array(self.residuals), np.array(self.images)
-        normal = dF @ dF.T
+        normal = self._inner_products()
         normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) + np.finfo(float).tiny
-        weights = np.linalg.solve(normal, dF @ residual)
-        combined: Array = image - weights @ dX
+        weights = np.linalg.solve(normal, [d @ residual for d in self.residuals])
+        combined = image.copy()
+        for weight, change in zip(weights, self.images, strict=True):
+            combined -= weight * change
         return combined if np.isfinite(combined).all() else image
+
+    def _inner_products(self) -> Array:
+        """Of the residuals' differences; those of the last sweep with the others are new."""
+        fresh = np.array([d @ self.residuals[-1] for d in self.residuals])
+        n = len(fresh)
+        products = np.empty((n, n))
+        kept = self.products[len(self.products) - n + 1 :, len(self.products) - n + 1 :]
+        products[: n - 1, : n - 1] = kept
+        products[-1] = products[:, -1] = fresh
+        self.products = products
+        return products.copy()
 
     def forget(self) -> None:
         """Drop the oldest sweep: the map has changed its shape since."""
         self.residuals, self.images = self.residuals[1:], self.images[1:]
+        self.products = self.products[1:, 1:]

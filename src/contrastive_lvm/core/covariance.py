@@ -49,8 +49,8 @@ class Covariance(Protocol):
         """Of the first k columns."""
         ...
 
-    def rotated(self, R: Array) -> "Covariance":
-        """Of `l' R`."""
+    def turned(self, R: Array) -> "Covariance":
+        """Of `l' R`; R is invertible and mixes columns that are not points among themselves."""
         ...
 
 
@@ -86,29 +86,31 @@ class PackedCovariance(NamedTuple):
         """Of the first k columns: the head of the packed lower triangle."""
         return self._replace(values=self.values[: k * (k + 1) // 2])
 
-    def rotated(self, R: Array) -> "PackedCovariance":
+    def turned(self, R: Array) -> "PackedCovariance":
         """Of `l' R`."""
         full = R.T @ packed.unpack(self.values) @ R
         i, j = packed.pair_indices(R.shape[1])
-        return self._replace(values=np.ascontiguousarray(full[:, i, j].T))
+        values = np.ascontiguousarray(full[:, i, j].T)
+        return self._replace(values=values, logdet=self.logdet + _logdet_change(R))
 
 
 class SharedCovariance(NamedTuple):
     """`C_d = V diag(s_d) V'` with one V."""
 
     V: Array  # (K, J), rows of zeros for point columns
-    s: Array  # (D, J)
+    s: Array  # (D, J), or (1, J) when all features have the same
     logdet: Array  # (D,)
     width: int
 
     def diagonal(self) -> Array:
         """Variances, (D, K)."""
-        variances: Array = self.s @ (self.V**2).T
-        return variances
+        variances = self.s @ (self.V**2).T
+        return np.broadcast_to(variances, (len(self.logdet), len(self.V)))
 
     def weighted_sum(self, weights: Array) -> Array:
         """`sum_d weights_d C_d`, (K, K)."""
-        total: Array = (self.V * (weights @ self.s)) @ self.V.T
+        scale = weights @ self.s if len(self.s) > 1 else weights.sum() * self.s[0]
+        total: Array = (self.V * scale) @ self.V.T
         return total
 
     def inner(self, moment: Array) -> Array:
@@ -116,22 +118,26 @@ class SharedCovariance(NamedTuple):
         if moment.shape[1] > 1:
             return PackedCovariance(self.packed(), self.logdet, self.width).inner(moment)
         M = packed.unpack(moment)[0]
-        traces: Array = self.s @ np.einsum("kj,kl,lj->j", self.V, M, self.V, optimize=True)
-        return traces
+        traces = self.s @ ((M @ self.V) * self.V).sum(axis=0)
+        return np.broadcast_to(traces, self.logdet.shape)
 
     def packed(self) -> Array:
         """All of them, (Q, D)."""
         i, j = packed.pair_indices(len(self.V))
-        values: Array = (self.V[i] * self.V[j]) @ self.s.T
-        return values
+        values = (self.V[i] * self.V[j]) @ self.s.T
+        return np.array(np.broadcast_to(values, (len(i), len(self.logdet))))
 
     def leading(self, k: int) -> "SharedCovariance":
         """Of the first k columns."""
         return self._replace(V=self.V[:k])
 
-    def rotated(self, R: Array) -> "SharedCovariance":
+    def turned(self, R: Array) -> "SharedCovariance":
         """Of `l' R`."""
-        return self._replace(V=R.T @ self.V)
+        return self._replace(V=R.T @ self.V, logdet=self.logdet + _logdet_change(R))
+
+
+def _logdet_change(R: Array) -> float:
+    return 2.0 * float(np.linalg.slogdet(R)[1])
 
 
 class Loadings(NamedTuple):
@@ -150,6 +156,12 @@ class Loadings(NamedTuple):
         products = packed.pack_products(self.mean, np.ones(len(self.mean)))
         return products if self.cov is None else products + self.cov.packed()
 
+    def second_moment(self) -> Array:
+        """`sum_d E[l_d l_d']`, (K, K)."""
+        second: Array = self.mean.T @ self.mean
+        ones = np.ones(len(self.mean))
+        return second if self.cov is None else second + self.cov.weighted_sum(ones)
+
     def leading(self, k: int) -> "Loadings":
         """The first k columns."""
         mean = np.ascontiguousarray(self.mean[:, :k])
@@ -162,6 +174,6 @@ class Loadings(NamedTuple):
         entries = len(self.mean) * self.cov.width
         return 0.5 * (float(self.cov.logdet.sum()) + entries * LOG_2PI_E)
 
-    def rotated(self, R: Array) -> "Loadings":
-        """Columns turned by R."""
-        return Loadings(self.mean @ R, None if self.cov is None else self.cov.rotated(R))
+    def turned(self, R: Array) -> "Loadings":
+        """Of `l' R`."""
+        return Loadings(self.mean @ R, None if self.cov is None else self.cov.turned(R))

@@ -16,7 +16,6 @@ and t.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.covariance import (
@@ -95,7 +94,7 @@ def _solve_shared(
     if not precision.any():
         return Loadings(_as_array(np.linalg.solve(M, cross.T).T))
     V, s = _diagonalised(M, psi, precision)
-    mean = _as_array(((cross @ V) * (s / psi[:, None])) @ V.T)
+    mean = _as_array((((cross @ V) * s) @ V.T) / psi[:, None])
     if len(uncertain) == 0:
         return Loadings(mean)
     if len(uncertain) < len(M):
@@ -104,20 +103,19 @@ def _solve_shared(
         V[uncertain] = V_own
     else:
         V_own = V
-    logdet = np.log(s).sum(axis=1) + 2.0 * float(np.linalg.slogdet(V_own)[1])
+    logdet = np.zeros(len(psi)) + np.log(s).sum(axis=1) + 2.0 * float(np.linalg.slogdet(V_own)[1])
     return Loadings(mean, SharedCovariance(V, s, _as_array(logdet), len(uncertain)))
 
 
 def _diagonalised(M: Array, psi: Array, precision: Array) -> tuple[Array, Array]:
-    """V (K, K) and s (D, K) with `(M / psi_d + diag Lambda)^-1 = V diag(s_d) V'` for every d.
+    """V (K, K) and s (D or 1, K) with `(M / psi_d + diag Lambda)^-1 = V diag(s_d) V'` for every d.
 
     With `M = R R'` and `R^-1 diag(Lambda) R^-T = U diag(g) U'`: `V = R^-T U`,
     `s_d = 1 / (1 / psi_d + g)`. One noise variance for all needs no eigenvectors.
     """
     if (psi == psi[0]).all():
         R = np.linalg.cholesky(M / psi[0] + np.diag(precision))
-        V = solve_triangular(R, np.eye(len(M)), lower=True).T
-        return _as_array(V), np.ones((len(psi), len(M)))
+        return _as_array(np.linalg.inv(R).T), np.ones((1, len(M)))
     R_inverse = np.linalg.inv(np.linalg.cholesky(M))
     g, U = np.linalg.eigh((R_inverse * precision) @ R_inverse.T)
     return _as_array(R_inverse.T @ U), 1.0 / (1.0 / psi[:, None] + np.maximum(g, 0.0))

@@ -87,12 +87,15 @@ def weighted_statistics(
     i, j = packed.pair_indices(K)
     moment, first = np.zeros((len(i), D)), np.zeros((K, D))
     cross, residual, square = np.zeros((D, K)), np.zeros(D), np.zeros(D)
-    total, entries, bound, excess, n_scales = np.zeros(D), np.zeros(D), 0.0, 0.0, 0
+    total, entries, latent = np.zeros(D), np.zeros(D), np.zeros(len(i))
+    bound, excess, n_scales = 0.0, 0.0, 0
     renewed = np.empty_like(weights)
     for block in row_blocks(X, loadings, psi, mean, weights, scaler):
         w = block.scales.weights * block.observed
         renewed[block.rows] = block.scales.weights
-        moment += (block.cov + block.mean[i] * block.mean[j]) @ w
+        outer = block.cov + block.mean[i] * block.mean[j]
+        moment += outer @ w
+        latent += outer.sum(axis=1)
         first += block.mean @ w
         wR = w * block.residual
         cross += wR.T @ block.mean.T
@@ -102,5 +105,7 @@ def weighted_statistics(
         entries += block.observed.sum(axis=0)
         bound += float(block.bound.sum())
         excess, n_scales = excess + block.scales.log_excess, n_scales + block.scales.n_scales
-    statistics = Statistics(moment, first, cross, residual, square, total, entries, bound)
+    statistics = Statistics(
+        moment, first, cross, residual, square, total, entries, latent, X.shape[0], bound
+    )
     return statistics, renewed, (excess, n_scales)

@@ -138,20 +138,22 @@ class MaskedRows:
         i, j = packed.pair_indices(K)
         moment, first = np.zeros((len(i), D)), np.zeros((K, D))
         cross, residual, square = np.zeros((D, K)), np.zeros(D), np.zeros(D)
-        bound, model = 0.0, prepare(loadings, psi)
+        latent, bound, model = np.zeros(len(i)), 0.0, prepare(loadings, psi)
         for block in self.blocks():
             R = residual_of(block, mean)
             rows = row_step(model, R, block)
             outer = rows.mean[i] * rows.mean[j]  # (Q, B)
             weight = np.bincount(block.pattern, minlength=len(block.observed))
-            moment += (rows.cov * weight + _sum_patterns(outer, block)) @ block.observed
+            second = rows.cov * weight + _sum_patterns(outer, block)  # (Q, P)
+            moment += second @ block.observed
+            latent += second.sum(axis=1)
             first += _sum_patterns(rows.mean, block) @ block.observed
             cross += R.T @ rows.mean.T
             residual += R.sum(axis=0)
             square += np.einsum("bd,bd->d", R, R)
             bound += float(rows.log_likelihood.sum())
         n = self.counts
-        return Statistics(moment, first, cross, residual, square, n, n, bound)
+        return Statistics(moment, first, cross, residual, square, n, n, latent, self.n_rows, bound)
 
 
 def _sum_patterns(of_row: Array, block: Block) -> Array:

@@ -172,13 +172,16 @@ def statistics(data: Scatter, loadings: Loadings, psi: Array, n_features: int) -
     quadratic = float((data.diagonal / psi).sum() - (cov * inner).sum())
     log_psi = float(np.log(psi).sum()) + (n_features - len(psi)) * float(np.log(psi[0]))
     bound = -0.5 * (data.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
+    moment = packed.pack(data.n_rows * cov + cov @ inner @ cov)
     return Statistics(
-        moment=packed.pack(data.n_rows * cov + cov @ inner @ cov),
+        moment=moment,
         first=np.zeros((K, 1)),
         cross=product @ cov,
         residual=np.zeros(len(L)),
         square=data.diagonal,
         weight=np.full(len(L), float(data.n_rows)),
         entries=np.full(len(L), float(data.n_rows)),
+        latent=moment[:, 0],
+        n_rows=data.n_rows,
         bound=bound,
     )

@@ -13,13 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from contrastive_lvm.core.rank import supported_rank
 from contrastive_lvm.core.types import Array
 
 Product = Callable[[Array], Array]  # M -> cov @ M
 DENSE_BELOW = 150  # dimensions up to which a full eigendecomposition is as cheap as iterating
 POWER_STEPS = 6
 OVERSAMPLING = 10
-LEAST_NOISE = 0.05  # share of a feature's variance left to the noise at the start
+LEAST_NOISE = 1e-3  # share of the variance left to isotropic noise at the start
+LEAST_FEATURE_NOISE = 0.05  # of each feature's variance, to its own noise
 
 
 class Covariance(NamedTuple):
@@ -45,6 +47,42 @@ def spectral_starts(
     return [_start_from(source, target, k, t, isotropic=isotropic) for source in sources]
 
 
+def sized_start(
+    target: Covariance,
+    background: Covariance | None,
+    k: int,
+    t: int,
+    *,
+    isotropic: bool,
+    supported: bool,
+) -> tuple[Array, Array]:
+    """A start `(L, psi)` with no more shared columns than the data supports, if `supported`.
+
+    `S` from the background gives `W`; what `W` leaves of both sets gives the final `S`, and that
+    the final `W`. A pooled `S` with columns to spare would take the target's own directions, and
+    coordinate ascent is slow to give them back.
+    """
+
+    def width(source: Covariance) -> int:
+        return supported_columns(source, k, isotropic=isotropic) if supported else k
+
+    if background is None or t == 0:
+        source = _pooled(target, background)
+        return _start_from(source, target, width(source), t, isotropic=isotropic)
+    first = width(background)
+    L, _ = _start_from(background, target, first, t, isotropic=isotropic)
+    source = _pooled(_without(target, L[:, first:]), background)
+    return _start_from(source, target, width(source), t, isotropic=isotropic)
+
+
+def supported_columns(source: Covariance, most: int, *, isotropic: bool) -> int:
+    """At least one; features are measured in units of a first guess of their noise."""
+    root = np.sqrt(_first_noise(source, isotropic=isotropic))
+    values, _ = leading_eigenpairs(_scaled(source, root), len(root), most)
+    total = float((source.variance / root**2).sum())
+    return max(1, supported_rank(values, total, source.weight, len(root)))
+
+
 def random_start(
     target: Covariance, background: Covariance | None, K: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
@@ -64,16 +102,16 @@ def _start_from(
     *,
     isotropic: bool,
 ) -> tuple[Array, Array]:
-    psi = _first_noise(source, isotropic=isotropic)
-    root = np.sqrt(psi)
+    root = np.sqrt(_first_noise(source, isotropic=isotropic))
     values, V = leading_eigenpairs(_scaled(source, root), len(root), k + t)
-    S = root[:, None] * V[:, :k] * np.sqrt(np.maximum(values[:k] - 1.0, 0.01))
-    rest = source.variance - (S**2).sum(axis=1)
+    total = float((source.variance / root**2).sum())
+    level = max(total - float(values[:k].sum()), LEAST_NOISE * total) / (len(root) - k)
+    S = root[:, None] * V[:, :k] * np.sqrt(np.maximum(values[:k] - level, 0.01 * level))
     if isotropic:
-        level = max(float(rest.sum()), LEAST_NOISE * float(source.variance.sum())) / len(rest)
-        psi = np.full(len(rest), level)
+        psi = level * root**2
     else:
-        psi = np.maximum(rest, LEAST_NOISE * np.maximum(source.variance, psi))
+        rest = source.variance - (S**2).sum(axis=1)
+        psi = np.maximum(rest, LEAST_FEATURE_NOISE * np.maximum(source.variance, root**2))
     W = _target_loadings(target, S, psi, t)
     return np.hstack([S, W]), psi
 
@@ -117,6 +155,12 @@ def _pooled(target: Covariance, background: Covariance | None) -> Covariance:
         share * target.variance + (1.0 - share) * background.variance,
         target.weight + background.weight,
     )
+
+
+def _without(source: Covariance, W: Array) -> Covariance:
+    """The covariance less `W W'`; variances stay positive."""
+    variance = np.maximum(source.variance - (W**2).sum(axis=1), 1e-3 * source.variance)
+    return Covariance(lambda M: source.product(M) - W @ (W.T @ M), variance, source.weight)
 
 
 def leading_eigenpairs(product: Product, dim: int, rank: int) -> tuple[Array, Array]:

@@ -37,4 +37,6 @@ class Statistics(NamedTuple):
     square: Array  # (D,)         sum_i w_id r_id^2
     weight: Array  # (D,)         sum_i w_id
     entries: Array  # (D,)         observed entries
+    latent: Array  # (Q,)         sum_i E[h_i h_i']
+    n_rows: int
     bound: float  # the rows' part of the bound; their log-likelihood for point loadings

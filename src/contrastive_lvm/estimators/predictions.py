@@ -52,7 +52,7 @@ def linear(p: Posterior, likelihood: Gaussian | StudentT, of: str) -> predict.Li
     if of == "background":
         loadings, mean = loadings.leading(k), p.background_mean
     else:
-        loadings = loadings.rotated(np.roll(np.eye(k + t), t, axis=1))
+        loadings = loadings.turned(np.roll(np.eye(k + t), t, axis=1))
     if isinstance(likelihood, Gaussian) or p.df is None:
         return predict.Linear(loadings, mean, p.noise_variance)
     return predict.Linear(

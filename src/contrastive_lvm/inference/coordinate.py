@@ -6,11 +6,12 @@ as `q(l_d) = N(mean_d, C_d)`; everything else is the same code. The bound is eva
 row step, as a sum of named parts.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core import scatter
+from contrastive_lvm.core import packed, scatter
 from contrastive_lvm.core.covariance import Covariance, Loadings
 from contrastive_lvm.core.loadings import (
     LoadingStep,
@@ -21,7 +22,8 @@ from contrastive_lvm.core.loadings import (
 )
 from contrastive_lvm.core.robust import Weights, weighted_statistics
 from contrastive_lvm.core.rows import MaskedRows
-from contrastive_lvm.core.start import random_start, spectral_starts
+from contrastive_lvm.core.start import random_start, sized_start, spectral_starts
+from contrastive_lvm.core.turn import best_turn
 from contrastive_lvm.core.types import Array, Parameters, Statistics
 from contrastive_lvm.inference.data import Data, WeightedRows, covariance
 from contrastive_lvm.likelihoods.gaussian import FLOOR
@@ -48,8 +50,7 @@ class Info(NamedTuple):
     """What the row step found."""
 
     statistics: list[Statistics]
-    states: tuple[Any, Any]
-    weights: tuple[Weights, ...]
+    carry: Carry  # as given, with scales and weights renewed
     scale_facts: tuple[float, int]  # for the df step
     parts: dict[str, float]  # the bound's
 
@@ -67,6 +68,11 @@ class Task:
         variance = self.floor / FLOOR
         self.unit, self.ceiling = np.sqrt(variance), 10.0 * variance
         self.uncertain = self._uncertain_columns()
+
+    def resized(self, n_shared: int, n_target: int) -> "Task":
+        """The same data with other numbers of columns."""
+        model = replace(self.model, n_shared=n_shared, n_target=n_target)
+        return Task(model, self.data, posterior=self.posterior)
 
     def _uncertain_columns(self) -> np.ndarray:
         """Columns whose loadings have a posterior: those with a prior, under variational Bayes."""
@@ -143,7 +149,8 @@ class Task:
             statistics.append(s)
         names = ("target rows", "background rows")
         parts.update({n: s.bound for n, s in zip(names, statistics, strict=False)})
-        info = Info(statistics, states, tuple(weights), (excess, n_scales), parts)
+        renewed_carry = Carry(carry.cov, states, tuple(weights))
+        info = Info(statistics, renewed_carry, (excess, n_scales), parts)
         return sum(parts.values()), info
 
     def _prior_step(
@@ -176,10 +183,10 @@ class Task:
         means = old.means
         if not self.data.complete:
             means = tuple(m + dm for m, dm in zip(old.means, step.mean_change, strict=True))
-        loadings = self._turned(step.loadings)
+        loadings = self._turned(step.loadings, info.statistics)
         df = df_step(*info.scale_facts) if self.learns_df else old.df
         new = self.flatten(Parameters(loadings.mean, psi, means, df))
-        return new, Carry(loadings.cov, states, info.weights)
+        return new, Carry(loadings.cov, states, info.carry.weights)
 
     def _loading_step(self, old: Parameters, info: Info) -> tuple[LoadingStep, tuple[Any, Any]]:
         """Loadings and scales of their priors in turn, until the scales stand still.
@@ -187,7 +194,7 @@ class Task:
         Each turn raises the bound and costs nothing in rows; without it the scales, which are not
         accelerated, would decide how many sweeps a fit takes.
         """
-        K, priors, states = self.model.n_columns, self.model.priors, info.states
+        K, priors, states = self.model.n_columns, self.model.priors, info.carry.states
         if any(isinstance(prior, GroupLasso) for prior in priors):
             return self._penalised_step(old, info), states
         precision = self._precision(states)
@@ -225,7 +232,7 @@ class Task:
     def _penalised_step(self, old: Parameters, info: Info) -> LoadingStep:
         """Maximise over S given W, then over W given S; a group lasso shrinks its block exactly."""
         equations = normal_equations(info.statistics, self.model.n_columns)
-        precision = self._precision(info.states)
+        precision = self._precision(info.carry.states)
         L = old.L.copy()
         for prior, columns in zip(self.model.priors, self.model.blocks, strict=True):
             if columns.stop > columns.start:
@@ -243,15 +250,21 @@ class Task:
         pull = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, rest)
         return lasso.strength_to_drop(pull / p.psi[:, None])
 
-    def _turned(self, loadings: Loadings) -> Loadings:
-        """Blocks under ARD rotated to uncorrelated columns, which never lowers the bound.
-
-        An orthogonal turn of z changes no likelihood; `sum_k ln sum_d E[L_dk^2]` is least when
-        `sum_d E[l_d l_d']` is diagonal (Hadamard's inequality).
-        """
+    def _turned(self, loadings: Loadings, statistics: list[Statistics]) -> Loadings:
+        """Blocks under ARD with their latents in the coordinates where the bound is greatest."""
+        if not self.model.sizes_itself:
+            return loadings
+        second = loadings.second_moment()
         for prior, columns in zip(self.model.priors, self.model.blocks, strict=True):
-            if isinstance(prior, ARD) and columns.stop - columns.start > 1:
-                loadings = loadings.rotated(_uncorrelating(loadings, columns))
+            if isinstance(prior, ARD) and columns.stop > columns.start:
+                used = [s for s in statistics if len(s.first) >= columns.stop]
+                Z = sum(packed.unpack(s.latent[:, None])[0][columns, columns] for s in used)
+                n_rows = sum(s.n_rows for s in used)
+                turn = np.eye(self.model.n_columns)
+                turn[columns, columns] = best_turn(
+                    second[columns, columns], Z, n_rows, self.data.n_features, prior.a0, prior.b0
+                )
+                loadings = loadings.turned(turn)
         return loadings
 
     @property
@@ -274,6 +287,18 @@ class Task:
             # the square of it, and there is one for every entry of the data.
             weights = tuple(np.ones((s.n_rows, width), np.float32) for s in self.data.sets)
         return Carry(None, (states[0], states[1]), weights)
+
+    def sized_start(self) -> tuple["Task", Array]:
+        """The start of a model that sizes itself, and the task of the size it begins with."""
+        L, psi = sized_start(
+            *self._covariances(),
+            self.model.n_shared,
+            self.model.n_target,
+            isotropic=self.model.likelihood.isotropic,
+            supported=isinstance(self.model.shared_prior, ARD) and self.model.n_shared > 0,
+        )
+        task = self.resized(L.shape[1] - self.model.n_target, self.model.n_target)
+        return task, task._started(L, psi)
 
     def spectral_starts(self) -> list[Array]:
         """The deterministic starts."""
@@ -317,22 +342,3 @@ def _block_step(
     turned = np.einsum("dji,dj->di", np.broadcast_to(U, own.shape), linear)
     shrunk = prior.shrink(np.broadcast_to(gamma, turned.shape) / psi[:, None], turned)
     return np.asarray(np.einsum("dij,dj->di", np.broadcast_to(U, own.shape), shrunk))
-
-
-def _uncorrelating(loadings: Loadings, columns: slice) -> Array:
-    """The orthogonal matrix, near the identity, that diagonalises a block's second moments."""
-    L = loadings.mean[:, columns]
-    second = L.T @ L
-    if loadings.cov is not None:
-        second = second + loadings.cov.weighted_sum(np.ones(len(L)))[columns, columns]
-    _, U = np.linalg.eigh(second)
-    # Columns in the order and sign closest to the identity keep the map smooth.
-    order = np.full(len(U), -1)
-    free = np.ones(len(U), dtype=bool)
-    for row in np.argsort(-np.abs(U).max(axis=1)):
-        best = int(np.argmax(np.where(free, np.abs(U[row]), -1.0)))
-        order[row], free[best] = best, False
-    U = U[:, order]
-    R = np.eye(loadings.mean.shape[1])
-    R[columns, columns] = U * np.where(np.diagonal(U) < 0, -1.0, 1.0)
-    return R

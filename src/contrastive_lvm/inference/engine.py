@@ -1,7 +1,7 @@
 """What EM and variational Bayes share: starts, the ascent, pruning, the canonical answer."""
 
-from dataclasses import dataclass, replace
-from itertools import count
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,11 +13,11 @@ from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.inference.coordinate import Carry, Info, Task
 from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.inference.sizing import Sizing
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
 
 TRIAL_SWEEPS = 10  # sweeps given to each deterministic start before the best goes on
-PRUNE_EVERY = 5  # sweeps between looks for columns to drop
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,11 @@ class CoordinateAscent:
     def run_prepared(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
         """Fit row sets that `prepare` has compressed, so that restarts share the work."""
         task = Task(model, data, posterior=self.posterior)
-        if seed is None:
-            starts = task.spectral_starts()
-            if model.sizes_itself:  # from too many columns every start finds the same few
-                starts = starts[-1:]
-        else:
-            starts = [task.random_start(np.random.default_rng(seed))]
-        if len(starts) > 1:
-            begin, spent = self._best_start(task, starts)
-        else:
-            begin, spent = self.begin(task, starts[0]), 0
+        if seed is not None:
+            return self.continued(task, task.random_start(np.random.default_rng(seed)))
+        if model.sizes_itself:
+            return self.continued(*task.sized_start())
+        begin, spent = self._best_start(task, task.spectral_starts())
         return self._to_the_end(task, *begin, spent)
 
     def _best_start(self, task: Task, starts: list[Array]) -> tuple[tuple[Array, Carry], int]:
@@ -79,7 +74,7 @@ class CoordinateAscent:
             trial = self.ascend(task, *self.begin(task, start), max_sweeps=TRIAL_SWEEPS)
             spent += trial.n_sweeps
             if begin is None or trial.trace[-1] > best:
-                best, begin = trial.trace[-1], (trial.point, trial.carry)
+                best, begin = trial.trace[-1], (trial.point, trial.info.carry)
             del trial  # what it carries may be as large as the data
         if begin is None:
             raise ValueError("starts is empty; give at least one.")
@@ -87,7 +82,7 @@ class CoordinateAscent:
 
     def continued(self, task: Task, start: Array) -> Posterior:
         """Fit from a given point."""
-        return self._to_the_end(task, *self.begin(task, start), 0)
+        return self._to_the_end(task, *self.begin(task, start))
 
     def begin(self, task: Task, start: Array, carry: Carry | None = None) -> tuple[Array, Carry]:
         """A point and what is carried with it; under a posterior one sweep gives covariances."""
@@ -104,16 +99,10 @@ class CoordinateAscent:
         carry: Carry,
         *,
         max_sweeps: int | None = None,
-        pruning: bool = False,
-    ) -> Ascent[Carry, Info]:
-        """Raise the bound from one start; with `pruning`, stop when columns lose support."""
-        sweeps = count(1)
-
-        def due(point: Array, carry: Carry) -> bool:
-            sweep = next(sweeps)
-            look = sweep <= 2 or sweep % PRUNE_EVERY == 0
-            return look and len(unsupported(task, point, carry)) > 0
-
+        tol: float | None = None,
+        interrupt: Callable[[Array, Info], bool] | None = None,
+    ) -> Ascent[Info]:
+        """Raise the bound from one start."""
         return ascend(
             task.evaluate,
             task.improve,
@@ -121,78 +110,23 @@ class CoordinateAscent:
             carry,
             memory=self.memory,
             max_sweeps=self.max_iter if max_sweeps is None else max_sweeps,
-            tol=self.tol,
-            interrupt=due if pruning else None,
+            tol=self.tol if tol is None else tol,
+            interrupt=interrupt,
         )
 
-    def _to_the_end(self, task: Task, start: Array, carry: Carry, spent: int) -> Posterior:
-        """Ascend; whenever columns have lost their support, drop them and go on."""
-        traces: list[Array] = []
-        pruning = task.model.sizes_itself
-        while True:
-            left = max(1, self.max_iter - spent)
-            ascent = self.ascend(task, start, carry, max_sweeps=left, pruning=pruning)
-            traces.append(ascent.trace)
-            spent += ascent.n_sweeps
-            pruned = self._pruned(task, ascent)
-            if pruned is not None:
-                task, start, carry = pruned
-            elif ascent.converged or spent >= self.max_iter:
-                return _posterior(task, ascent, np.concatenate(traces), spent)
-            else:
-                pruning = False  # a refused column is not asked about again before convergence
-                start, carry = ascent.point, ascent.carry
-
-    def _pruned(self, task: Task, ascent: Ascent[Carry, Info]) -> tuple[Task, Array, Carry] | None:
-        """The task without its unsupported columns, if dropping them does not lower the bound."""
-        doomed = unsupported(task, ascent.point, ascent.carry)
-        while len(doomed):
-            smaller, start, carry = without(task, ascent, doomed)
-            start, carry = self.begin(smaller, start, carry)
-            if smaller.evaluate(start, carry)[0] >= ascent.trace[-1]:
-                return smaller, start, carry
-            doomed = doomed[: len(doomed) // 2]
-        return None
+    def _to_the_end(self, task: Task, start: Array, carry: Carry, spent: int = 0) -> Posterior:
+        """Find the size, if the model sizes itself; then ascend until nothing is gained."""
+        trace = np.empty(0)
+        if task.model.sizes_itself:
+            sized = Sizing(self, task).run(start, carry, self.max_iter - spent)
+            task, start, carry, trace = sized.task, sized.point, sized.carry, sized.trace
+            spent += sized.n_sweeps
+        ascent = self.ascend(task, start, carry, max_sweeps=max(1, self.max_iter - spent))
+        trace = np.concatenate([trace, ascent.trace])
+        return _posterior(task, ascent, trace, spent + ascent.n_sweeps)
 
 
-def unsupported(task: Task, point: Array, carry: Carry) -> np.ndarray:
-    """Columns under ARD with more posterior variance than signal, the weakest first."""
-    if carry.cov is None:
-        return np.empty(0, dtype=np.intp)
-    signal = (task.unflatten(point).L ** 2).sum(axis=0)
-    with np.errstate(divide="ignore"):
-        ratio = signal / carry.cov.diagonal().sum(axis=0)
-    for prior, columns in zip(task.model.priors, task.model.blocks, strict=True):
-        if not isinstance(prior, ARD):
-            ratio[columns] = np.inf
-    order = np.argsort(ratio)
-    doomed: np.ndarray = order[ratio[order] < 1.0]
-    return doomed
-
-
-def without(
-    task: Task, ascent: Ascent[Carry, Info], doomed: np.ndarray
-) -> tuple[Task, Array, Carry]:
-    """A task with fewer columns, at the same point."""
-    model = task.model
-    keep = np.setdiff1d(np.arange(model.n_columns), doomed)
-    n_shared = int((keep < model.n_shared).sum())
-    smaller = Task(
-        replace(model, n_shared=n_shared, n_target=len(keep) - n_shared),
-        task.data,
-        posterior=task.posterior,
-    )
-    p = task.unflatten(ascent.point)
-    point = smaller.flatten(p._replace(L=p.L[:, keep]))
-    fresh = smaller.start_carry(p.L[:, keep])
-    states = tuple(
-        new if isinstance(prior, ARD) else old
-        for prior, new, old in zip(model.priors, fresh.states, ascent.carry.states, strict=True)
-    )
-    return smaller, point, ascent.carry._replace(cov=None, states=(states[0], states[1]))
-
-
-def _posterior(task: Task, ascent: Ascent[Carry, Info], trace: Array, n_sweeps: int) -> Posterior:
+def _posterior(task: Task, ascent: Ascent[Info], trace: Array, n_sweeps: int) -> Posterior:
     """The end of an ascent in the canonical gauge, over the features of the data."""
     p = task.unflatten(ascent.point)
     L, psi, means, k = p.L, p.psi, p.means, task.model.n_shared
@@ -203,7 +137,7 @@ def _posterior(task: Task, ascent: Ascent[Carry, Info], trace: Array, n_sweeps: 
     for prior, columns in zip(task.model.priors, task.model.blocks, strict=True):
         own = isinstance(prior, ARD)
         R[columns, columns] = canonical_rotation(L[:, columns], keep_columns=own)
-    loadings = Loadings(L, ascent.carry.cov).rotated(R)
+    loadings = Loadings(L, ascent.info.carry.cov).turned(R)
     return Posterior(
         shared_loadings=np.ascontiguousarray(loadings.mean[:, :k]),
         target_loadings=np.ascontiguousarray(loadings.mean[:, k:]),
@@ -215,8 +149,8 @@ def _posterior(task: Task, ascent: Ascent[Carry, Info], trace: Array, n_sweeps: 
         converged=ascent.converged,
         loading_covariance=None if loadings.cov is None else loadings.cov.packed(),
         bound_parts=ascent.info.parts,
-        prior_states=ascent.info.states,
-        weights=ascent.info.weights,
+        prior_states=ascent.info.carry.states,
+        weights=ascent.info.carry.weights,
         df=p.df or None,
         unit_variance=float(task.data.variance.sum()) / task.data.n_features,
     )
