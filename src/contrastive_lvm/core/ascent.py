@@ -3,7 +3,8 @@
 Anderson acceleration (Walker & Ni 2011, eq. 2.2; for EM: Henderson & Varadhan 2019): with
 residuals `f_j = M(x_j) - x_j` of the last sweeps, take the combination of their images whose
 residual is smallest. A candidate that does not raise the objective is dropped for the plain step
-`M(x)`, which never lowers it, and the oldest sweep is forgotten; so the trace is monotone.
+`M(x)`, which never lowers it, so that the trace is monotone; the oldest sweep is then forgotten,
+and as many plain sweeps follow as candidates have failed in a row.
 
 What the vector does not hold (covariances, scales, weights) is carried along unaccelerated.
 """
@@ -18,6 +19,7 @@ from contrastive_lvm.core.types import Array
 Carry = TypeVar("Carry")
 Info = TypeVar("Info")
 RIDGE = 1e-12
+LONGEST_PAUSE = 8
 PATIENCE = 2  # sweeps in a row that must gain less than the tolerance
 
 
@@ -61,9 +63,12 @@ def ascend(
         sweeps += 1
         if candidate is not plain and not new_value >= value:
             history.forget()
+            del new_info
             candidate = plain
             new_value, new_info = evaluate(candidate, new_carry)
             sweeps += 1
+        elif candidate is not plain:
+            history.failures = 0
         del new_carry
         gain = new_value - value
         if not gain >= 0:  # rounding at the optimum: the plain map cannot lower the objective
@@ -86,9 +91,10 @@ class _History:
         self.images: list[Array] = []
         self.products = np.empty((0, 0))
         self.last: tuple[Array, Array] | None = None
+        self.failures = self.pause = 0
 
     def extrapolate(self, point: Array, image: Array) -> Array:
-        """The combined image; `image` itself while there is nothing to combine."""
+        """The combined image; `image` itself while there is nothing to combine, or in a pause."""
         residual = image - point
         if self.memory and self.last is not None:
             self.residuals = [*self.residuals, residual - self.last[0]][-self.memory :]
@@ -97,6 +103,9 @@ class _History:
         if not self.residuals:
             return image
         normal = self._inner_products()
+        if self.pause:
+            self.pause -= 1
+            return image
         normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) + np.finfo(float).tiny
         weights = np.linalg.solve(normal, [d @ residual for d in self.residuals])
         combined = image.copy()
@@ -116,6 +125,8 @@ class _History:
         return products.copy()
 
     def forget(self) -> None:
-        """Drop the oldest sweep: the map has changed its shape since."""
+        """After a failure: drop the oldest sweep (the map has changed its shape), and pause."""
+        self.failures += 1
+        self.pause = min(self.failures, LONGEST_PAUSE)
         self.residuals, self.images = self.residuals[1:], self.images[1:]
         self.products = self.products[1:, 1:]

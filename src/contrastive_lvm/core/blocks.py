@@ -4,14 +4,18 @@ A block never exceeds `BLOCK_ELEMENTS` entries, whatever the data's shape, kind 
 float32 and sparse input are widened to dense float64 a block at a time and never as a whole.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from threadpoolctl import ThreadpoolController
 
 from contrastive_lvm.core.types import Array, Matrix
 
+Result = TypeVar("Result")
 BLOCK_ELEMENTS = 1 << 19
 MOST_ROWS = 2048  # per-row K x K work stays in cache
 
@@ -28,6 +32,31 @@ def row_slices(
     size = max(1, min(most, elements // max(1, n_features)))
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
+
+
+def in_order(function: Callable[[slice], Result], blocks: list[slice]) -> Iterator[Result]:
+    """Results block by block, in the blocks' order, as many at a time as BLAS may have threads.
+
+    Whoever sums them gets the same sum for every number of threads. Within a block BLAS keeps to
+    one thread, so that the threads do not fight.
+    """
+    workers = min(len(blocks), _blas_threads())
+    if workers < 2:
+        yield from map(function, blocks)
+        return
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
+        for start in range(0, len(blocks), workers):  # few results wait at a time
+            yield from threads.map(function, blocks[start : start + workers])
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """The loaded BLAS libraries; looking for them takes some milliseconds."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _blas_threads() -> int:
+    return max((library.num_threads for library in _blas().lib_controllers), default=1)
 
 
 def widen(rows: Matrix) -> Array:

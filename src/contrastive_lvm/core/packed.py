@@ -5,21 +5,28 @@ matrix a column. The loops below run over K and every operation is a long vector
 stack, which is several times faster than a LAPACK call per matrix at K of 2 to 30.
 """
 
+from functools import cache
+
 import numpy as np
 
 from contrastive_lvm.core.types import Array
 
 
+@cache
 def pair_indices(K: int) -> tuple[np.ndarray, np.ndarray]:
     """Row and column of each packed entry, the lower triangle row by row."""
-    return np.tril_indices(K)
+    rows, columns = np.tril_indices(K)
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
 
 
+@cache
 def full_index(K: int) -> np.ndarray:
     """The (K, K) array of packed positions: `packed[full_index(K)]` unpacks."""
     rows, columns = pair_indices(K)
     index = np.empty((K, K), dtype=np.intp)
     index[rows, columns] = index[columns, rows] = np.arange(len(rows))
+    index.flags.writeable = False
     return index
 
 

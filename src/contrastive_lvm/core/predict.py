@@ -14,7 +14,7 @@ import numpy as np
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.blocks import make_block, row_slices, widen
 from contrastive_lvm.core.covariance import Loadings
-from contrastive_lvm.core.robust import BLOCK_ELEMENTS, Scaler, WeightedBlock, row_blocks
+from contrastive_lvm.core.robust import BLOCK_ELEMENTS, RowStep, Scaler, WeightedBlock
 from contrastive_lvm.core.rows import prepare, residual_of, row_step
 from contrastive_lvm.core.types import Array, Matrix
 
@@ -71,7 +71,7 @@ def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[R
         yield RowPosteriors(
             rows,
             np.nan_to_num(values),
-            block.observed > 0,
+            ~np.isnan(values),
             np.arange(len(values)),
             block.mean,
             block.cov,
@@ -82,10 +82,10 @@ def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[R
 
 def _fixed_point(model: Linear, scaler: Scaler, values: Array) -> WeightedBlock:
     """Alternate latents and scales of a block of rows until the scales stand still."""
-    width = scaler(np.zeros((1, values.shape[1])), np.ones((1, values.shape[1]))).weights.shape[1]
-    weights = np.ones((len(values), width))
+    step = RowStep(model.loadings, model.psi, model.mean, scaler)
+    weights = np.ones((len(values), 1))
     for _ in range(SCALE_SWEEPS):
-        (block,) = row_blocks(values, model.loadings, model.psi, model.mean, weights, scaler)
+        block = step(values, weights)
         change = np.abs(block.scales.weights - weights).max()
         weights = block.scales.weights
         if change < SCALE_TOL:

@@ -10,14 +10,14 @@ add `-KL(q(h) || N(0, I))` a row. Weights are carried from sweep to sweep; with 
 never falls. They are the only thing kept a row: per-row matrices live within a block.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.core import packed
-from contrastive_lvm.core.blocks import row_slices, widen
+from contrastive_lvm.core.blocks import in_order, row_slices, widen
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 
@@ -31,81 +31,125 @@ class Scales(NamedTuple):
     n_scales: int
 
 
-BLOCK_ELEMENTS = 1 << 17  # a dozen arrays of a block's size live at once
-Weights = npt.NDArray[np.float32]  # E[u] as it is kept, (N, D) or (N, 1)
-Scaler = Callable[[Array, Array], Scales]  # (E[e^2] / psi, observed) -> Scales
+BLOCK_ELEMENTS = 1 << 17  # a few arrays of a block's size live at once
+# E[u] as it is kept, (N, D) or (N, 1). Single precision: a weight is a stationary point, so that
+# its rounding changes the bound by its square, and there may be one for every entry of the data.
+Weights = npt.NDArray[np.float32]
+# (E[e^2] / psi, zero where missing (B, D); observed entries of each row (B,)) -> Scales
+Scaler = Callable[[Array, Array], Scales]
 
 
 class WeightedBlock(NamedTuple):
     """The row step's outcome for a block of rows."""
 
-    rows: slice
-    observed: Array  # (B, D) 0/1
+    missing: np.ndarray | None  # (B, D) bool; None when nothing is
     residual: Array  # (B, D)
     mean: Array  # (K, B)
     cov: Array  # (Q, B)
+    outer: Array  # (Q, B) E[h h']
     scales: Scales
     bound: Array  # (B,)
 
 
-def row_blocks(
-    X: Matrix,
-    loadings: Loadings,
-    psi: Array,
-    mean: Array,
-    weights: Array | Weights,
-    scaler: Scaler,
-) -> Iterator[WeightedBlock]:
-    """One row step, then new scales, for every block."""
-    pairs, K = loadings.pairs(), loadings.mean.shape[1]
-    i, j = packed.pair_indices(K)
-    precision = pairs / psi
-    doubled = np.where(i == j, 1.0, 2.0)[:, None] * pairs
-    scaled = (loadings.mean / psi[:, None]).T
-    constant = 0.5 * np.log(2.0 * np.pi * psi)
-    for rows in row_slices(*X.shape, elements=BLOCK_ELEMENTS):
-        values = widen(X[rows])
-        observed = (~np.isnan(values)).astype(np.float64)
-        R = np.where(observed > 0, values - mean, 0.0)
-        w = weights[rows] * observed
-        cov, logdet = packed.invert(precision @ w.T + packed.pack(np.eye(K)))
-        h = packed.multiply(cov, scaled @ (w * R).T)
-        outer = cov + h[i] * h[j]
-        square = R**2 - 2.0 * R * (loadings.mean @ h).T + outer.T @ doubled
-        chi2 = np.maximum(square, 0.0) * observed / psi
-        scales = scaler(chi2, observed)
-        energy = outer[np.diagonal(packed.full_index(K))].sum(axis=0) if K else 0.0
-        bound = scales.bound - observed @ constant + 0.5 * (K - logdet - energy)
-        yield WeightedBlock(rows, observed, R, h, cov, scales, bound)
+class RowStep:
+    """The row step, then new scales, at given parameters."""
+
+    def __init__(self, loadings: Loadings, psi: Array, mean: Array, scaler: Scaler) -> None:
+        self.mean, self.scaler, self.psi, self.L = mean, scaler, psi, loadings.mean
+        self.K = loadings.mean.shape[1]
+        self.i, self.j = packed.pair_indices(self.K)
+        pairs = loadings.pairs() / psi
+        self.precision = pairs
+        self.doubled = np.where(self.i == self.j, 1.0, 2.0)[:, None] * pairs
+        self.scaled = (loadings.mean / psi[:, None]).T
+        self.constant = 0.5 * np.log(2.0 * np.pi * psi)
+
+    def __call__(self, rows: Matrix, weights: Array | Weights) -> WeightedBlock:
+        """For a block of rows with the weights they have had so far."""
+        R = widen(rows) - self.mean
+        mask = np.isnan(R)
+        missing = mask if mask.any() else None
+        w = _weights_of_entries(weights, R.shape, missing)
+        if missing is not None:
+            R[missing] = 0.0
+        cov, logdet = packed.invert(self.precision @ w.T + packed.pack(np.eye(self.K)))
+        w *= R
+        h = packed.multiply(cov, self.scaled @ w.T)
+        outer = h[self.i] * h[self.j]
+        outer += cov
+        chi2 = self._expected_squares(R, h, outer)
+        if missing is None:
+            entries, log_noise = np.full(len(R), float(R.shape[1])), self.constant.sum()
+        else:
+            chi2[missing] = 0.0
+            entries, log_noise = (~missing).sum(axis=1, dtype=float), ~missing @ self.constant
+        scales = self.scaler(chi2, entries)
+        energy = outer[np.diagonal(packed.full_index(self.K))].sum(axis=0) if self.K else 0.0
+        bound = scales.bound - log_noise + 0.5 * (self.K - logdet - energy)
+        return WeightedBlock(missing, R, h, cov, outer, scales, bound)
+
+    def _expected_squares(self, R: Array, h: Array, outer: Array) -> Array:
+        """`E[e^2] / psi`, (B, D)."""
+        linear = h.T @ self.L.T
+        linear *= -2.0
+        linear += R
+        linear *= R
+        linear /= self.psi
+        linear += outer.T @ self.doubled
+        return np.maximum(linear, 0.0, out=linear)
+
+
+def _weights_of_entries(
+    weights: Array | Weights, shape: tuple[int, ...], missing: np.ndarray | None
+) -> Array:
+    """(B, D), zero where missing; a copy."""
+    w = np.array(np.broadcast_to(weights, shape), dtype=np.float64)
+    if missing is not None:
+        w[missing] = 0.0
+    return w
 
 
 def weighted_statistics(
     X: Matrix, loadings: Loadings, psi: Array, mean: Array, weights: Weights, scaler: Scaler
 ) -> tuple[Statistics, Weights, tuple[float, int]]:
-    """Expected statistics under the new weights, those weights, and what the df step needs."""
-    D, K = loadings.mean.shape
-    i, j = packed.pair_indices(K)
-    moment, first = np.zeros((len(i), D)), np.zeros((K, D))
-    cross, residual, square = np.zeros((D, K)), np.zeros(D), np.zeros(D)
-    total, entries, latent = np.zeros(D), np.zeros(D), np.zeros(len(i))
-    bound, excess, n_scales = 0.0, 0.0, 0
-    renewed = np.empty_like(weights)
-    for block in row_blocks(X, loadings, psi, mean, weights, scaler):
-        w = block.scales.weights * block.observed
-        renewed[block.rows] = block.scales.weights
-        outer = block.cov + block.mean[i] * block.mean[j]
-        moment += outer @ w
-        latent += outer.sum(axis=1)
-        first += block.mean @ w
-        wR = w * block.residual
-        cross += wR.T @ block.mean.T
-        residual += wR.sum(axis=0)
-        square += np.einsum("bd,bd->d", wR, block.residual)
-        total += w.sum(axis=0)
-        entries += block.observed.sum(axis=0)
-        bound += float(block.bound.sum())
-        excess, n_scales = excess + block.scales.log_excess, n_scales + block.scales.n_scales
-    statistics = Statistics(
-        moment, first, cross, residual, square, total, entries, latent, X.shape[0], bound
+    """Expected statistics under the new weights, those weights, and what the df step needs.
+
+    `weights` may have one column to begin with; the new ones have as many as there are scales.
+    """
+    step = RowStep(loadings, psi, mean, scaler)
+    n_columns = scaler(np.zeros((1, X.shape[1])), np.ones(1)).weights.shape[1]
+    renewed = np.empty((X.shape[0], n_columns), np.float32)
+
+    def of_block(rows: slice) -> tuple[Statistics, float, int]:
+        block = step(X[rows], weights[rows])
+        renewed[rows] = block.scales.weights
+        return _block_statistics(block), block.scales.log_excess, block.scales.n_scales
+
+    blocks = in_order(of_block, list(row_slices(*X.shape, elements=BLOCK_ELEMENTS)))
+    total, excess, n_scales = next(blocks)
+    for statistics, more_excess, more_scales in blocks:
+        total = total.plus(statistics)
+        excess, n_scales = excess + more_excess, n_scales + more_scales
+    return total, renewed, (excess, n_scales)
+
+
+def _block_statistics(block: WeightedBlock) -> Statistics:
+    (Q, B), K = block.outer.shape, len(block.mean)
+    w = _weights_of_entries(block.scales.weights, block.residual.shape, block.missing)
+    ones = np.ones((1, B))
+    weighted = np.vstack([block.outer, block.mean, ones]) @ w  # (Q + K + 1, D)
+    w *= block.residual
+    crossed = np.vstack([block.mean, ones]) @ w  # (K + 1, D)
+    missing = 0.0 if block.missing is None else block.missing.sum(axis=0, dtype=float)
+    return Statistics(
+        moment=weighted[:Q],
+        first=weighted[Q : Q + K],
+        cross=crossed[:K].T,
+        residual=crossed[K],
+        square=np.einsum("bd,bd->d", w, block.residual),
+        weight=weighted[-1],
+        entries=B - missing + np.zeros(w.shape[1]),
+        latent=block.outer.sum(axis=1),
+        n_rows=B,
+        bound=float(block.bound.sum()),
     )
-    return statistics, renewed, (excess, n_scales)

@@ -40,3 +40,8 @@ class Statistics(NamedTuple):
     latent: Array  # (Q,)         sum_i E[h_i h_i']
     n_rows: int
     bound: float  # the rows' part of the bound; their log-likelihood for point loadings
+
+    def plus(self, other: "Statistics") -> "Statistics":
+        """Of the rows of both."""
+        pairs: Any = zip(self, other, strict=True)
+        return Statistics(*(mine + its for mine, its in pairs))

@@ -282,10 +282,7 @@ class Task:
             states.append(None if isinstance(prior, GroupLasso) else prior.init(shape))
         weights: tuple[Weights, ...] = ()
         if isinstance(self.model.likelihood, StudentT):
-            width = D if self.model.likelihood.per == "element" else 1
-            # Single precision: a weight is a stationary point, its rounding changes the bound by
-            # the square of it, and there is one for every entry of the data.
-            weights = tuple(np.ones((s.n_rows, width), np.float32) for s in self.data.sets)
+            weights = tuple(np.ones((s.n_rows, 1), np.float32) for s in self.data.sets)
         return Carry(None, (states[0], states[1]), weights)
 
     def sized_start(self) -> tuple["Task", Array]:

@@ -74,8 +74,11 @@ class CoordinateAscent:
             trial = self.ascend(task, *self.begin(task, start), max_sweeps=TRIAL_SWEEPS)
             spent += trial.n_sweeps
             if begin is None or trial.trace[-1] > best:
-                best, begin = trial.trace[-1], (trial.point, trial.info.carry)
-            del trial  # what it carries may be as large as the data
+                fresh = task.start_carry(task.unflatten(trial.point).L)
+                # Weights are as large as the data, and soon found again.
+                carry = trial.info.carry._replace(weights=fresh.weights)
+                best, begin = trial.trace[-1], (trial.point, carry)
+            del trial
         if begin is None:
             raise ValueError("starts is empty; give at least one.")
         return begin, spent
