@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+WITHIN_CLUSTER = 0.25  # standard deviation of target latents about their cluster
+
 
 class ContrastiveData(NamedTuple):
     """A target set, its background, and what is known about them."""
@@ -76,8 +78,9 @@ def make_contrastive(
     """Rows drawn from the model itself, the target latents in clusters: the paper's second set.
 
     `x = S z + W t + noise`, `y = S z + noise` with standard normal loadings and `z`, and two
-    target latents, normal about the centre of one of `n_clusters` points on a circle of radius 3
-    with standard deviation 0.5. The paper gives no sizes; these are the defaults here.
+    target latents, normal about one of `n_clusters` points on a circle with standard deviation
+    0.25. The radius, 1.37, gives each target latent a variance of 1, which is what the model
+    supposes. The paper gives no sizes; these are the defaults here.
 
     Parameters
     ----------
@@ -104,8 +107,9 @@ def make_contrastive(
         raise ValueError(f"noise_std={noise_std!r} must be positive.")
     labels = np.arange(_rows("n_target", n_target)) * n_clusters // n_target
     angle = 2.0 * np.pi * labels / n_clusters
-    t = 3.0 * np.column_stack([np.cos(angle), np.sin(angle)])
-    t += 0.5 * rng.standard_normal((n_target, 2))
+    radius = np.sqrt(2.0 * (1.0 - WITHIN_CLUSTER**2))
+    t = radius * np.column_stack([np.cos(angle), np.sin(angle)])
+    t += WITHIN_CLUSTER * rng.standard_normal((n_target, 2))
     S, W = rng.standard_normal((n_features, n_shared)), rng.standard_normal((n_features, 2))
 
     def shared(rows: int) -> npt.NDArray[np.float64]:
