@@ -28,6 +28,24 @@ class LassoPath(NamedTuple):
     n_selected: np.ndarray  # (R,) features that are left
     models: list[ContrastiveLVM]  # the fitted estimator of each strength
 
+    @property
+    def steadiest(self) -> int:
+        """Index of a strength to look at first: the middle of the longest plateau of the path.
+
+        Features that carry nothing of the target go one after the other as the strength grows;
+        those that do stay together for long. A plateau is a run of strengths that keep the same
+        features, some but not all. Without one this is the strongest penalty that keeps any.
+        """
+        kept = np.asarray(self.row_norms > 0)
+        some = np.asarray(kept.any(axis=1) & ~kept.all(axis=1))
+        same = some[1:] & (kept[1:] == kept[:-1]).all(axis=1)
+        longest, end, run = 0, max(0, int(kept.any(axis=1).sum()) - 1), 0
+        for i, steady in enumerate(same, start=1):
+            run = run + 1 if steady else 0
+            if run > longest:
+                longest, end = run, i
+        return end - longest // 2
+
 
 def group_lasso_path(
     estimator: ContrastiveLVM,
