@@ -5,9 +5,16 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import complete, missing
+from benchmarks import complete, missing, robust
 
-GROUPS = (complete.tall, complete.peers, missing.sweep, missing.acceleration)
+GROUPS = (
+    complete.tall,
+    complete.peers,
+    missing.sweep,
+    missing.acceleration,
+    robust.speed,
+    robust.memory,
+)
 
 
 def main(output: str = "bench.json") -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,16 @@ from contrastive_lvm.inference.sizing import Sizing
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
 
-TRIAL_SWEEPS = 10  # sweeps given to each deterministic start before the best goes on
+SETTLED = 1e-3  # nats a row and sweep: when a start is compared with others
+
+
+class Begun(NamedTuple):
+    """Where an ascent stands: what it goes on from, and what has gone before."""
+
+    point: Array
+    carry: Carry
+    trace: Array = np.empty(0)
+    n_sweeps: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,28 +73,29 @@ class CoordinateAscent:
             return self.continued(task, task.random_start(np.random.default_rng(seed)))
         if model.sizes_itself:
             return self.continued(*task.sized_start())
-        begin, spent = self._best_start(task, task.spectral_starts())
-        return self._to_the_end(task, *begin, spent)
+        return self._to_the_end(task, self._best_start(task, task.spectral_starts()))
 
-    def _best_start(self, task: Task, starts: list[Array]) -> tuple[tuple[Array, Carry], int]:
-        """A few sweeps from each start; where the best of them got, and the sweeps spent."""
-        best, begin, spent = -np.inf, None, 0
+    def _best_start(self, task: Task, starts: list[Array]) -> Begun:
+        """Where the best of several starts has settled, and the sweeps spent on all of them."""
+        settled = max(self.tol, SETTLED * sum(rows.n_rows for rows in task.data.sets))
+        most, spent, best = max(1, self.max_iter // (len(starts) + 1)), 0, None
         for start in starts:
-            trial = self.ascend(task, *self.begin(task, start), max_sweeps=TRIAL_SWEEPS)
+            begin = self.begin(task, start)
+            trial = self.ascend(task, *begin, max_sweeps=most, tol=settled)
             spent += trial.n_sweeps
-            if begin is None or trial.trace[-1] > best:
+            if best is None or trial.trace[-1] > best.trace[-1]:
                 fresh = task.start_carry(task.unflatten(trial.point).L)
                 # Weights are as large as the data, and soon found again.
                 carry = trial.info.carry._replace(weights=fresh.weights)
-                best, begin = trial.trace[-1], (trial.point, carry)
+                best = Begun(trial.point, carry, trial.trace)
             del trial
-        if begin is None:
+        if best is None:
             raise ValueError("starts is empty; give at least one.")
-        return begin, spent
+        return best._replace(n_sweeps=spent)
 
     def continued(self, task: Task, start: Array) -> Posterior:
         """Fit from a given point."""
-        return self._to_the_end(task, *self.begin(task, start))
+        return self._to_the_end(task, Begun(*self.begin(task, start)))
 
     def begin(self, task: Task, start: Array, carry: Carry | None = None) -> tuple[Array, Carry]:
         """A point and what is carried with it; under a posterior one sweep gives covariances."""
@@ -117,16 +127,16 @@ class CoordinateAscent:
             interrupt=interrupt,
         )
 
-    def _to_the_end(self, task: Task, start: Array, carry: Carry, spent: int = 0) -> Posterior:
+    def _to_the_end(self, task: Task, begun: Begun) -> Posterior:
         """Find the size, if the model sizes itself; then ascend until nothing is gained."""
-        trace = np.empty(0)
         if task.model.sizes_itself:
-            sized = Sizing(self, task).run(start, carry, self.max_iter - spent)
-            task, start, carry, trace = sized.task, sized.point, sized.carry, sized.trace
-            spent += sized.n_sweeps
-        ascent = self.ascend(task, start, carry, max_sweeps=max(1, self.max_iter - spent))
-        trace = np.concatenate([trace, ascent.trace])
-        return _posterior(task, ascent, trace, spent + ascent.n_sweeps)
+            sized = Sizing(self, task).run(begun.point, begun.carry, self.max_iter)
+            task, begun = sized.task, Begun(sized.point, sized.carry, sized.trace, sized.n_sweeps)
+        left = max(1, self.max_iter - begun.n_sweeps)
+        ascent = self.ascend(task, begun.point, begun.carry, max_sweeps=left)
+        higher = ascent.trace[ascent.trace >= begun.trace.max(initial=-np.inf)]
+        trace = np.concatenate([begun.trace, higher])
+        return _posterior(task, ascent, trace, begun.n_sweeps + ascent.n_sweeps)
 
 
 def _posterior(task: Task, ascent: Ascent[Info], trace: Array, n_sweeps: int) -> Posterior:
