@@ -2,6 +2,9 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from contrastive_lvm.core import packed
 from contrastive_lvm.core.robust import Weights
 from contrastive_lvm.core.types import Array
 
@@ -28,3 +31,13 @@ class Posterior(NamedTuple):
     def bound(self) -> float:
         """The bound at the end: the log-likelihood for Gaussian noise and flat priors under EM."""
         return float(self.bound_trace[-1])
+
+    def loading_stds(self) -> tuple[Array | None, Array | None]:
+        """Posterior standard deviations of S' and W', each None when its block is points."""
+        if self.loading_covariance is None:
+            return None, None
+        k = self.shared_loadings.shape[1]
+        diagonal = np.diagonal(packed.full_index(packed.size_of(self.loading_covariance)))
+        std = np.sqrt(self.loading_covariance[diagonal])
+        shared, target = (part if part.any() else None for part in (std[:k], std[k:]))
+        return shared, target
