@@ -40,7 +40,7 @@ def in_order(function: Callable[[slice], Result], blocks: list[slice]) -> Iterat
     Whoever sums them gets the same sum for every number of threads. Within a block BLAS keeps to
     one thread, so that the threads do not fight.
     """
-    workers = min(len(blocks), _blas_threads())
+    workers = min(len(blocks), _blas_threads()) if len(blocks) > 1 else 1
     if workers < 2:
         yield from map(function, blocks)
         return
