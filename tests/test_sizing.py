@@ -169,3 +169,16 @@ def test_a_block_that_ard_empties_leaves_a_working_model() -> None:
     assert model.n_target_ == 0
     assert model.transform(X).shape == (300, 0)
     assert np.isfinite(model.score(X))
+
+
+def test_auto_says_when_it_may_need_more_dimensions() -> None:
+    rng = np.random.default_rng(0)
+    S = rng.standard_normal((90, 60))
+    X, B = (rng.standard_normal((n, 60)) @ S.T + rng.standard_normal((n, 90)) for n in (500, 400))
+    model = clvm.ContrastiveLVM(1, "auto", inference=clvm.VariationalBayes(tol=0.1))
+    with pytest.warns(UserWarning, match="uses all 50 dimensions"):
+        model.fit(X, background=B)
+    larger = clvm.ContrastiveLVM(
+        1, 89, shared_prior="ard", inference=clvm.VariationalBayes(tol=0.1)
+    )
+    assert larger.fit(X, background=B).n_shared_ == 60

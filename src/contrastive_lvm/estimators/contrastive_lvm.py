@@ -126,7 +126,7 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
     def __init__(
         self,
         n_target: int = 2,
-        n_shared: int = 10,
+        n_shared: int | str = 10,
         *,
         likelihood: Any = "gaussian",
         shared_prior: Any = None,
@@ -184,6 +184,13 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
                     fits[-1].n_sweeps,
                 )
         self._publish(max(fits, key=lambda posterior: posterior.bound))
+        if isinstance(self.n_shared, str) and self.n_shared_ >= resolve.CEILING:
+            warnings.warn(
+                f"n_shared='auto' uses all {self.n_shared_} dimensions that it allows; to allow "
+                "more, give n_shared as a number and shared_prior='ard'.",
+                UserWarning,
+                stacklevel=2,
+            )
         self.n_iter_ = sum(posterior.n_sweeps for posterior in fits)
         if not self.converged_:
             warnings.warn(
