@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.ppca import PPCA
     from contrastive_lvm.estimators.predictions import Latents, Outliers
+    from contrastive_lvm.inference.density import Hidden, density
     from contrastive_lvm.inference.em import EM
     from contrastive_lvm.inference.posterior import Posterior
     from contrastive_lvm.inference.vb import VariationalBayes
@@ -41,6 +42,7 @@ __all__ = [
     "Flat",
     "Gaussian",
     "GroupLasso",
+    "Hidden",
     "Horseshoe",
     "LassoPath",
     "Latents",
@@ -51,6 +53,7 @@ __all__ = [
     "VariationalBayes",
     "__version__",
     "datasets",
+    "density",
     "group_lasso_path",
     "load_model",
     "plots",
@@ -58,6 +61,8 @@ __all__ = [
 
 # Names are imported when first used: scikit-learn alone takes a second.
 _HOMES = {
+    "density": "inference.density",
+    "Hidden": "inference.density",
     "group_lasso_path": "estimators.path",
     "Outliers": "estimators.predictions",
     "LassoPath": "estimators.path",

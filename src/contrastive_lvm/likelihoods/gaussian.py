@@ -1,10 +1,11 @@
 """Gaussian noise."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from contrastive_lvm.core.blackbox import load
 from contrastive_lvm.core.types import Array
 
 Noise = Literal["isotropic", "feature"]
@@ -58,3 +59,12 @@ class Gaussian:
             entries = float(count.sum()) * n_features / len(count)
             return np.full(len(square), float(square.sum()) / entries)
         return square / count
+
+    def observe(
+        self, name: str, mean: Any, noise: Any, rows: Any, *, df: Any = None, augmented: bool = True
+    ) -> None:
+        """A NumPyro site of the rows (NaN where missing) about their means, (N, D)."""
+        numpyro, dist, jnp = load()
+        observed = ~jnp.isnan(rows)
+        law = dist.Normal(mean, jnp.sqrt(noise)).mask(observed).to_event(2)
+        numpyro.sample(name, law, obs=jnp.where(observed, rows, 0.0))

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from importlib import import_module
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln, digamma, gammaln
 
+from contrastive_lvm.core.blackbox import load
 from contrastive_lvm.core.robust import Scaler, Scales
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.likelihoods.gaussian import Gaussian, Noise
@@ -80,6 +82,30 @@ class StudentT:
     def scaler(self, df: float) -> Scaler:
         """The scale step at given degrees of freedom."""
         return partial(_element_scales if self.per == "element" else _row_scales, df)
+
+    def observe(
+        self, name: str, mean: Any, noise: Any, rows: Any, *, df: Any = None, augmented: bool = True
+    ) -> None:
+        """NumPyro sites of the scales and the rows; without scales when not augmented."""
+        numpyro, dist, jnp = load()
+        observed = ~jnp.isnan(rows)
+        if augmented:
+            width = rows.shape[1] if self.per == "element" else 1
+            law = dist.Gamma(df / 2.0, df / 2.0).expand((rows.shape[0], width))
+            seen = observed if width > 1 else observed.any(axis=1, keepdims=True)
+            u = numpyro.sample(f"{name} scale", law.mask(seen).to_event(2))
+            Gaussian(self.noise).observe(name, mean, noise / u, rows)
+            return
+        residual = jnp.where(observed, rows - mean, 0.0)
+        chi2, n, log_noise = residual**2 / noise, observed.astype(residual.dtype), jnp.log(noise)
+        log_noise = jnp.where(observed, log_noise, 0.0)
+        if self.per == "sample":
+            chi2, n, log_noise = chi2.sum(axis=1), n.sum(axis=1), log_noise.sum(axis=1)
+        special = import_module("jax.scipy.special")
+        gamma = special.gammaln(0.5 * (df + n)) - special.gammaln(0.5 * df)
+        gamma -= 0.5 * n * jnp.log(jnp.pi * df)
+        density = gamma - 0.5 * log_noise - 0.5 * (df + n) * jnp.log1p(chi2 / df)
+        numpyro.factor(name, density.sum())
 
     def draw_scales(self, df: float, rng: np.random.RandomState, shape: tuple[int, int]) -> Array:
         """Scales of new entries or rows."""

@@ -1,9 +1,11 @@
 """Automatic relevance determination: columns that the data does not support vanish."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from contrastive_lvm.core.blackbox import load, normal_loadings
 from contrastive_lvm.core.inverse_gamma import InverseGamma, expected_log_prior
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.priors.checks import check_positive
@@ -57,3 +59,10 @@ class ARD:
         )
         prior = expected_log_prior(state, self.a0, self.b0, np.log(self.b0))
         return float(given.sum()) + prior + state.entropy()
+
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> Any:
+        """NumPyro sites of the variances and the loadings."""
+        numpyro, dist, jnp = load()
+        law = dist.InverseGamma(self.a0, self.b0).expand((shape[1],)).to_event(1)
+        variance = numpyro.sample(f"{name} variance", law)
+        return normal_loadings(name, jnp.sqrt(variance), shape, augmented=augmented)

@@ -1,9 +1,11 @@
 """No prior: maximum likelihood."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from contrastive_lvm.core.blackbox import flat_site
 from contrastive_lvm.core.types import Array
 
 
@@ -28,3 +30,7 @@ class Flat:
     def bound(self, state: None, squares: Array) -> float:
         """Zero."""
         return 0.0
+
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> Any:
+        """A NumPyro site of density 1."""
+        return flat_site(name, shape)

@@ -1,9 +1,11 @@
 """The group lasso on rows: penalised maximum likelihood with exact zeros."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from contrastive_lvm.core.blackbox import flat_site, load
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.priors.checks import Groups, check_positive, group_index
 
@@ -59,6 +61,17 @@ class GroupLasso:
         group, strength = self._groups(len(linear))
         size = np.sqrt(np.bincount(group, weights=(linear**2).sum(axis=1)))
         return float((size / strength).max() * self.rho)
+
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> Any:
+        """A NumPyro site of density `exp(-penalty)`, up to a constant."""
+        numpyro, _, jnp = load()
+        L = flat_site(name, shape)
+        group, strength = self._groups(shape[0])
+        square = jnp.zeros(len(strength)).at[group].add((L**2).sum(axis=1))
+        # The gradient of a norm at zero is undefined; this is zero there and exact elsewhere.
+        norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+        numpyro.factor(f"{name} penalty", -(strength * norm).sum())
+        return L
 
     def _groups(self, n_features: int) -> tuple[np.ndarray, Array]:
         group = group_index(self.groups, n_features)

@@ -1,10 +1,11 @@
 """The horseshoe on rows: most features near zero, the others left alone."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from contrastive_lvm.core.blackbox import load, normal_loadings
 from contrastive_lvm.core.inverse_gamma import (
     InverseGamma,
     expected_log_prior,
@@ -109,6 +110,24 @@ class Horseshoe:
         )
         entropy = sum(law.entropy() for law in (rho2, lam, tau2, xi))
         return float(given.sum()) + scales + entropy
+
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> Any:
+        """NumPyro sites: the inverse gammas of the closed form, or else plain half-Cauchys."""
+        numpyro, dist, jnp = load()
+        group = group_index(self.groups, shape[0])
+        n_groups = int(group.max()) + 1
+        if augmented:
+            half = 0.5 * jnp.ones(n_groups)
+            lam = numpyro.sample(f"{name} lambda", dist.InverseGamma(half, 1.0).to_event(1))
+            rho2 = numpyro.sample(f"{name} rho2", dist.InverseGamma(half, 1.0 / lam).to_event(1))
+            xi = numpyro.sample(f"{name} xi", dist.InverseGamma(0.5, 1.0 / self.scale**2))
+            tau2 = numpyro.sample(f"{name} tau2", dist.InverseGamma(0.5, 1.0 / xi))
+            scale = jnp.sqrt(rho2 * tau2)
+        else:
+            law = dist.HalfCauchy(jnp.ones(n_groups)).to_event(1)
+            scale = numpyro.sample(f"{name} rho", law)
+            scale = scale * numpyro.sample(f"{name} tau", dist.HalfCauchy(self.scale))
+        return normal_loadings(name, scale[group][:, None], shape, augmented=augmented)
 
     def dropped(self, state: HorseshoeState, unit: float) -> np.ndarray:
         """The pruning rule for every feature, (D,) bool; `unit` is the features' variance."""

@@ -1,0 +1,40 @@
+"""NumPyro and JAX, loaded when they are used, and the sites that several priors share."""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Blackbox(NamedTuple):
+    """The modules that densities are written with."""
+
+    numpyro: Any
+    dist: Any
+    jnp: Any
+
+
+def load() -> Blackbox:
+    """Import them, or say in one sentence what to install."""
+    try:
+        names = ("numpyro", "numpyro.distributions", "jax.numpy")
+        return Blackbox(*(import_module(name) for name in names))
+    except ImportError as error:
+        raise ImportError(
+            "black-box densities need NumPyro and JAX, which are not installed; "
+            "pip install 'contrastive-lvm[jax]'."
+        ) from error
+
+
+def flat_site(name: str, shape: tuple[int, ...]) -> Any:
+    """Real values with density 1."""
+    numpyro, dist, _ = load()
+    return numpyro.sample(name, dist.ImproperUniform(dist.constraints.real, (), shape))
+
+
+def normal_loadings(name: str, scale: Any, shape: tuple[int, int], *, augmented: bool) -> Any:
+    """`L ~ N(0, scale^2)`; when not augmented, as `scale` times a standard normal site."""
+    numpyro, dist, jnp = load()
+    scale = jnp.broadcast_to(scale, shape)
+    if augmented:
+        return numpyro.sample(name, dist.Normal(0.0, scale).to_event(2))
+    standard = numpyro.sample(f"{name} standard", dist.Normal(0.0, 1.0).expand(shape).to_event(2))
+    return numpyro.deterministic(name, scale * standard)
