@@ -27,6 +27,11 @@ def test_known_features() -> None:
     assert known > 5 * others
 
 
+def test_joint_regression() -> None:
+    quality = load("joint_regression").main()
+    assert quality["together with the score"] > 0.95 > quality["alone"]
+
+
 def test_the_support_table_is_up_to_date() -> None:
     page = (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
     assert page == load("make_support", "docs").page(), "run `python docs/make_support.py`"

@@ -3,7 +3,8 @@
 A prior sees a block of loadings (the columns of S, or of W) only through `E[L^2]`, (D, K), and
 gives the expected precision of each entry; the constants are its fields, what it learns is its
 state. `precision == -2 d bound / d E[L^2]` must hold at every state: `tests/test_duality.py`
-checks it for each prior.
+checks it for each prior. A prior that also has `sample(name, shape, *, augmented)`, which returns
+loadings from NumPyro sites, can be used in `contrastive_lvm.density`.
 """
 
 from typing import Any, Protocol, runtime_checkable
