@@ -182,3 +182,15 @@ def test_auto_says_when_it_may_need_more_dimensions() -> None:
         1, 89, shared_prior="ard", inference=clvm.VariationalBayes(tol=0.1)
     )
     assert larger.fit(X, background=B).n_shared_ == 60
+
+
+def test_random_restarts_of_a_model_that_sizes_itself() -> None:
+    """They begin with as many columns as the data supports, not with all that are allowed."""
+    data = planted(0)
+    model = clvm.ContrastiveLVM(2, 49, shared_prior="ard", n_init=3, random_state=0)
+    model.fit(data.target, background=data.background)
+    single = clvm.ContrastiveLVM(2, 49, shared_prior="ard")
+    single.fit(data.target, background=data.background)
+    assert model.n_shared_ == single.n_shared_ == 8
+    assert model.bound_ >= single.bound_
+    assert model.n_iter_ < 400

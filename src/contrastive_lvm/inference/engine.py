@@ -69,10 +69,12 @@ class CoordinateAscent:
     def run_prepared(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
         """Fit row sets that `prepare` has compressed, so that restarts share the work."""
         task = Task(model, data, posterior=self.posterior)
+        if model.sizes_itself:
+            task, start = task.sized_start()
+            if seed is None:
+                return self.continued(task, start)
         if seed is not None:
             return self.continued(task, task.random_start(np.random.default_rng(seed)))
-        if model.sizes_itself:
-            return self.continued(*task.sized_start())
         return self._to_the_end(task, self._best_start(task, task.spectral_starts()))
 
     def _best_start(self, task: Task, starts: list[Array]) -> Begun:
