@@ -6,9 +6,8 @@ columns are taken out on trial; they stay out if the bound ends higher. Nothing 
 of a nat is at stake here; the chosen size is then fitted to the engine's own tolerance.
 """
 
-from collections.abc import Callable
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,32 +16,14 @@ from contrastive_lvm.core.types import Array
 from contrastive_lvm.inference.coordinate import Carry, Info, Task
 from contrastive_lvm.priors.ard import ARD
 
+if TYPE_CHECKING:
+    from contrastive_lvm.inference.engine import CoordinateAscent
+
 LOOK_EVERY = 5  # sweeps between looks for columns without support
 SETTLED = 0.1  # nats a sweep
 TRIAL_SWEEPS = 10
 AT_ONCE = 32  # the first trial takes out one column in so many
 DOUBTFUL = 30.0  # times its posterior variance: a column with more signal is beyond doubt
-
-
-class Ascends(Protocol):
-    """What sizing needs of an engine."""
-
-    def begin(self, task: Task, start: Array, carry: Carry | None = None) -> tuple[Array, Carry]:
-        """A point and what is carried with it."""
-        ...
-
-    def ascend(
-        self,
-        task: Task,
-        start: Array,
-        carry: Carry,
-        *,
-        max_sweeps: int | None = None,
-        tol: float | None = None,
-        interrupt: Callable[[Array, Info], bool] | None = None,
-    ) -> Ascent[Info]:
-        """Raise the bound from one start."""
-        ...
 
 
 class Sized(NamedTuple):
@@ -58,7 +39,7 @@ class Sized(NamedTuple):
 class Sizing:
     """The search for the size, from too many columns downwards."""
 
-    def __init__(self, engine: Ascends, task: Task) -> None:
+    def __init__(self, engine: "CoordinateAscent", task: Task) -> None:
         self.engine, self.task = engine, task
         self.trace: list[float] = []
         self.spent = 0
