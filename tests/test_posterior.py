@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
 from contrastive_lvm.core import packed
@@ -273,3 +274,19 @@ def test_outliers_rank_first_and_hardly_move_heavy_tailed_fits(seed: int) -> Non
         assert (labels == -1).all()
         assert moved < 0.1
     assert gaussian > 0.1
+
+
+@pytest.mark.parametrize("max_iter", [1, 3, 10, 40])
+@pytest.mark.parametrize("settings", [{}, {"n_shared": "auto"}], ids=str)
+def test_the_bound_is_that_of_the_values_returned(settings: Any, max_iter: int) -> None:
+    """Also when an ascent is cut short right after its start was chosen."""
+    data = clvm.datasets.make_outliers(80, 70, n_features=10, n_shared=3, random_state=0)
+    engine = clvm.VariationalBayes(max_iter=max_iter)
+    model = clvm.ContrastiveLVM(
+        **{"n_shared": 3, **settings}, likelihood="student_t", inference=engine
+    )
+    with pytest.warns(ConvergenceWarning):
+        model.fit(data.target, background=data.background)
+    assert model.posterior_.bound_parts is not None
+    assert model.bound_ == pytest.approx(sum(model.posterior_.bound_parts.values()), rel=1e-12)
+    assert (np.diff(model.bound_trace_) >= 0).all()

@@ -136,8 +136,10 @@ class CoordinateAscent:
             task, begun = sized.task, Begun(sized.point, sized.carry, sized.trace, sized.n_sweeps)
         left = max(1, self.max_iter - begun.n_sweeps)
         ascent = self.ascend(task, begun.point, begun.carry, max_sweeps=left)
-        higher = ascent.trace[ascent.trace >= begun.trace.max(initial=-np.inf)]
-        trace = np.concatenate([begun.trace, higher])
+        # Weights found again and columns taken out begin lower: such sweeps are left out, and the
+        # trace ends where the ascent does.
+        before = begun.trace[begun.trace <= ascent.trace[-1]]
+        trace = np.concatenate([before, ascent.trace[ascent.trace >= before.max(initial=-np.inf)]])
         return _posterior(task, ascent, trace, begun.n_sweeps + ascent.n_sweeps)
 
 
