@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from contrastive_lvm.inference.em import EM
     from contrastive_lvm.inference.posterior import Posterior
     from contrastive_lvm.inference.vb import VariationalBayes
+    from contrastive_lvm.likelihoods.bernoulli import Bernoulli
     from contrastive_lvm.likelihoods.gaussian import Gaussian
+    from contrastive_lvm.likelihoods.mixed import Mixed
+    from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
+    from contrastive_lvm.likelihoods.poisson import Poisson
     from contrastive_lvm.likelihoods.student_t import StudentT
     from contrastive_lvm.model import Model
     from contrastive_lvm.priors.ard import ARD
@@ -37,6 +41,7 @@ __all__ = [
     "ARD",
     "EM",
     "PPCA",
+    "Bernoulli",
     "ContrastiveLVM",
     "ContrastivePCA",
     "Flat",
@@ -46,8 +51,11 @@ __all__ = [
     "Horseshoe",
     "LassoPath",
     "Latents",
+    "Mixed",
     "Model",
+    "NegativeBinomial",
     "Outliers",
+    "Poisson",
     "Posterior",
     "StudentT",
     "VariationalBayes",
@@ -61,6 +69,10 @@ __all__ = [
 
 # Names are imported when first used: scikit-learn alone takes a second.
 _HOMES = {
+    "Mixed": "likelihoods.mixed",
+    "Bernoulli": "likelihoods.bernoulli",
+    "NegativeBinomial": "likelihoods.negative_binomial",
+    "Poisson": "likelihoods.poisson",
     "density": "inference.density",
     "Hidden": "inference.density",
     "group_lasso_path": "estimators.path",

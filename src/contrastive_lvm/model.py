@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.role import Likelihood
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.flat import Flat
@@ -23,7 +24,7 @@ class Model:
 
     n_shared: int
     n_target: int
-    likelihood: Gaussian | StudentT = field(default_factory=Gaussian)
+    likelihood: Likelihood = field(default_factory=Gaussian)
     shared_prior: Prior | GroupLasso = field(default_factory=Flat)
     target_prior: Prior | GroupLasso = field(default_factory=Flat)
 
@@ -43,9 +44,26 @@ class Model:
         return slice(0, self.n_shared), slice(self.n_shared, self.n_columns)
 
     @property
+    def has_closed_form(self) -> bool:
+        """Whether coordinate ascent can fit the likelihood."""
+        return isinstance(self.likelihood, Gaussian | StudentT)
+
+    @property
+    def closed_likelihood(self) -> Gaussian | StudentT:
+        """The likelihood, for coordinate ascent."""
+        if not isinstance(self.likelihood, Gaussian | StudentT):
+            raise TypeError(f"{self.likelihood!r} has no closed form; use inference='svi'.")
+        return self.likelihood
+
+    @property
     def sizes_itself(self) -> bool:
         """Whether columns that the data does not support are dropped."""
         return any(isinstance(prior, ARD) for prior in self.priors)
+
+    @property
+    def all_flat(self) -> bool:
+        """Whether no block of loadings has a prior."""
+        return all(isinstance(prior, Flat) for prior in self.priors)
 
     @property
     def features_alike(self) -> bool:

@@ -24,10 +24,22 @@ def load() -> Blackbox:
         ) from error
 
 
-def flat_site(name: str, shape: tuple[int, ...]) -> Any:
-    """Real values with density 1."""
+def module(name: str) -> Any:
+    """A module of JAX, NumPyro or optax."""
+    load()
+    return import_module(name)
+
+
+def special() -> Any:
+    """JAX's special functions."""
+    return module("jax.scipy.special")
+
+
+def flat_site(name: str, shape: tuple[int, ...], between: tuple[float, float] | None = None) -> Any:
+    """Real values with density 1, everywhere or between two limits."""
     numpyro, dist, _ = load()
-    return numpyro.sample(name, dist.ImproperUniform(dist.constraints.real, (), shape))
+    support = dist.constraints.real if between is None else dist.constraints.interval(*between)
+    return numpyro.sample(name, dist.ImproperUniform(support, (), shape))
 
 
 def normal_loadings(name: str, scale: Any, shape: tuple[int, int], *, augmented: bool) -> Any:

@@ -108,3 +108,20 @@ def make_block(rows: Matrix) -> Block:
         representative = pattern = np.arange(len(values))
     observed = (~missing[representative]).astype(np.float64)
     return Block(np.where(missing, 0.0, values), observed, pattern)
+
+
+def column_means(X: Matrix) -> Array:
+    """Means of the observed entries of each column, (D,); zero where there is none."""
+    total, count = column_sums(X)
+    means: Array = total / np.maximum(count, 1.0)
+    return means
+
+
+def column_sums(X: Matrix) -> tuple[Array, Array]:
+    """Sums and numbers of the observed entries of each column, both (D,)."""
+    total, count = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for rows in row_slices(*X.shape):
+        block = widen(X[rows])
+        total += np.nansum(block, axis=0)
+        count += (~np.isnan(block)).sum(axis=0)
+    return total, count

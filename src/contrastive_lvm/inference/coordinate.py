@@ -64,7 +64,8 @@ class Task:
 
     def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
         self.model, self.data, self.posterior = model, data, posterior
-        self.floor = model.likelihood.floor(data.variance, data.n_features)
+        self.likelihood = model.closed_likelihood
+        self.floor = self.likelihood.floor(data.variance, data.n_features)
         variance = self.floor / FLOOR
         self.unit, self.ceiling = np.sqrt(variance), 10.0 * variance
         self.uncertain = self._uncertain_columns()
@@ -87,13 +88,12 @@ class Task:
     @property
     def learns_df(self) -> bool:
         """Whether the degrees of freedom are part of the vector."""
-        return isinstance(self.model.likelihood, StudentT) and self.model.likelihood.learns_df
+        return isinstance(self.likelihood, StudentT) and self.likelihood.learns_df
 
     @property
     def given_df(self) -> float:
         """Degrees of freedom to begin with; 0 when the noise is Gaussian."""
-        likelihood = self.model.likelihood
-        return likelihood.start_df if isinstance(likelihood, StudentT) else 0.0
+        return self.likelihood.start_df if isinstance(self.likelihood, StudentT) else 0.0
 
     @property
     def active(self) -> list[int]:
@@ -102,7 +102,7 @@ class Task:
 
     def flatten(self, parameters: Parameters) -> Array:
         """Parameters as one vector."""
-        psi = parameters.psi[:1] if self.model.likelihood.isotropic else parameters.psi
+        psi = parameters.psi[:1] if self.likelihood.isotropic else parameters.psi
         parts = [(parameters.L / self.unit[:, None]).ravel(), np.log(psi)]
         if not self.data.complete:
             parts += [mean / self.unit for mean in parameters.means]
@@ -113,7 +113,7 @@ class Task:
     def unflatten(self, point: Array) -> Parameters:
         """The way back; noise variances are kept within their limits."""
         D, K = len(self.unit), self.model.n_columns
-        n_noise = 1 if self.model.likelihood.isotropic else D
+        n_noise = 1 if self.likelihood.isotropic else D
         L = point[: D * K].reshape(D, K) * self.unit[:, None]
         psi = np.clip(np.exp(point[D * K : D * K + n_noise]), self.floor, self.ceiling)
         if self.data.complete:
@@ -178,7 +178,7 @@ class Task:
         """Loadings and means jointly, then the noise, then the degrees of freedom."""
         old = self.unflatten(point)
         step, states = self._loading_step(old, info)
-        psi = self.model.likelihood.noise_step(step.square, step.entries, self.data.n_features)
+        psi = self.likelihood.noise_step(step.square, step.entries, self.data.n_features)
         psi = np.clip(psi, self.floor, self.ceiling)
         means = old.means
         if not self.data.complete:
@@ -269,9 +269,9 @@ class Task:
 
     @property
     def _student(self) -> StudentT:
-        if not isinstance(self.model.likelihood, StudentT):
+        if not isinstance(self.likelihood, StudentT):
             raise TypeError("only a Student-t likelihood has scales.")
-        return self.model.likelihood
+        return self.likelihood
 
     def start_carry(self, L: Array) -> Carry:
         """Nothing known of scales and covariances."""
@@ -281,7 +281,7 @@ class Task:
             shape = (D, columns.stop - columns.start)
             states.append(None if isinstance(prior, GroupLasso) else prior.init(shape))
         weights: tuple[Weights, ...] = ()
-        if isinstance(self.model.likelihood, StudentT):
+        if isinstance(self.likelihood, StudentT):
             weights = tuple(np.ones((s.n_rows, 1), np.float32) for s in self.data.sets)
         return Carry(None, (states[0], states[1]), weights)
 
@@ -291,7 +291,7 @@ class Task:
             *self._covariances(),
             self.model.n_shared,
             self.model.n_target,
-            isotropic=self.model.likelihood.isotropic,
+            isotropic=self.likelihood.isotropic,
             supported=isinstance(self.model.shared_prior, ARD) and self.model.n_shared > 0,
         )
         task = self.resized(L.shape[1] - self.model.n_target, self.model.n_target)
@@ -303,7 +303,7 @@ class Task:
             *self._covariances(),
             self.model.n_shared,
             self.model.n_target,
-            isotropic=self.model.likelihood.isotropic,
+            isotropic=self.likelihood.isotropic,
         )
         return [self._started(L, psi) for L, psi in starts]
 

@@ -95,7 +95,7 @@ def prepare(
     if isinstance(model.likelihood, StudentT):
         return _with_variances([WeightedRows(X) for X in matrices], D, None)
     spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
-    spans = spans and model.likelihood.isotropic and model.features_alike and not posterior
+    spans = spans and model.closed_likelihood.isotropic and model.features_alike and not posterior
     if spans and not any(has_missing(X) for X in matrices):
         span = reduce_to_span(matrices)
         return _with_variances(list(span.scatters), D, span)

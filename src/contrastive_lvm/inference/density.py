@@ -3,27 +3,37 @@
 from typing import Any, NamedTuple
 
 from contrastive_lvm.core.blackbox import flat_site, load
-from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.inference.collapsed import marginal_factor
+from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.model import Model
 
 
 class Hidden(NamedTuple):
-    """What a density draws, as JAX arrays."""
+    """What a density draws, as JAX arrays; latents are None when they are integrated out."""
 
     shared_loadings: Any  # (D, n_shared) S
     target_loadings: Any  # (D, n_target) W
     target_latents: Any  # (n, n_target) t
     target_shared_latents: Any  # (n, n_shared) z of the target's rows
-    background_shared_latents: Any | None  # (m, n_shared) z of the background's rows
+    background_shared_latents: Any  # (m, n_shared) z of the background's rows
 
 
-def density(model: Model, target: Any, background: Any = None, *, augmented: bool = True) -> Hidden:
+def density(
+    model: Model,
+    target: Any,
+    background: Any = None,
+    *,
+    augmented: bool = True,
+    collapsed: bool = False,
+    log_sizes: tuple[Any, Any] = (None, None),
+    repeats: tuple[Any, Any] = (1.0, 1.0),
+) -> Hidden:
     """The sites of a model and its data, to be called inside a NumPyro model.
 
     Sites are `S` and `W` with the scales of their priors (`"S variance"` and so on), the latents
     `"t"`, `"z target"` and `"z background"`, the means `"target mean"` and `"background mean"`,
-    `"log noise"`, `"log df"` where it is learned, and the rows themselves. Means, log noise and
-    log df have density 1.
+    what the likelihood learns (`"log noise"`, `"log df"`, `"log dispersion"`), and the rows
+    themselves. Means, log noise and log df have density 1.
 
     Parameters
     ----------
@@ -34,6 +44,12 @@ def density(model: Model, target: Any, background: Any = None, *, augmented: boo
         Scales of priors and entries as sites of their own, loadings drawn given them: the model
         that `VariationalBayes` fits. False integrates the scales of entries out, takes half-Cauchys
         as they are and draws standardised loadings, which is easier to sample from.
+    collapsed : bool
+        Integrate the latents out, which a Gaussian likelihood allows in closed form.
+    log_sizes : two arrays, (n,) and (m,)
+        Logarithms of the size factors of each set's rows, for counts; None is zero.
+    repeats : two numbers
+        What each set's rows count for: the rows of a minibatch stand for N / B rows each.
 
     Returns
     -------
@@ -52,28 +68,38 @@ def density(model: Model, target: Any, background: Any = None, *, augmented: boo
     >>> bound(model, np.ones((5, 3)), np.ones((4, 3))).target_latents.shape
     (5, 1)
     """
-    jnp = load().jnp
-    target = jnp.asarray(target)
+    numpyro, _, jnp = load()
+    if collapsed and not isinstance(model.likelihood, Gaussian):
+        raise TypeError(f"{model.likelihood!r} does not allow collapsed=True; use Gaussian().")
     D = target.shape[1]
+    widths = (model.n_shared, model.n_target)
     S, W = (
         _loadings(name, prior, (D, width), augmented=augmented)
-        for name, prior, width in zip(
-            ("S", "W"), model.priors, (model.n_shared, model.n_target), strict=True
-        )
+        for name, prior, width in zip(("S", "W"), model.priors, widths, strict=True)
     )
-    isotropic = model.likelihood.isotropic
-    noise = jnp.exp(flat_site("log noise", () if isotropic else (D,)))
-    facts = {"noise": noise, "df": _degrees_of_freedom(model), "augmented": augmented}
-    z = _latents("z target", (target.shape[0], model.n_shared))
-    t = _latents("t", (target.shape[0], model.n_target))
-    mean = flat_site("target mean", (D,)) + z @ S.T + t @ W.T
-    model.likelihood.observe("target rows", mean, rows=target, **facts)
-    if background is None:
-        return Hidden(S, W, t, z, None)
-    background = jnp.asarray(background)
-    y = _latents("z background", (background.shape[0], model.n_shared))
-    mean = flat_site("background mean", (D,)) + y @ S.T
-    model.likelihood.observe("background rows", mean, rows=background, **facts)
+    learned = model.likelihood.parameters(D)
+    sized = model.likelihood.sized_columns(D)
+    found = []
+    sets: list[tuple[str, Any, tuple[tuple[str, Any], ...]]] = [
+        ("target", target, (("z target", S), ("t", W)))
+    ]
+    if background is not None:
+        sets.append(("background", background, (("z background", S),)))
+    for (name, data, blocks), sizes, repeat in zip(sets, log_sizes, repeats, strict=False):
+        rows, mean = jnp.asarray(data), flat_site(f"{name} mean", (D,))
+        if collapsed:
+            L = jnp.concatenate([block for _, block in blocks], axis=1)
+            marginal_factor(f"{name} rows", rows, mean, L, learned["noise"])
+            found += [None] * len(blocks)
+            continue
+        with numpyro.handlers.scale(scale=repeat):
+            h = [_latents(latent, (len(rows), L.shape[1])) for latent, L in blocks]
+            predictor = mean + sum(z @ L.T for z, (_, L) in zip(h, blocks, strict=True))
+            if sizes is not None:
+                predictor = predictor + jnp.where(sized, jnp.asarray(sizes)[:, None], 0.0)
+            model.likelihood.observe(f"{name} rows", predictor, rows, learned, augmented=augmented)
+        found += h
+    z, t, y = (*found, None)[:3]
     return Hidden(S, W, t, z, y)
 
 
@@ -92,10 +118,3 @@ def _latents(name: str, shape: tuple[int, int]) -> Any:
     if shape[1] == 0:
         return jnp.zeros(shape)
     return numpyro.sample(name, dist.Normal(0.0, 1.0).expand(shape).to_event(2))
-
-
-def _degrees_of_freedom(model: Model) -> Any:
-    likelihood = model.likelihood
-    if not isinstance(likelihood, StudentT):
-        return None
-    return load().jnp.exp(flat_site("log df", ())) if likelihood.learns_df else likelihood.start_df

@@ -49,6 +49,11 @@ class CoordinateAscent:
 
     def objection(self, model: Model) -> str | None:
         """Why this engine cannot fit a model, and what can; None when it can."""
+        if not model.has_closed_form:
+            return (
+                f"{type(self).__name__} cannot fit {model.likelihood!r}: it has no closed form; "
+                "use inference='svi' or 'nuts'."
+            )
         for prior in model.priors:
             reason = self.objection_to(prior)
             if reason is not None:
@@ -75,9 +80,9 @@ class CoordinateAscent:
                 return self.continued(task, start)
         if seed is not None:
             return self.continued(task, task.random_start(np.random.default_rng(seed)))
-        return self._to_the_end(task, self._best_start(task, task.spectral_starts()))
+        return self._to_the_end(task, self.best_start(task, task.spectral_starts()))
 
-    def _best_start(self, task: Task, starts: list[Array]) -> Begun:
+    def best_start(self, task: Task, starts: list[Array]) -> Begun:
         """Where the best of several starts has settled, and the sweeps spent on all of them."""
         settled = max(self.tol, SETTLED * sum(rows.n_rows for rows in task.data.sets))
         most, spent, best = max(1, self.max_iter // (len(starts) + 1)), 0, None

@@ -14,7 +14,7 @@ class Posterior(NamedTuple):
 
     shared_loadings: Array  # (D, n_shared) S, posterior means under variational Bayes
     target_loadings: Array  # (D, n_target) W
-    noise_variance: Array  # (D,) psi
+    noise_variance: Array  # (D,) psi, zero where the likelihood has none
     target_mean: Array  # (D,)
     background_mean: Array  # (D,) the target's when no background was given
     bound_trace: Array  # after each accepted sweep
@@ -26,6 +26,8 @@ class Posterior(NamedTuple):
     weights: tuple[Weights, ...] = ()  # E[u] of the rows of each set, under Student-t noise
     df: float | None = None  # degrees of freedom, under Student-t noise
     unit_variance: float = 1.0  # mean variance of the data's features
+    dispersion: Array | None = None  # (D,) of negative binomials, zero for other features
+    profile: Array | None = None  # (D,) mean counts of features with size factors, zero elsewhere
 
     @property
     def bound(self) -> float:

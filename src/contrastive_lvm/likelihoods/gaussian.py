@@ -5,8 +5,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import load
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.core.blackbox import flat_site, load
+from contrastive_lvm.core.blocks import column_means
+from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.likelihoods.role import LOG_2PI, Expected, Nuisance, Working
 
 Noise = Literal["isotropic", "feature"]
 FLOOR = 1e-6  # least noise variance, relative to the variance of the data
@@ -60,11 +62,53 @@ class Gaussian:
             return np.full(len(square), float(square.sum()) / entries)
         return square / count
 
+    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
+        """The log noise variance, with density 1."""
+        shape = () if self.isotropic else (n_features,)
+        return {"noise": load().jnp.exp(flat_site(f"{prefix}log noise", shape))}
+
     def observe(
-        self, name: str, mean: Any, noise: Any, rows: Any, *, df: Any = None, augmented: bool = True
+        self,
+        name: str,
+        predictor: Any,
+        rows: Any,
+        parameters: dict[str, Any],
+        *,
+        augmented: bool = True,
     ) -> None:
-        """A NumPyro site of the rows (NaN where missing) about their means, (N, D)."""
+        """A NumPyro site of the rows."""
         numpyro, dist, jnp = load()
         observed = ~jnp.isnan(rows)
-        law = dist.Normal(mean, jnp.sqrt(noise)).mask(observed).to_event(2)
+        law = dist.Normal(predictor, jnp.sqrt(parameters["noise"])).mask(observed).to_event(2)
         numpyro.sample(name, law, obs=jnp.where(observed, rows, 0.0))
+
+    def objection(self, rows: Matrix) -> str | None:
+        """Any numbers will do."""
+        return None
+
+    def sized_columns(self, n_features: int) -> np.ndarray:
+        """None."""
+        return np.zeros(n_features, dtype=bool)
+
+    def noisy_columns(self, n_features: int) -> np.ndarray:
+        """All."""
+        return np.ones(n_features, dtype=bool)
+
+    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+        """Closed form."""
+        psi, residual = nuisance.noise, rows - m
+        value = -0.5 * (LOG_2PI + np.log(psi) + (residual**2 + v) / psi)
+        return Expected(value, residual / psi, np.broadcast_to(1.0 / psi, m.shape))
+
+    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
+        """The predictor, and its variance with the noise's."""
+        return m, v + nuisance.noise
+
+    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
+        """New entries."""
+        noise: Array = rng.standard_normal(predictor.shape) * np.sqrt(nuisance.noise)
+        return predictor + noise
+
+    def working(self, rows: Matrix, log_sizes: Array) -> Working:
+        """The rows themselves."""
+        return Working(rows, np.ones(rows.shape[1]), column_means(rows))

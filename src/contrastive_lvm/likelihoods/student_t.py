@@ -2,17 +2,18 @@
 
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln, digamma, gammaln
 
-from contrastive_lvm.core.blackbox import load
+from contrastive_lvm.core.blackbox import flat_site, load, special
+from contrastive_lvm.core.blocks import column_means
 from contrastive_lvm.core.robust import Scaler, Scales
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.gaussian import Gaussian, Noise
+from contrastive_lvm.likelihoods.role import LOG_2PI, Expected, Nuisance, Working
 
 Per = Literal["element", "sample"]
 LEAST_DF, MOST_DF = 0.2, 1000.0
@@ -83,29 +84,77 @@ class StudentT:
         """The scale step at given degrees of freedom."""
         return partial(_element_scales if self.per == "element" else _row_scales, df)
 
+    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
+        """Log noise and, when learned, log df, with density 1 (df within its limits)."""
+        found = Gaussian(self.noise).parameters(n_features, prefix)
+        if not self.learns_df:
+            return {**found, "df": self.start_df}
+        between = (float(np.log(LEAST_DF)), float(np.log(MOST_DF)))
+        return {**found, "df": load().jnp.exp(flat_site(f"{prefix}log df", (), between))}
+
     def observe(
-        self, name: str, mean: Any, noise: Any, rows: Any, *, df: Any = None, augmented: bool = True
+        self,
+        name: str,
+        predictor: Any,
+        rows: Any,
+        parameters: dict[str, Any],
+        *,
+        augmented: bool = True,
     ) -> None:
         """NumPyro sites of the scales and the rows; without scales when not augmented."""
         numpyro, dist, jnp = load()
-        observed = ~jnp.isnan(rows)
+        df, noise, observed = parameters["df"], parameters["noise"], ~jnp.isnan(rows)
         if augmented:
             width = rows.shape[1] if self.per == "element" else 1
             law = dist.Gamma(df / 2.0, df / 2.0).expand((rows.shape[0], width))
             seen = observed if width > 1 else observed.any(axis=1, keepdims=True)
             u = numpyro.sample(f"{name} scale", law.mask(seen).to_event(2))
-            Gaussian(self.noise).observe(name, mean, noise / u, rows)
+            Gaussian(self.noise).observe(name, predictor, rows, {"noise": noise / u})
             return
-        residual = jnp.where(observed, rows - mean, 0.0)
+        residual = jnp.where(observed, rows - predictor, 0.0)
         chi2, n, log_noise = residual**2 / noise, observed.astype(residual.dtype), jnp.log(noise)
         log_noise = jnp.where(observed, log_noise, 0.0)
         if self.per == "sample":
             chi2, n, log_noise = chi2.sum(axis=1), n.sum(axis=1), log_noise.sum(axis=1)
-        special = import_module("jax.scipy.special")
-        gamma = special.gammaln(0.5 * (df + n)) - special.gammaln(0.5 * df)
+        gamma = special().gammaln(0.5 * (df + n)) - special().gammaln(0.5 * df)
         gamma -= 0.5 * n * jnp.log(jnp.pi * df)
         density = gamma - 0.5 * log_noise - 0.5 * (df + n) * jnp.log1p(chi2 / df)
         numpyro.factor(name, density.sum())
+
+    def objection(self, rows: Matrix) -> str | None:
+        """Any numbers will do."""
+        return None
+
+    def sized_columns(self, n_features: int) -> np.ndarray:
+        """None."""
+        return np.zeros(n_features, dtype=bool)
+
+    def noisy_columns(self, n_features: int) -> np.ndarray:
+        """All."""
+        return np.ones(n_features, dtype=bool)
+
+    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+        """The bound with `q(u)` at its optimum, one u an entry (the class's docstring)."""
+        psi, df, residual = nuisance.noise, nuisance.df or self.start_df, rows - m
+        chi2 = (residual**2 + v) / psi
+        constant = float(_log_gamma_ratio(df, np.ones(1))[0])
+        value = constant - 0.5 * (LOG_2PI + np.log(psi)) - 0.5 * (df + 1.0) * np.log1p(chi2 / df)
+        precision = (df + 1.0) / (df + chi2) / psi
+        return Expected(value, precision * residual, precision)
+
+    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
+        """The predictor, and its variance with the noise's."""
+        return m, v + nuisance.noise * self.variance_factor(nuisance.df or self.start_df)
+
+    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
+        """New entries."""
+        scales = self.draw_scales(nuisance.df or self.start_df, rng, predictor.shape)
+        noise: Array = rng.standard_normal(predictor.shape) * np.sqrt(nuisance.noise / scales)
+        return predictor + noise
+
+    def working(self, rows: Matrix, log_sizes: Array) -> Working:
+        """The rows themselves."""
+        return Working(rows, np.ones(rows.shape[1]), column_means(rows))
 
     def draw_scales(self, df: float, rng: np.random.RandomState, shape: tuple[int, int]) -> Array:
         """Scales of new entries or rows."""

@@ -1,0 +1,117 @@
+"""Where black-box inference begins: the closed-form answer, or that of a Gaussian stand-in.
+
+Random starts of gradient ascent end at poor optima; the closed form of a nearby model costs less
+than the first hundred gradient steps.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.core import predict
+from contrastive_lvm.core.covariance import Loadings
+from contrastive_lvm.core.types import Array, Matrix, Parameters
+from contrastive_lvm.inference.coordinate import Task
+from contrastive_lvm.inference.data import prepare
+from contrastive_lvm.inference.em import EM
+from contrastive_lvm.inference.engine import CoordinateAscent
+from contrastive_lvm.inference.vb import VariationalBayes
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.role import Nuisance
+from contrastive_lvm.model import Model
+from contrastive_lvm.priors.flat import Flat
+from contrastive_lvm.priors.group_lasso import GroupLasso
+from contrastive_lvm.priors.role import Prior
+
+DISPERSION = 0.5  # to begin with
+MOST_LOADING = 3.0  # of the predictor of counts and binary data: more would overshoot
+
+
+class Start(NamedTuple):
+    """Values of everything that is not observed; the model has the size that it begins with.
+
+    The latents' columns are those of `L = [S | W]`; rows of the background have the first only.
+    """
+
+    model: Model
+    L: Array  # (D, K)
+    means: tuple[Array, ...]  # (D,) each
+    nuisance: Nuisance
+    latents: tuple[Array, ...]  # (N, K), (M, k)
+    spreads: tuple[Array, ...]  # (K,), (k,) standard deviations of the latents
+    unit: Array  # (D,) of loadings and means: standard deviations of the predictor
+
+
+def starting_point(
+    model: Model,
+    sets: list[Matrix],
+    log_sizes: list[Array],
+    *,
+    seed: int | None = None,
+    settle: bool = True,
+) -> Start:
+    """The closed-form ascent until it has settled, from a random start when a seed is given.
+
+    Without `settle` the start of that ascent, from moments alone.
+    """
+    if model.has_closed_form:
+        return _linear_start(model, sets, seed, settle=settle)
+    working = [model.likelihood.working(X, s) for X, s in zip(sets, log_sizes, strict=True)]
+    weights = np.array([X.shape[0] for X in sets], dtype=np.float64)
+    slope = np.average([w.slope for w in working], axis=0, weights=weights)
+    stand_in = replace(model, likelihood=Gaussian("feature"))
+    begun = _linear_start(stand_in, [w.rows for w in working], seed, settle=settle)
+    noisy = model.likelihood.noisy_columns(len(slope))
+    L = begun.L / slope[:, None]
+    return begun._replace(
+        model=replace(begun.model, likelihood=model.likelihood),
+        L=np.where(noisy[:, None], L, np.clip(L, -MOST_LOADING, MOST_LOADING)),
+        means=tuple(w.intercept for w in working),
+        nuisance=Nuisance(np.where(noisy, begun.nuisance.noise, 0.0), np.full(len(L), DISPERSION)),
+        unit=np.where(noisy, begun.unit, 1.0),
+    )
+
+
+def _linear_start(model: Model, sets: list[Matrix], seed: int | None, *, settle: bool) -> Start:
+    """Of a model with a closed form."""
+    fitted = replace(model, shared_prior=_smooth(model, 0), target_prior=_smooth(model, 1))
+    engine: CoordinateAscent = VariationalBayes()
+    if engine.objection(fitted) is not None or fitted.all_flat:
+        engine = EM()
+    data = prepare(fitted, sets[0], sets[1] if len(sets) > 1 else None, posterior=True)
+    task = Task(fitted, data, posterior=engine.posterior)
+    if fitted.sizes_itself:
+        task, point = task.sized_start()
+        starts = [point]
+    else:
+        starts = task.spectral_starts()
+    if seed is not None:
+        starts = [task.random_start(np.random.default_rng(seed))]
+    point = engine.best_start(task, starts).point if settle else starts[0]
+    p = task.unflatten(point)
+    sized = replace(model, n_shared=task.model.n_shared, n_target=task.model.n_target)
+    widths = [sized.n_columns, sized.n_shared][: len(sets)]
+    latents, spreads = zip(
+        *(_latents(p, i, X, k) for i, (X, k) in enumerate(zip(sets, widths, strict=True))),
+        strict=True,
+    )
+    psi = np.broadcast_to(p.psi, (len(p.L),)).copy()
+    nuisance = Nuisance(psi, np.zeros(len(psi)), p.df or None)
+    return Start(sized, p.L, p.means, nuisance, latents, spreads, task.unit)
+
+
+def _smooth(model: Model, which: int) -> Prior | GroupLasso:
+    """A prior that goes with the other one: no engine has both a lasso's zeros and a posterior."""
+    prior, other = model.priors[which], model.priors[1 - which]
+    alone = isinstance(other, Flat | GroupLasso)
+    return Flat() if isinstance(prior, GroupLasso) and not alone else prior
+
+
+def _latents(p: Parameters, i: int, X: Matrix, k: int) -> tuple[Array, Array]:
+    """Posterior means of a set's latents, and their standard deviations in a complete row."""
+    L = np.ascontiguousarray(p.L[:, :k])
+    psi = np.broadcast_to(p.psi, (len(L),))
+    means = predict.latent_means(predict.Linear(Loadings(L), p.means[i], psi), X)
+    precision = np.eye(k) + (L.T / psi) @ L
+    return means, np.sqrt(np.diagonal(np.linalg.inv(precision)))

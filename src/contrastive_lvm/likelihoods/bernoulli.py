@@ -1,0 +1,84 @@
+"""Binary data."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.core.blackbox import load
+from contrastive_lvm.core.blocks import column_means
+from contrastive_lvm.core.quadrature import logistic_moments
+from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.likelihoods.counts import value_blocks
+from contrastive_lvm.likelihoods.role import Expected, Nuisance, Working, observed_factor
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """`x_id` is 1 with probability `1 / (1 + exp(-e))`, `e = l_d' h_i + mean_d`; else 0.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.Bernoulli()
+    Bernoulli()
+    """
+
+    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
+        """None."""
+        return {}
+
+    def observe(
+        self,
+        name: str,
+        predictor: Any,
+        rows: Any,
+        parameters: dict[str, Any],
+        *,
+        augmented: bool = True,
+    ) -> None:
+        """A NumPyro factor of the entries."""
+        jnp = load().jnp
+        observed_factor(name, lambda x: x * predictor - jnp.logaddexp(0.0, predictor), rows)
+
+    def objection(self, rows: Matrix) -> str | None:
+        """0 and 1 only."""
+        for part in value_blocks(rows):
+            wrong = (part != 0) & (part != 1) & ~np.isnan(part)
+            if wrong.any():
+                return (
+                    f"the value {part[wrong][0]:g} where 0 or 1 is expected; binarise it, or give "
+                    "the feature another likelihood with Mixed"
+                )
+        return None
+
+    def sized_columns(self, n_features: int) -> np.ndarray:
+        """None."""
+        return np.zeros(n_features, dtype=bool)
+
+    def noisy_columns(self, n_features: int) -> np.ndarray:
+        """None."""
+        return np.zeros(n_features, dtype=bool)
+
+    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+        """By quadrature over the predictor."""
+        logistic = logistic_moments(m, v)
+        return Expected(
+            rows * m - logistic.softplus, rows - logistic.probability, logistic.curvature
+        )
+
+    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
+        """The probability p, and `p (1 - p)`."""
+        p = logistic_moments(m, v).probability
+        return p, p * (1.0 - p)
+
+    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
+        """New entries."""
+        chance = logistic_moments(predictor, np.zeros_like(predictor)).probability
+        return (rng.random_sample(predictor.shape) < chance).astype(np.float64)
+
+    def working(self, rows: Matrix, log_sizes: Array) -> Working:
+        """The entries themselves, which a predictor moves by `p (1 - p)`."""
+        n = rows.shape[0]
+        p = (n * column_means(rows) + 0.5) / (n + 1.0)
+        return Working(rows, np.maximum(p * (1.0 - p), 0.05), np.log(p) - np.log1p(-p))

@@ -1,0 +1,54 @@
+"""What the likelihoods of counts share."""
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from contrastive_lvm.core.blocks import column_means, is_sparse, row_slices
+from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.likelihoods.role import Working
+
+SizeFactors = Literal["total", "none"]
+
+
+def check_size_factors(value: str) -> None:
+    """One of the two ways."""
+    if value not in get_args(SizeFactors):
+        raise ValueError(
+            f"size_factors={value!r} is unknown; use 'total' (of each row) or 'none', "
+            "and give factors of your own to fit and the other methods."
+        )
+
+
+def objection_to_counts(rows: Matrix) -> str | None:
+    """Counts are 0, 1, 2, ...; NaN is a missing one."""
+    for part in value_blocks(rows):
+        wrong = (part < 0) | ((part != np.floor(part)) & ~np.isnan(part))
+        if wrong.any():
+            kind = "negative" if part[wrong][0] < 0 else "not a whole number"
+            return (
+                f"the value {part[wrong][0]:g}, which is {kind}, where counts are expected; give "
+                'raw counts, or use likelihood="gaussian" for transformed ones'
+            )
+    return None
+
+
+def value_blocks(rows: Matrix) -> list[Array]:
+    """All stored values, a block at a time."""
+    if is_sparse(rows):
+        return [rows.data]
+    return [rows[part] for part in row_slices(*rows.shape)]
+
+
+def log_rates(rows: Matrix, log_sizes: Array) -> Working:
+    """`ln(1 + x / size)`, which a predictor e moves by `exp(e) / (1 + exp(e))`; stays sparse."""
+    sizes = np.exp(log_sizes)
+    if is_sparse(rows):
+        scaled = rows.multiply(1.0 / sizes[:, None]).tocsr()
+    else:
+        scaled = rows / sizes[:, None]
+    n = rows.shape[0]
+    rate = (n * column_means(scaled) + 0.5) / (n + 1.0)
+    # Of a rare feature little is known: its loadings begin at most five times larger.
+    slope = np.maximum(rate / (1.0 + rate), 0.2)
+    return Working(scaled.log1p() if is_sparse(rows) else np.log1p(scaled), slope, np.log(rate))

@@ -1,0 +1,122 @@
+"""Counts that vary more than a Poisson's."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy.special import gammaln
+
+from contrastive_lvm.core.blackbox import load, special
+from contrastive_lvm.core.quadrature import logistic_moments
+from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.likelihoods.counts import (
+    SizeFactors,
+    check_size_factors,
+    log_rates,
+    objection_to_counts,
+)
+from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
+from contrastive_lvm.likelihoods.role import Expected, Nuisance, Working, observed_factor
+
+Dispersion = Literal["feature", "shared"]
+WIDTH = 2.0  # standard deviation of the prior on the log dispersion
+LEAST_DISPERSION = 1e-6  # below, this is a Poisson and its terms cancel
+
+
+@dataclass(frozen=True)
+class NegativeBinomial:
+    """Counts with mean `r = size_i exp(l_d' h_i + mean_d)` and variance `r + dispersion_d r^2`.
+
+    With `c = 1 / dispersion`, `ln p(x) = ln Gamma(x + c) - ln Gamma(c) - ln x! + x f - (x + c)
+    ln(1 + exp(f))` and `f = ln(r / c)`: logistic in the predictor. Without overdispersion the
+    likelihood is flat in the dispersion, so its logarithm has the weak prior `N(0, 2^2)`.
+
+    Parameters
+    ----------
+    size_factors : {"total", "none"}
+        As for `Poisson`.
+    dispersion : {"feature", "shared"}
+        One a feature, or one for all.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.NegativeBinomial()
+    NegativeBinomial(size_factors='total', dispersion='feature')
+    """
+
+    size_factors: SizeFactors = "total"
+    dispersion: Dispersion = "feature"
+
+    def __post_init__(self) -> None:
+        check_size_factors(self.size_factors)
+        if self.dispersion not in get_args(Dispersion):
+            raise ValueError(
+                f"dispersion={self.dispersion!r} is unknown; use 'feature' or 'shared'."
+            )
+
+    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
+        """The log dispersion, with its prior."""
+        numpyro, dist, jnp = load()
+        law = dist.Normal(0.0, WIDTH)
+        if self.dispersion == "feature":
+            law = law.expand((n_features,)).to_event(1)
+        return {"dispersion": jnp.exp(numpyro.sample(f"{prefix}log dispersion", law))}
+
+    def observe(
+        self,
+        name: str,
+        predictor: Any,
+        rows: Any,
+        parameters: dict[str, Any],
+        *,
+        augmented: bool = True,
+    ) -> None:
+        """A NumPyro factor of the counts."""
+        jnp, gammaln_ = load().jnp, special().gammaln
+        dispersion = jnp.maximum(parameters["dispersion"], LEAST_DISPERSION)
+        c, f = 1.0 / dispersion, predictor + jnp.log(dispersion)
+
+        def log_density(x: Any) -> Any:
+            constant = gammaln_(x + c) - gammaln_(c) - gammaln_(x + 1.0)
+            return constant + x * f - (x + c) * jnp.logaddexp(0.0, f)
+
+        observed_factor(name, log_density, rows)
+
+    def objection(self, rows: Matrix) -> str | None:
+        """Counts are 0, 1, 2, ..."""
+        return objection_to_counts(rows)
+
+    def sized_columns(self, n_features: int) -> np.ndarray:
+        """All, or none."""
+        return np.full(n_features, self.size_factors == "total")
+
+    def noisy_columns(self, n_features: int) -> np.ndarray:
+        """None."""
+        return np.zeros(n_features, dtype=bool)
+
+    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+        """By quadrature over the predictor."""
+        dispersion = np.maximum(nuisance.dispersion, LEAST_DISPERSION)
+        c, f = 1.0 / dispersion, m + np.log(dispersion)
+        logistic = logistic_moments(f, v)
+        constant = gammaln(rows + c) - gammaln(c) - gammaln(rows + 1.0)
+        value = constant + rows * f - (rows + c) * logistic.softplus
+        slope = rows - (rows + c) * logistic.probability
+        return Expected(value, slope, (rows + c) * logistic.curvature)
+
+    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
+        """Of a log-normal rate r: `E[r] + dispersion E[r^2] + var(r)`."""
+        mean = np.exp(m + 0.5 * v)
+        square = mean**2 * np.exp(v)
+        return mean, mean + nuisance.dispersion * square + square - mean**2
+
+    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
+        """New counts: a Poisson with a gamma rate."""
+        c = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION)
+        rate = np.exp(np.minimum(predictor, MOST_LOG_RATE))
+        return rng.poisson(rate * rng.gamma(c, 1.0 / c, rate.shape)).astype(np.float64)
+
+    def working(self, rows: Matrix, log_sizes: Array) -> Working:
+        """`ln(1 + x / size)`."""
+        return log_rates(rows, log_sizes)

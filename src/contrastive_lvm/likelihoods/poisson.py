@@ -1,0 +1,91 @@
+"""Counts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from contrastive_lvm.core.blackbox import load, special
+from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.likelihoods.counts import (
+    SizeFactors,
+    check_size_factors,
+    log_rates,
+    objection_to_counts,
+)
+from contrastive_lvm.likelihoods.role import Expected, Nuisance, Working, observed_factor
+
+MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """`x_id ~ Poisson(size_i exp(l_d' h_i + mean_d))`.
+
+    Parameters
+    ----------
+    size_factors : {"total", "none"}
+        `"total"`: a row's total over the total of an average row, over its observed entries;
+        `"none"`: 1. Factors of your own go to the methods, `fit(..., size_factors=...)`.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.Poisson()
+    Poisson(size_factors='total')
+    """
+
+    size_factors: SizeFactors = "total"
+
+    def __post_init__(self) -> None:
+        check_size_factors(self.size_factors)
+
+    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
+        """None."""
+        return {}
+
+    def observe(
+        self,
+        name: str,
+        predictor: Any,
+        rows: Any,
+        parameters: dict[str, Any],
+        *,
+        augmented: bool = True,
+    ) -> None:
+        """A NumPyro factor of the counts."""
+        jnp = load().jnp
+        capped = jnp.minimum(predictor, MOST_LOG_RATE)
+        rate = jnp.exp(capped) * (1.0 + (predictor - capped))
+        observed_factor(name, lambda x: x * predictor - rate - special().gammaln(x + 1.0), rows)
+
+    def objection(self, rows: Matrix) -> str | None:
+        """Counts are 0, 1, 2, ..."""
+        return objection_to_counts(rows)
+
+    def sized_columns(self, n_features: int) -> np.ndarray:
+        """All, or none."""
+        return np.full(n_features, self.size_factors == "total")
+
+    def noisy_columns(self, n_features: int) -> np.ndarray:
+        """None."""
+        return np.zeros(n_features, dtype=bool)
+
+    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+        """Closed form: `E[exp(e)] = exp(m + v/2)`."""
+        rate = np.exp(np.minimum(m + 0.5 * v, 2.0 * MOST_LOG_RATE))
+        return Expected(rows * m - rate - gammaln(rows + 1.0), rows - rate, rate)
+
+    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
+        """Of a log-normal rate: `mean + mean^2 (exp(v) - 1)`."""
+        mean = np.exp(m + 0.5 * v)
+        return mean, mean + mean**2 * np.expm1(v)
+
+    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
+        """New counts."""
+        return rng.poisson(np.exp(np.minimum(predictor, MOST_LOG_RATE))).astype(np.float64)
+
+    def working(self, rows: Matrix, log_sizes: Array) -> Working:
+        """`ln(1 + x / size)`."""
+        return log_rates(rows, log_sizes)
