@@ -30,6 +30,11 @@ def module(name: str) -> Any:
     return import_module(name)
 
 
+def double_precision() -> Any:
+    """A context in which JAX has 64 bits; outside nothing changes."""
+    return module("jax").enable_x64(True)  # noqa: FBT003
+
+
 def special() -> Any:
     """JAX's special functions."""
     return module("jax.scipy.special")

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import digamma, gammaincc, gammainccinv, gammaln
+from scipy.special import digamma, gammaincc, gammainccinv, gammaln, polygamma
 
 from contrastive_lvm.core.types import Array
 
@@ -71,3 +71,21 @@ def product_density(x: InverseGamma, y: InverseGamma, at: Array) -> Array:
     scale = y.quantile((np.arange(QUANTILES) + 0.5) / QUANTILES)
     points = at[:, None, None] / scale[:, None]
     return np.asarray((np.exp(x.log_density(points)) / scale[:, None]).mean(axis=1))
+
+
+def from_log_moments(mean: Array, variance: Array) -> InverseGamma:
+    """The laws whose logarithms have given means and variances.
+
+    `var(ln x) = trigamma(a)`, solved by Newton's method in ln a, and `E[ln x] = ln b - digamma(a)`.
+
+    >>> import numpy as np
+    >>> law = from_log_moments(np.array([0.5]), np.array([0.2]))
+    >>> law.mean_log().round(9)
+    array([0.5])
+    """
+    # trigamma(a) is about 1/a + 1/(2 a^2) for large a and 1/a^2 for small a.
+    a = np.where(variance < 1.0, 1.0 / variance + 0.5, 1.0 / np.sqrt(variance))
+    for _ in range(20):
+        excess = polygamma(1, a) - variance
+        a = a * np.exp(np.clip(-excess / (a * polygamma(2, a)), -2.0, 2.0))
+    return InverseGamma(a, np.exp(mean + digamma(a)))

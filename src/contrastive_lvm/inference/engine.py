@@ -60,6 +60,13 @@ class CoordinateAscent:
                 return f"{type(self).__name__} cannot fit {prior!r}: {reason}."
         return None
 
+    def shortfall(self) -> str:
+        """What to do about a fit that did not converge."""
+        return (
+            f"{type(self).__name__} stopped after max_iter={self.max_iter} sweeps before its gain "
+            f"fell below tol={self.tol}; raise max_iter or use fewer dimensions."
+        )
+
     def objection_to(self, prior: Any) -> str | None:
         """The part of `objection` that concerns one prior."""
         raise TypeError(f"{type(self).__name__} does not know {prior!r}.")

@@ -27,6 +27,8 @@ class Posterior(NamedTuple):
     df: float | None = None  # degrees of freedom, under Student-t noise
     unit_variance: float = 1.0  # mean variance of the data's features
     dispersion: Array | None = None  # (D,) of negative binomials, zero for other features
+    bound_error: float = 0.0  # Monte-Carlo standard error of the bound
+    state: Any = None  # of SVI, to go on from
     profile: Array | None = None  # (D,) mean counts of features with size factors, zero elsewhere
 
     @property

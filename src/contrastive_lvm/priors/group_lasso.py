@@ -43,12 +43,12 @@ class GroupLasso:
 
     def penalty(self, L: Array) -> float:
         """`rho sum_g sqrt(p_g) ||L_g||`."""
-        group, strength = self._groups(len(L))
+        group, strength = self.strengths(len(L))
         return float(strength @ np.sqrt(np.bincount(group, weights=(L**2).sum(axis=1))))
 
     def shrink(self, curvature: Array, linear: Array) -> Array:
         """Maximise `sum_d c_d' l_d - 1/2 l_d' diag(gamma_d) l_d - penalty` over (D, K) loadings."""
-        group, strength = self._groups(len(linear))
+        group, strength = self.strengths(len(linear))
         size = np.sqrt(np.bincount(group, weights=(linear**2).sum(axis=1)))
         norm = _group_norms(curvature, linear, group, strength, size)
         alive = norm > 0
@@ -58,7 +58,7 @@ class GroupLasso:
 
     def strength_to_drop(self, linear: Array) -> float:
         """The rho at which `shrink` of these (D, K) linear terms leaves no group."""
-        group, strength = self._groups(len(linear))
+        group, strength = self.strengths(len(linear))
         size = np.sqrt(np.bincount(group, weights=(linear**2).sum(axis=1)))
         return float((size / strength).max() * self.rho)
 
@@ -66,14 +66,15 @@ class GroupLasso:
         """A NumPyro site of density `exp(-penalty)`, up to a constant."""
         numpyro, _, jnp = load()
         L = flat_site(name, shape)
-        group, strength = self._groups(shape[0])
+        group, strength = self.strengths(shape[0])
         square = jnp.zeros(len(strength)).at[group].add((L**2).sum(axis=1))
         # The gradient of a norm at zero is undefined; this is zero there and exact elsewhere.
         norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
         numpyro.factor(f"{name} penalty", -(strength * norm).sum())
         return L
 
-    def _groups(self, n_features: int) -> tuple[np.ndarray, Array]:
+    def strengths(self, n_features: int) -> tuple[np.ndarray, Array]:
+        """The group of each feature, (D,), and each group's `rho sqrt(p_g)`."""
         group = group_index(self.groups, n_features)
         return group, self.rho * np.sqrt(np.bincount(group))
 

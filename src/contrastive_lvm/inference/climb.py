@@ -1,0 +1,240 @@
+"""The loop of stochastic variational inference: steps, looks at the bound, the learning rate."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.core.blackbox import module
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.inference.batches import Order, Rows
+from contrastive_lvm.inference.encoding import first_parameters, scaling_of
+from contrastive_lvm.inference.families import Batch, RowLaws
+from contrastive_lvm.inference.gradient import Layout, program
+from contrastive_lvm.inference.starting import Start
+from contrastive_lvm.priors.group_lasso import GroupLasso
+
+WINDOW = 100  # steps between looks at the bound
+DROP, DROPS = 0.3, 4  # of the learning rate, each time the bound stands still
+PATIENCE = 2  # windows without a gain before that
+LOOKS = 16  # draws that the bound is judged by, the same ones every time
+FINAL_LOOKS = 256  # at the end
+MOST_JOINT = 2000  # loadings and scales in a full-rank covariance
+SMALL_GROUP = 0.05  # norm over the largest group's: a lasso may have meant zero
+
+
+class SVIState(NamedTuple):
+    """Where a fit stands; `SVI(start=state)` goes on from it."""
+
+    parameters: Any  # of the variational family, nested dicts of arrays
+    optimiser: Any
+    learning_rate: float
+    step: int
+    trace: Array
+    layout: Layout  # of the program, with the size in use
+    units: dict[str, Array]  # of loadings and means
+    turn: Array  # (K, K') from the family's columns [S | W] to the canonical ones
+    latents: tuple[RowLaws, ...]  # of each set's rows, columns [S | W]
+
+
+class Climb:
+    """One fit: `window` until it no longer `goes_on`; then `best` are the parameters."""
+
+    def __init__(self, settings: Any, rows: Rows, begin: Start, seed: int) -> None:
+        self.settings, self.rows, self.begin = settings, rows, begin
+        self.rng = np.random.default_rng(seed)
+        self.order = Order(rows, self.rng)
+        self.whole = rows.everything() if rows.whole else None
+        self.layout = settings.layout(begin.model, rows)
+        self.compiled = program(self.layout)
+        self._refuse_size()
+        self.scaling = scaling_of(begin, rows, self.layout.features, self.rng)
+        self.parameters = first_parameters(
+            self.compiled.family,
+            begin,
+            rows,
+            self.scaling,
+            augmented=settings.augmented,
+            rng=self.rng,
+        )
+        self.optimiser = self.compiled.optimiser.init(self.parameters)
+        self.rate = 1.0 if callable(settings.learning_rate) else float(settings.learning_rate)
+        self.first_step = self.step = self.drops = self.idle = 0
+        self.trace, self.converged = np.empty(0), False
+        if settings.start is not None:
+            self._resume(settings.start)
+        self.look_keys = self._keys(LOOKS)
+        self.look_batch = self.whole or rows.take(self.order.next(LOOKS))
+        self.best, self.best_looks = self.parameters, self._looks(self.parameters)
+        self._refuse_infinite(self.best_looks)
+        self.tolerance = settings.tol * sum(X.shape[0] for X in rows.sets)
+
+    def _refuse_size(self) -> None:
+        size = self.compiled.family.size
+        if self.settings.family == "full_rank" and size > MOST_JOINT:
+            raise ValueError(
+                f"family='full_rank' would need a covariance of {size} loadings and scales, and "
+                f"{MOST_JOINT} is the most; use family='low_rank' or 'structured'."
+            )
+
+    def _resume(self, state: SVIState) -> None:
+        jax = module("jax")
+        shapes = [jax.tree.map(np.shape, p) for p in (self.parameters, state.parameters)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                "start= is the state of another fit: its parameters have other shapes than this "
+                "model and data need; use a state of the same model, data and settings."
+            )
+        self.parameters, self.optimiser = state.parameters, state.optimiser
+        self.rate, self.step, self.trace = state.learning_rate, state.step, state.trace
+        self.first_step = state.step
+
+    @property
+    def goes_on(self) -> bool:
+        """Until converged or out of steps."""
+        return not self.converged and self.left > 0
+
+    @property
+    def left(self) -> int:
+        """Steps that may still be made."""
+        return int(self.settings.max_iter) - (self.step - self.first_step)
+
+    def window(self) -> int:
+        """Some steps, a look at the bound at their mean, and the rate for the next ones."""
+        parameters, optimiser, mean, n = self.parameters, self.optimiser, None, 0
+        length = min(WINDOW, self.left)
+        while n < length:
+            more = length if self.whole else min(length - n, self.rows.batches_a_chunk)
+            batches = self.whole or self.rows.take(self.order.next(more))
+            rates = np.array([self._rate(self.step + n + i) for i in range(more)])
+            rates = rates.astype(self.rows.dtype)
+            parameters, optimiser, own = self.compiled.steps(
+                parameters, optimiser, self._keys(more), rates, batches, self.scaling
+            )
+            mean = own if mean is None else _blend(mean, own, more / (n + more))
+            n += more
+        looks = self._looks(mean)  # an interrupt up to here leaves the last window's state
+        self.parameters, self.optimiser = parameters, optimiser
+        self.step += length
+        self._judge(mean, looks)
+        return length
+
+    def _rate(self, step: int) -> float:
+        rate = self.settings.learning_rate
+        return float(rate(step)) if callable(rate) else self.rate
+
+    def _looks(self, parameters: Any) -> Array:
+        looks = self.compiled.looks(parameters, self.look_keys, self.look_batch, self.scaling)
+        return np.asarray(looks, dtype=np.float64)
+
+    def _refuse_infinite(self, looks: Array) -> None:
+        if not np.isfinite(looks).all():
+            raise FloatingPointError(
+                f"the bound is not finite at learning_rate={self.settings.learning_rate!r}; lower "
+                "it, or check the data for values far from all others."
+            )
+
+    def _judge(self, mean: Any, looks: Array) -> None:
+        """Keep the best; when nothing is gained any more, lower the rate or stop."""
+        gain = looks - self.best_looks
+        fell = not np.isfinite(gain).all()  # too long a step: go back and be careful
+        worth = max(self.tolerance, 0.0 if fell else float(gain.std() / np.sqrt(len(gain))))
+        self.idle = 0 if gain.mean() > worth else self.idle + 1
+        if gain.mean() > 0:
+            self.best, self.best_looks = mean, looks
+        self.trace = np.append(self.trace, looks.mean() if not fell else self.trace[-1:])
+        if self.idle < PATIENCE and not fell:
+            return
+        self.idle, self.drops = 0, self.drops + 1
+        if self.drops > DROPS:
+            if fell:
+                self._refuse_infinite(looks)
+            self.converged = True
+        elif not callable(self.settings.learning_rate):
+            self.rate *= DROP
+            self.parameters = self.best
+
+    def finish(self) -> tuple[float, float]:
+        """Exact zeros of lassos; then the bound from all rows, and its Monte-Carlo error."""
+        for name, prior in zip(("S", "W"), self.begin.model.priors, strict=True):
+            if isinstance(prior, GroupLasso) and name in self.compiled.family.sites:
+                self._zero_groups(name, prior)
+        total: list[Array] = []
+        sizes = zip(self.rows.sets, self.rows.sizes, strict=True)
+        epoch = 1 if self.whole else max(X.shape[0] // size for X, size in sizes)
+        while sum(map(len, total)) < max(FINAL_LOOKS, epoch):
+            batches = self.whole or self.rows.take(self.order.next(LOOKS))
+            looks = self.compiled.looks(self.best, self._keys(LOOKS), batches, self.scaling)
+            total.append(np.asarray(looks, dtype=np.float64))
+        bounds = np.concatenate(total)
+        return float(bounds.mean()), float(bounds.std() / np.sqrt(len(bounds)))
+
+    def _zero_groups(self, name: str, prior: GroupLasso) -> None:
+        """Set small groups of loadings to zero where that is the optimum.
+
+        Gradient steps come close to zero but not there. A group belongs at zero when the gradient
+        of the rest of the bound there is no longer than the penalty's strength (the optimality
+        condition of the group lasso).
+        """
+        jax = module("jax")
+        best = jax.tree.map(np.array, self.best)
+        unit = np.asarray(self.scaling.units[name], dtype=np.float64)
+        point = best["globals"]["point"][name]
+        group, strength = prior.strengths(len(point))
+        norm = group_norms(point * unit, group)
+        candidates = norm < SMALL_GROUP * norm.max()
+        kept = point.copy()
+        point[candidates[group]] = 0.0
+        batches = self.whole or self.rows.take(self.order.next(LOOKS))
+        slope = self.compiled.slope(best, self._keys(LOOKS), batches, self.scaling)
+        pull = group_norms(np.asarray(slope["globals"]["point"][name]) / unit, group)
+        wanted = candidates & (pull > strength)
+        point[wanted[group]] = kept[wanted[group]]
+        self.best = best
+
+    def row_laws(self) -> tuple[RowLaws, ...]:
+        """Of all rows, those of encoders written out."""
+        family, found = self.compiled.family, []
+        for which, X in enumerate(self.rows.sets):
+            laws = module("jax").tree.map(np.asarray, self.best["rows"][which])
+            if "loc" in laws:
+                found.append(RowLaws(laws["loc"], laws["log_sd"], laws.get("root")))
+                continue
+            parts = []
+            for start in range(0, X.shape[0], 2048):
+                at = np.arange(start, min(start + 2048, X.shape[0]))
+                x, sizes = self.rows.at(which, at)
+                batch = Batch((x,) * 2, (sizes,) * 2, (at,) * 2, (1.0,) * 2)
+                part = family.row_laws(self.best["rows"][which], which, batch, self.scaling)
+                parts.append([None if p is None else np.asarray(p) for p in part])
+            joined = (
+                None if pieces[0] is None else np.concatenate(pieces)
+                for pieces in zip(*parts, strict=True)
+            )
+            found.append(RowLaws(*joined))
+        return tuple(found)
+
+    def state(self, turn: Array) -> SVIState:
+        """The best state, to go on from."""
+        jax = module("jax")
+        best, optimiser, units = (
+            jax.tree.map(np.asarray, tree)
+            for tree in (self.best, self.optimiser, self.scaling.units)
+        )
+        layout = self.layout._replace(features=None)
+        laws = self.row_laws()
+        return SVIState(
+            best, optimiser, self.rate, self.step, self.trace, layout, units, turn, laws
+        )
+
+    def _keys(self, n: int) -> Any:
+        """Raw random keys."""
+        return self.rng.integers(0, 2**32, size=(n, 4), dtype=np.uint32)
+
+
+def group_norms(values: Array, group: np.ndarray) -> Array:
+    """Of rows, gathered by group."""
+    return np.sqrt(np.bincount(group, weights=(values**2).sum(axis=1)))
+
+
+def _blend(mean: Any, own: Any, share: float) -> Any:
+    return module("jax").tree.map(lambda a, b: a + share * (b - a), mean, own)

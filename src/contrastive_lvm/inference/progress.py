@@ -1,0 +1,41 @@
+"""Progress of long fits: a bar on a terminal, lines in a log."""
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+LINES = 10  # in a log
+
+
+@contextmanager
+def progress(name: str, total: int, logger: logging.Logger) -> Iterator[Callable[[int, str], None]]:
+    """A function `advance(steps, message)`; silent unless the logger shows information."""
+    if not logger.isEnabledFor(logging.INFO):
+        yield lambda steps, message: None
+    elif sys.stderr.isatty():
+        yield from _bar(name, total)
+    else:
+        yield _lines(name, total, logger)
+
+
+def _lines(name: str, total: int, logger: logging.Logger) -> Callable[[int, str], None]:
+    done = 0
+
+    def advance(steps: int, message: str) -> None:
+        nonlocal done
+        done += steps
+        if done * LINES // total > (done - steps) * LINES // total:
+            logger.info("%s: step %d, %s", name, done, message)
+
+    return advance
+
+
+def _bar(name: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
+    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[message]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=total, message="")
+        yield lambda steps, message: bar.update(task, advance=steps, message=message)
