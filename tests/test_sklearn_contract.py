@@ -19,7 +19,7 @@ import contrastive_lvm as clvm
 class SplitLVM(clvm.ContrastiveLVM):
     """Supplies the background that the common checks cannot: the later half of X."""
 
-    def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, background: Any = None, **sizes: Any) -> Self:
         return super().fit(X, y, background=_later_half(X) if background is None else background)
 
 

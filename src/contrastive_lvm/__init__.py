@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.inference.density import Hidden, density
     from contrastive_lvm.inference.em import EM
     from contrastive_lvm.inference.posterior import Posterior
+    from contrastive_lvm.inference.svi import SVI
     from contrastive_lvm.inference.vb import VariationalBayes
     from contrastive_lvm.likelihoods.bernoulli import Bernoulli
     from contrastive_lvm.likelihoods.gaussian import Gaussian
@@ -41,6 +42,7 @@ __all__ = [
     "ARD",
     "EM",
     "PPCA",
+    "SVI",
     "Bernoulli",
     "ContrastiveLVM",
     "ContrastivePCA",
@@ -69,6 +71,7 @@ __all__ = [
 
 # Names are imported when first used: scikit-learn alone takes a second.
 _HOMES = {
+    "SVI": "inference.svi",
     "Mixed": "likelihoods.mixed",
     "Bernoulli": "likelihoods.bernoulli",
     "NegativeBinomial": "likelihoods.negative_binomial",

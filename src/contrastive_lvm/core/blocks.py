@@ -125,3 +125,15 @@ def column_sums(X: Matrix) -> tuple[Array, Array]:
         total += np.nansum(block, axis=0)
         count += (~np.isnan(block)).sum(axis=0)
     return total, count
+
+
+def column_variances(X: Matrix) -> tuple[Array, Array]:
+    """Variances and means of the observed entries of each column, both (D,)."""
+    mean, count, square = column_means(X), np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    with np.errstate(over="ignore"):  # an overflow shows as a variance that is not finite
+        for rows in row_slices(*X.shape):
+            block = widen(X[rows]) - mean
+            count += (~np.isnan(block)).sum(axis=0)
+            square += np.nansum(block**2, axis=0)
+    variances: Array = square / np.maximum(count, 1.0)
+    return variances, mean

@@ -3,7 +3,8 @@
 Missing entries are marginalised exactly, never imputed first. A row without any observed entry
 has the prior as its posterior and a log-likelihood of zero. Under a heavy-tailed likelihood the
 row step and the scales of the new rows are iterated to their fixed point, so that new rows are
-treated exactly as fitted rows were.
+treated exactly as fitted rows were. Likelihoods without a closed form have a row step of their own
+(`core.generalised`) and predict on the data's scale: means of counts and probabilities.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import numpy as np
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.blocks import make_block, row_slices, widen
 from contrastive_lvm.core.covariance import Loadings
+from contrastive_lvm.core.generalised import Generalised, row_ascents
 from contrastive_lvm.core.robust import BLOCK_ELEMENTS, RowStep, Scaler, WeightedBlock
 from contrastive_lvm.core.rows import prepare, residual_of, row_step
 from contrastive_lvm.core.types import Array, Matrix
@@ -37,6 +39,9 @@ class Linear(NamedTuple):
         return self.loadings.mean
 
 
+View = Linear | Generalised
+
+
 class RowPosteriors(NamedTuple):
     """What is known of a block of rows."""
 
@@ -47,11 +52,14 @@ class RowPosteriors(NamedTuple):
     mean: Array  # (K, B)
     cov: Array  # (Q, P) packed
     bound: Array  # (B,) log-likelihood, or its bound
-    weights: Array | None = None  # (B, D) or (B, 1) E[u]
+    weights: Array | None = None  # (B, D) or (B, 1) E[u]; None when patterns share their cov
 
 
-def row_posteriors(model: Linear, X: Matrix) -> Iterator[RowPosteriors]:
+def row_posteriors(model: View, X: Matrix) -> Iterator[RowPosteriors]:
     """The row step over rows, in their order."""
+    if isinstance(model, Generalised):
+        yield from _generalised_posteriors(model, X)
+        return
     if model.scaler is not None:
         yield from _weighted_posteriors(model, model.scaler, X)
         return
@@ -80,6 +88,21 @@ def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[R
         )
 
 
+def _generalised_posteriors(model: Generalised, X: Matrix) -> Iterator[RowPosteriors]:
+    for rows, entries, state in row_ascents(model, X):
+        (B, D), observed = entries.values.shape, entries.observed
+        yield RowPosteriors(
+            rows,
+            entries.values,
+            np.ones((B, D), dtype=bool) if observed is None else observed > 0,
+            np.arange(B),
+            state.mean,
+            state.cov,
+            state.bound,
+            np.ones((B, 1)),
+        )
+
+
 def _fixed_point(model: Linear, scaler: Scaler, values: Array) -> WeightedBlock:
     """Alternate latents and scales of a block of rows until the scales stand still."""
     step = RowStep(model.loadings, model.psi, model.mean, scaler)
@@ -93,7 +116,7 @@ def _fixed_point(model: Linear, scaler: Scaler, values: Array) -> WeightedBlock:
     return block
 
 
-def latent_means(model: Linear, X: Matrix) -> Array:
+def latent_means(model: View, X: Matrix) -> Array:
     """`E[h | x]`, (N, K)."""
     means = np.empty((X.shape[0], model.L.shape[1]))
     for block in row_posteriors(model, X):
@@ -101,7 +124,7 @@ def latent_means(model: Linear, X: Matrix) -> Array:
     return means
 
 
-def latent_moments(model: Linear, X: Matrix) -> tuple[Array, Array]:
+def latent_moments(model: View, X: Matrix) -> tuple[Array, Array]:
     """`E[h | x]`, (N, K), and `cov(h | x)`, (N, K, K).
 
     With Gaussian noise the covariance depends only on which entries are missing; when none is,
@@ -122,10 +145,11 @@ def latent_moments(model: Linear, X: Matrix) -> tuple[Array, Array]:
     return means, np.broadcast_to(common, (N, K, K)) if cov is None else cov
 
 
-def log_likelihoods(model: Linear, X: Matrix) -> Array:
+def log_likelihoods(model: View, X: Matrix) -> Array:
     """Marginal log-density of the observed entries of each row, (N,).
 
-    Exact for Gaussian noise and point loadings; otherwise the row's part of the bound.
+    Exact for Gaussian noise and point loadings; otherwise the row's part of the bound, which is
+    below it at point loadings.
     """
     values = np.empty(X.shape[0])
     for block in row_posteriors(model, X):
@@ -133,7 +157,7 @@ def log_likelihoods(model: Linear, X: Matrix) -> Array:
     return values
 
 
-def scale_weights(model: Linear, X: Matrix) -> Array:
+def scale_weights(model: View, X: Matrix) -> Array:
     """`E[u | x]` of each entry or row under a heavy-tailed likelihood; NaN where missing."""
     parts = []
     for block in row_posteriors(model, X):
@@ -143,26 +167,55 @@ def scale_weights(model: Linear, X: Matrix) -> Array:
     return np.concatenate(parts)
 
 
-def fill(model: Linear, X: Matrix, *, with_std: bool) -> tuple[Array, Array | None]:
+def is_heavy_tailed(model: View) -> bool:
+    """Whether entries or rows have weights of their own."""
+    return isinstance(model, Linear) and model.scaler is not None
+
+
+def rows_at(model: View, h: Array) -> Array:
+    """Expected rows at given latents, (N, K) to (N, D)."""
+    predictor: Array = model.mean + h @ model.L.T
+    if isinstance(model, Linear):
+        return predictor
+    for rows in row_slices(*predictor.shape):
+        e = predictor[rows] + model.offset(rows)
+        predictor[rows], _ = model.law.response(e, np.zeros_like(e))
+    return predictor
+
+
+def fill(model: View, X: Matrix, *, with_std: bool) -> tuple[Array, Array | None]:
     """Rows with missing entries replaced by their conditional means, and standard deviations.
 
-    `x_d | x_O` has the mean `mean_d + E[l_d]' E[h]` and the variance
-    `var(l_d' h) + psi_d E[1/u]`; an observed entry is itself, with standard deviation zero. In the
-    precision of the input.
+    Under Gaussian noise `x_d | x_O` has the mean `mean_d + E[l_d]' E[h]` and the variance
+    `var(l_d' h) + psi_d E[1/u]`; in general those of the response to a normal predictor with the
+    moments of `l_d' h`. An observed entry is itself, with standard deviation zero. In the precision
+    of the input.
     """
     filled = np.empty(X.shape, dtype=X.dtype)
     std = np.zeros(X.shape, dtype=X.dtype) if with_std else None
     for block in row_posteriors(model, X):
         observed = block.observed[block.pattern]
-        predicted = model.mean + block.mean.T @ model.L.T
+        predicted, variance = _predicted(model, block, with_variance=with_std)
         filled[block.rows] = np.where(observed, block.values, predicted)
-        if std is not None:
-            variance = _fitted_variance(model, block) + model.psi * model.noise_factor
+        if std is not None and variance is not None:
             std[block.rows] = np.where(observed, 0.0, np.sqrt(variance))
     return filled, std
 
 
-def _fitted_variance(model: Linear, block: RowPosteriors) -> Array:
+def _predicted(
+    model: View, block: RowPosteriors, *, with_variance: bool
+) -> tuple[Array, Array | None]:
+    """Means and variances of new entries of a block's rows, (B, D)."""
+    predictor: Array = model.mean + block.mean.T @ model.L.T
+    if isinstance(model, Generalised):
+        predictor += model.offset(block.rows)
+        return model.law.response(predictor, _fitted_variance(model, block))
+    if not with_variance:
+        return predictor, None
+    return predictor, _fitted_variance(model, block) + model.psi * model.noise_factor
+
+
+def _fitted_variance(model: View, block: RowPosteriors) -> Array:
     """`var(l_d' h_i) = tr(E[l l'] cov(h)) + E[h]' C_d E[h]`, (B, D)."""
     i, j = packed.pair_indices(model.L.shape[1])
     twice = np.where(i == j, 1.0, 2.0)[:, None]
@@ -172,11 +225,13 @@ def _fitted_variance(model: Linear, block: RowPosteriors) -> Array:
     return variance
 
 
-def draw(model: Linear, n: int, rng: np.random.RandomState, *, active: int | None = None) -> Array:
+def draw(model: View, n: int, rng: np.random.RandomState, *, active: int | None = None) -> Array:
     """`n` new rows; only the leading `active` latents vary when given."""
     h = rng.standard_normal((n, model.L.shape[1]))
     if active is not None:
         h[:, active:] = 0.0
+    if isinstance(model, Generalised):
+        return model.law.draw(model.mean + h @ model.L.T + model.offset(slice(n)), rng)
     noise = rng.standard_normal((n, len(model.mean))) * np.sqrt(model.psi)
     if model.draw_scales is not None:
         noise /= np.sqrt(model.draw_scales(rng, noise.shape))

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from contrastive_lvm.core.blocks import column_variances
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators import resolve
 from contrastive_lvm.estimators.files import (
@@ -17,6 +19,7 @@ from contrastive_lvm.estimators.files import (
     posterior_facts,
     restored_posterior,
 )
+from contrastive_lvm.estimators.posterior_draws import PosteriorDraws
 from contrastive_lvm.estimators.predictions import Predictions
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
@@ -24,21 +27,24 @@ from contrastive_lvm.estimators.validation import (
     read_background,
     read_rows,
     refuse_constant,
+    refuse_size_factors,
     refuse_sliced_background,
     refuse_too_many_dimensions,
     warn_about_scales,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
+from contrastive_lvm.estimators.views import given_sizes
 from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.engine import CoordinateAscent
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.inference.sizes import log_sizes, mean_profile
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
 logger = logging.getLogger(__name__)
 
 
-class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
+class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
     """Structure that a target set has and a background set has not.
 
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background
@@ -146,7 +152,15 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        background: Any = None,
+        size_factors: Any = None,
+        background_size_factors: Any = None,
+    ) -> Self:
         """Fit the model to a target set and a background.
 
         Parameters
@@ -156,6 +170,9 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
         y : ignored
         background : array-like or sparse matrix of shape (m, d)
             The background set, with the same features; may be left out when `n_shared=0`.
+        size_factors, background_size_factors : array-like of shape (n,) and (m,), optional
+            Sizes of rows of counts, in place of their totals over an average row's. The other
+            methods then want them too.
 
         Returns
         -------
@@ -170,39 +187,61 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
         True
         """
         n_init = check_whole("n_init", self.n_init, 1)
-        model, engine, data = self.prepared(X, background)
-        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=n_init - 1)
+        model, engine, target, others = self._resolved(X, background)
+        rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
-            fits = []
-            for seed in (None, *(int(s) for s in seeds)):
-                fits.append(engine.run_prepared(model, data, seed=seed))
-                logger.info(
-                    "fit %d of %d: log-likelihood %.6g after %d sweeps",
-                    len(fits),
-                    n_init,
-                    fits[-1].bound,
-                    fits[-1].n_sweeps,
+            if isinstance(engine, CoordinateAscent):
+                refuse_size_factors(model.likelihood, size_factors, background_size_factors)
+                data = self._compressed(model, engine, target, others)
+                seeds = [None, *rng.randint(2**31 - 1, size=n_init - 1).tolist()]
+                runs = (engine.run_prepared(model, data, seed=seed) for seed in seeds)
+            else:
+                self._check_rows(model, target, others)
+                sizes, profile = self._sizes(
+                    model, target, others, (size_factors, background_size_factors)
                 )
+                seeds = rng.randint(2**31 - 1, size=n_init).tolist()
+                runs = (
+                    engine.run(
+                        model, target, others, log_sizes=sizes, seed=seed, restart=i > 0
+                    )._replace(profile=profile)
+                    for i, seed in enumerate(seeds)
+                )
+            fits = self._logged(runs, n_init)
         self._publish(max(fits, key=lambda posterior: posterior.bound))
+        self.n_iter_ = sum(posterior.n_sweeps for posterior in fits)
+        self._warn(engine)
+        return self
+
+    @staticmethod
+    def _logged(runs: Iterable[Posterior], n_init: int) -> list[Posterior]:
+        fits: list[Posterior] = []
+        for posterior in runs:
+            fits.append(posterior)
+            logger.info(
+                "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
+                len(fits),
+                n_init,
+                posterior.bound,
+                posterior.n_sweeps,
+            )
+        return fits
+
+    def _warn(self, engine: resolve.Engine) -> None:
         if isinstance(self.n_shared, str) and self.n_shared_ >= resolve.CEILING:
             warnings.warn(
                 f"n_shared='auto' uses all {self.n_shared_} dimensions that it allows; to allow "
                 "more, give n_shared as a number and shared_prior='ard'.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        self.n_iter_ = sum(posterior.n_sweeps for posterior in fits)
         if not self.converged_:
-            warnings.warn(
-                f"{type(engine).__name__} stopped after max_iter={engine.max_iter} sweeps before "
-                f"its gain fell below tol={engine.tol}; raise max_iter or use fewer dimensions.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
+            warnings.warn(engine.shortfall(), ConvergenceWarning, stacklevel=3)
 
-    def prepared(self, X: Any, background: Any) -> tuple[Model, CoordinateAscent, Data]:
-        """The model, the engine and the compressed data that `fit` works with."""
+    def _resolved(
+        self, X: Any, background: Any
+    ) -> tuple[Model, resolve.Engine, Matrix, Matrix | None]:
+        """The model and engine asked for, and both sets, checked."""
         target, others = self._read_sets(X, background)
         n_rows = target.shape[0] + (0 if others is None else others.shape[0])
         names = getattr(self, "feature_names_in_", None)
@@ -210,9 +249,40 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
         engine = resolve.engine(self.inference, model)
         sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
         refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.sizes_itself)
+        for name, rows in (("X", target), ("background", others)):
+            objection = None if rows is None else model.likelihood.objection(rows)
+            if objection is not None:
+                raise ValueError(f"{name} holds {objection}.")
+        return model, engine, target, others
+
+    def _sizes(
+        self, model: Model, target: Matrix, others: Matrix | None, given: tuple[Any, Any]
+    ) -> tuple[tuple[Array, ...], Array | None]:
+        """Log size factors of both sets, and the mean row (of size 1) unless they were given."""
+        sets = [target] if others is None else [target, others]
+        if any(factors is not None for factors in given):
+            if others is not None and any(factors is None for factors in given):
+                raise ValueError(
+                    "size_factors and background_size_factors go together; give both or none."
+                )
+            pairs = zip(given, sets, strict=False)
+            return tuple(given_sizes(model.likelihood, f, X.shape) for f, X in pairs), None
+        profile = mean_profile(model.likelihood, sets)
+        return tuple(log_sizes(X, profile) for X in sets), profile
+
+    def prepared(self, X: Any, background: Any) -> tuple[Model, CoordinateAscent, Data]:
+        """The model, the engine and the compressed data of a fit by coordinate ascent."""
+        model, engine, target, others = self._resolved(X, background)
+        if not isinstance(engine, CoordinateAscent):
+            raise TypeError(f"inference={engine!r} has no closed form; use inference='em'.")
+        return model, engine, self._compressed(model, engine, target, others)
+
+    def _compressed(
+        self, model: Model, engine: CoordinateAscent, target: Matrix, others: Matrix | None
+    ) -> Data:
         data = prepare(model, target, others, posterior=engine.posterior)
         self._check_variances(data)
-        return model, engine, data
+        return data
 
     def adopt(self, other: Self, posterior: Posterior) -> Self:
         """Take over a fit that was made with another estimator's data."""
@@ -242,6 +312,17 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
         if len(data.variances) == 2:
             warn_about_scales(*(float(v.mean()) for v in data.variances))
 
+    def _check_rows(self, model: Model, target: Matrix, others: Matrix | None) -> None:
+        """What compression finds out by the way for closed forms."""
+        variances, means = [], []
+        for X in [target] if others is None else [target, others]:
+            variance, mean = column_variances(X)
+            variances.append(variance)
+            means.append(np.abs(mean).max())
+        refuse_constant(sum(variances), max(means))
+        if len(variances) == 2 and model.has_closed_form:
+            warn_about_scales(*(float(v.mean()) for v in variances))
+
     def _publish(self, posterior: Posterior) -> None:
         """Name the results."""
         self.posterior_ = posterior
@@ -249,8 +330,9 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
         self.target_components_, self.shared_components_ = W.T.copy(), S.T.copy()
         self.shared_components_std_, self.target_components_std_ = posterior.loading_stds()
         self.mean_, self.background_mean_ = posterior.target_mean, posterior.background_mean
-        isotropic = resolve.likelihood(self.likelihood).isotropic
-        self.noise_variance_ = float(psi[0]) if isotropic else psi
+        one_noise = getattr(self._likelihood(), "isotropic", not psi.any())
+        self.noise_variance_ = float(psi[0]) if one_noise else psi
+        self.dispersion_, self.bound_error_ = posterior.dispersion, posterior.bound_error
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
         shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
         shares /= shares.sum()
@@ -274,7 +356,15 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
     def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
         self._publish(restored_posterior(arrays, facts))
 
-    def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Array:
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        background: Any = None,
+        size_factors: Any = None,
+        background_size_factors: Any = None,
+    ) -> Array:
         """Fit, then `transform(X)`.
 
         Examples
@@ -285,7 +375,15 @@ class ContrastiveLVM(Predictions, Saveable, BaseEstimator):
         >>> model.fit_transform(data.target, background=data.background).shape
         (400, 1)
         """
-        return self.fit(X, y, background=background).transform(X)
+        if size_factors is None and background_size_factors is None:
+            return self.fit(X, y, background=background).transform(X)
+        sizes = {
+            "size_factors": size_factors,
+            "background_size_factors": background_size_factors,
+        }
+        return self.fit(X, y, background=background, **sizes).transform(
+            X, size_factors=size_factors
+        )
 
     def __sklearn_tags__(self) -> Any:
         """NaN and sparse rows are welcome."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,13 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm.core.inverse_gamma import InverseGamma
 from contrastive_lvm.inference.em import EM
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.inference.svi import SVI
 from contrastive_lvm.inference.vb import VariationalBayes
+from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.mixed import Mixed
+from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
+from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.flat import Flat
@@ -30,7 +35,11 @@ from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe, HorseshoeState
 
 FORMAT, VERSION = "contrastive-lvm", 1
-PIECES = (Gaussian, StudentT, Flat, ARD, GroupLasso, Horseshoe, EM, VariationalBayes)
+PIECES = (
+    *(Gaussian, StudentT, Poisson, NegativeBinomial, Bernoulli, Mixed),
+    *(Flat, ARD, GroupLasso, Horseshoe),
+    *(EM, VariationalBayes, SVI),
+)
 OBJECTS: dict[str, type] = {kind.__name__: kind for kind in PIECES}
 
 
@@ -145,6 +154,7 @@ def posterior_facts(posterior: Posterior) -> dict[str, Any]:
         "bound_parts": posterior.bound_parts,
         "df": posterior.df,
         "unit_variance": posterior.unit_variance,
+        "bound_error": posterior.bound_error,
         "n_weights": len(posterior.weights),
         "states": [_state_kind(state) for state in posterior.prior_states],
     }
@@ -165,6 +175,7 @@ def restored_posterior(arrays: dict[str, Any], facts: dict[str, Any]) -> Posteri
         weights=tuple(arrays[f"weights.{i}"] for i in range(int(facts["n_weights"]))),
         df=None if facts["df"] is None else float(facts["df"]),
         unit_variance=float(facts["unit_variance"]),
+        bound_error=float(facts.get("bound_error", 0.0)),
     )
 
 
@@ -248,6 +259,13 @@ def _parameters(estimator: Any) -> dict[str, Any]:
 
 
 def _encode(name: str, value: Any) -> Any:
+    if isinstance(value, SVI):
+        if callable(value.learning_rate):
+            raise TypeError(
+                "a model whose SVI has a function as learning_rate cannot be saved; set "
+                "model.inference = 'svi' first, nothing fitted depends on it."
+            )
+        value = replace(value, start=None)  # where a fit went on from is not a setting
     if is_dataclass(value) and not isinstance(value, type) and type(value).__name__ in OBJECTS:
         return {"object": type(value).__name__, "fields": asdict(value)}
     if isinstance(value, np.generic):

@@ -1,7 +1,5 @@
 """Applying a fitted model: latents, reconstructions, imputation, samples, scores."""
 
-import warnings
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +8,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core import predict
-from contrastive_lvm.core.covariance import Loadings, PackedCovariance
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.estimators import resolve
+from contrastive_lvm.core.blocks import widen
+from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.estimators import resolve, views
 from contrastive_lvm.estimators.validation import check_choice, check_whole, read_rows
 from contrastive_lvm.inference.posterior import Posterior
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.likelihoods.role import Likelihood
 
 SETS = ("target", "background")
 PARTS = ("shared", "target")
@@ -41,38 +38,18 @@ class Outliers(NamedTuple):
     entries: np.ndarray | None  # (M, 2) row and column of observed entries
 
 
-def linear(p: Posterior, likelihood: Gaussian | StudentT, of: str) -> predict.Linear:
-    """A set's view of the fitted model, the target's columns first."""
-    k, t = p.shared_loadings.shape[1], p.target_loadings.shape[1]
-    cov = None
-    if p.loading_covariance is not None:
-        cov = PackedCovariance(p.loading_covariance, np.zeros(len(p.target_mean)), k + t)
-    loadings = Loadings(np.hstack([p.shared_loadings, p.target_loadings]), cov)
-    mean = p.target_mean
-    if of == "background":
-        loadings, mean = loadings.leading(k), p.background_mean
-    else:
-        loadings = loadings.turned(np.roll(np.eye(k + t), t, axis=1))
-    if isinstance(likelihood, Gaussian) or p.df is None:
-        return predict.Linear(loadings, mean, p.noise_variance)
-    return predict.Linear(
-        loadings,
-        mean,
-        p.noise_variance,
-        likelihood.scaler(p.df),
-        likelihood.variance_factor(p.df),
-        partial(likelihood.draw_scales, p.df),
-    )
-
-
 class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """The methods of a linear contrastive model that need only its `posterior_`.
+
+    Likelihoods of counts and of binary data have a normal approximation to the posterior of each
+    row's latents (`core.generalised`), and predict on the data's scale.
 
     scikit-learn makes `set_output` work on the class that defines `transform`, so this one has to
     be the transformer.
     """
 
     likelihood: Any
+    n_features_in_: int
     posterior_: Posterior
     n_target_: int
     n_shared_: int
@@ -81,18 +58,47 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _n_features_out(self) -> int:
         return int(self.n_target_)
 
-    def _linear(self, of: str) -> predict.Linear:
-        """The model of one set's rows; the target's columns come first."""
+    def _likelihood(self) -> Likelihood:
+        """The likelihood, its features by position."""
+        likelihood: Likelihood = resolve.likelihood(self.likelihood)
+        if not hasattr(likelihood, "bound_to"):
+            return likelihood
+        names = getattr(self, "feature_names_in_", None)
+        bound: Likelihood = likelihood.bound_to(
+            self.n_features_in_, None if names is None else list(names)
+        )
+        return bound
+
+    def _rows(self, X: Any, of: str, size_factors: Any) -> tuple[predict.View, Matrix]:
+        """Rows of a set, checked, and the model of them; the target's columns come first."""
         check_is_fitted(self)
         check_choice("of", of, SETS)
-        return linear(self.posterior_, resolve.likelihood(self.likelihood), of)
+        rows, likelihood = read_rows(self, X), self._likelihood()
+        objection = likelihood.objection(rows)
+        if objection is not None:
+            raise ValueError(f"X holds {objection}.")
+        sizes = views.sizes_of_rows(self.posterior_, likelihood, rows, size_factors)
+        return views.view(self.posterior_, likelihood, of, sizes), rows
 
-    def transform(self, X: Any) -> Array:
+    def _new_rows(self, n: int, of: str, size_factors: Any = None) -> predict.View:
+        """The model of n rows yet to be made, of size 1 unless given."""
+        likelihood = self._likelihood()
+        sizes = views.given_sizes(likelihood, size_factors, (n, self.n_features_in_))
+        return views.view(self.posterior_, likelihood, of, sizes)
+
+    def _kept(self, parts: tuple[str, ...], of: str) -> np.ndarray:
+        """Latents that belong to the named parts, (K,) bool."""
+        t = self.n_target_ if of == "target" else 0
+        return np.repeat(["target" in parts, "shared" in parts], [t, self.n_shared_])
+
+    def transform(self, X: Any, *, size_factors: Any = None) -> Array:
         """Posterior mean of the target latents of rows of the target.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
 
         Returns
         -------
@@ -108,10 +114,10 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                [-0.86, -0.38],
                [-0.89, -0.67]])
         """
-        model = self._linear("target")
-        return predict.latent_means(model, read_rows(self, X))[:, : self.n_target_]
+        model, rows = self._rows(X, "target", size_factors)
+        return predict.latent_means(model, rows)[:, : self.n_target_]
 
-    def latents(self, X: Any, *, of: str = "target") -> Latents:
+    def latents(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Latents:
         """Posterior of all latents of rows, with standard deviations and covariances.
 
         Parameters
@@ -119,12 +125,14 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
             Which set the rows belong to; rows of the background have no target part.
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
 
         Returns
         -------
         Latents
             Named tuple `target, target_sd, shared, shared_sd, cov`; `cov` has shape (n, K, K), the
-            target's columns first, and is read-only when nothing is missing.
+            target's columns first, and may be read-only.
 
         Examples
         --------
@@ -135,8 +143,7 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> latents.target_sd[0].round(3), latents.cov.shape
         (array([0.181, 0.355]), (400, 12, 12))
         """
-        model = self._linear(of)
-        mean, cov = predict.latent_moments(model, read_rows(self, X))
+        mean, cov = predict.latent_moments(*self._rows(X, of, size_factors))
         sd = np.sqrt(np.einsum("nkk->nk", cov))
         t = self.n_target_ if of == "target" else 0
         if of == "background":
@@ -145,6 +152,8 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def inverse_transform(self, T: Any) -> Array:
         """Features from target latents: `mean_ + W t`.
+
+        For counts and binary data the expected value there, of rows of average size.
 
         Examples
         --------
@@ -161,11 +170,20 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                 f"T has shape {T.shape}, but needs one column for each of the {self.n_target_} "
                 "target dimensions; pass what transform returns."
             )
-        inverse: Array = self.posterior_.target_mean + T @ self.posterior_.target_loadings.T
-        return inverse
+        h = np.hstack([T, np.zeros((len(T), self.n_shared_))])
+        return predict.rows_at(self._new_rows(len(T), "target"), h)
 
-    def reconstruct(self, X: Any, *, parts: tuple[str, ...] = PARTS, of: str = "target") -> Array:
+    def reconstruct(
+        self,
+        X: Any,
+        *,
+        parts: tuple[str, ...] = PARTS,
+        of: str = "target",
+        size_factors: Any = None,
+    ) -> Array:
         """Model mean of rows from the named parts.
+
+        For counts and binary data the expected value at that predictor and the row's own size.
 
         Parameters
         ----------
@@ -173,6 +191,8 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         parts : tuple of {"shared", "target"}
             What to add to the mean: `S E[z]`, `W E[t]`. Rows of the background have no target part.
         of : {"target", "background"}
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
 
         Returns
         -------
@@ -189,17 +209,24 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         chosen = (parts,) if isinstance(parts, str) else tuple(parts)
         for part in chosen:
             check_choice("parts", part, PARTS)
-        model = self._linear(of)
-        means = predict.latent_means(model, read_rows(self, X))
-        t = self.n_target_ if of == "target" else 0
-        keep = np.r_[np.full(t, "target" in chosen), np.full(self.n_shared_, "shared" in chosen)]
-        reconstructed: Array = model.mean + (means * keep) @ model.L.T
-        return reconstructed
+        model, rows = self._rows(X, of, size_factors)
+        return predict.rows_at(model, predict.latent_means(model, rows) * self._kept(chosen, of))
 
-    def denoise(self, X: Any) -> Array:
+    def denoise(self, X: Any, *, size_factors: Any = None) -> Array:
         """Rows of the target with the shared part removed, `x - S E[z | x]`.
 
-        Missing entries come back filled: `mean_ + W E[t | x]`.
+        Missing entries come back filled: `mean_ + W E[t | x]`. Counts and binary entries become
+        the expected value at that predictor, of a row of average size.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
 
         Examples
         --------
@@ -209,17 +236,23 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> float(model.denoise(data.target).var() / data.target.var()) < 0.2
         True
         """
-        model = self._linear("target")
-        rows = read_rows(self, X)
-        filled, _ = predict.fill(model, rows, with_std=False)
-        shared = predict.latent_means(model, rows)[:, self.n_target_ :]
-        denoised: Array = filled - shared @ self.posterior_.shared_loadings.T
+        model, rows = self._rows(X, "target", size_factors)
+        means = predict.latent_means(model, rows)
+        average = self._new_rows(len(means), "target")
+        denoised = predict.rows_at(average, means * self._kept(("target",), "target"))
+        additive = self._likelihood().noisy_columns(rows.shape[1])
+        values = widen(rows[:, additive])
+        S = self.posterior_.shared_loadings[additive]
+        rest = values - means[:, self.n_target_ :] @ S.T
+        denoised[:, additive] = np.where(np.isnan(values), denoised[:, additive], rest)
         return denoised
 
     def impute(
-        self, X: Any, *, of: str = "target", return_std: bool = False
+        self, X: Any, *, of: str = "target", return_std: bool = False, size_factors: Any = None
     ) -> Array | tuple[Array, Array]:
         """X with its NaN replaced by their conditional means.
+
+        For counts and binary data those of a new entry, whose predictor is normal.
 
         Parameters
         ----------
@@ -227,6 +260,8 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         of : {"target", "background"}
         return_std : bool
             Also return the conditional standard deviations, zero for observed entries.
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
 
         Returns
         -------
@@ -244,11 +279,12 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> bool(np.isnan(filled).any()), float(std[0, 0].round(1))
         (False, 1.8)
         """
-        model = self._linear(of)
-        filled, std = predict.fill(model, read_rows(self, X), with_std=return_std)
+        filled, std = predict.fill(*self._rows(X, of, size_factors), with_std=return_std)
         return filled if std is None else (filled, std)
 
-    def sample(self, n: int, *, of: str = "target", random_state: Any = None) -> Array:
+    def sample(
+        self, n: int, *, of: str = "target", size_factors: Any = None, random_state: Any = None
+    ) -> Array:
         """Draw new rows from the model.
 
         Parameters
@@ -256,6 +292,8 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         n : int
         of : {"target", "background", "denoised"}
             `"denoised"` draws `mean_ + W t + noise`, the target without the shared part.
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts; 1, an average row's, when left out.
         random_state : int, RandomState instance or None
 
         Returns
@@ -270,23 +308,26 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> model.sample(5, of="denoised", random_state=0).shape
         (5, 30)
         """
+        check_is_fitted(self)
         check_choice("of", of, (*SETS, "denoised"))
-        model = self._linear("target" if of == "denoised" else of)
         n = check_whole("n", n, 1)
+        model = self._new_rows(n, "target" if of == "denoised" else of, size_factors)
         rng = check_random_state(random_state)
         return predict.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)
 
-    def outliers(self, X: Any, *, of: str = "target") -> Outliers:
+    def outliers(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Outliers:
         """How much each row and entry is trusted, and which are trusted least.
 
         Under Student-t noise the weight `E[u]` of an entry (or row) is near 1 where the model fits
-        and near 0 for outliers; with Gaussian noise all weights are 1 and rows rank by their
+        and near 0 for outliers; with other likelihoods all weights are 1 and rows rank by their
         log-likelihood.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
 
         Returns
         -------
@@ -306,32 +347,29 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> bool((data.target_labels[worst] == -1).all())
         True
         """
-        model, rows = self._linear(of), read_rows(self, X)
-        weights = predict.scale_weights(model, rows)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # rows without an observed entry
-            row_weights = np.nan_to_num(np.nanmean(weights, axis=1), nan=1.0)
-        if model.scaler is None:
+        model, rows = self._rows(X, of, size_factors)
+        if not predict.is_heavy_tailed(model):
             ranked = np.argsort(predict.log_likelihoods(model, rows), kind="stable")
-        else:
-            ranked = np.argsort(row_weights, kind="stable")
-        entries = None
-        if weights.shape[1] == rows.shape[1] and model.scaler is not None:
-            order = np.argsort(np.nan_to_num(weights, nan=np.inf), axis=None, kind="stable")
-            order = order[: int(np.isfinite(weights).sum())]
-            entries = np.column_stack(np.unravel_index(order, weights.shape))
-        return Outliers(weights, row_weights, ranked, entries)
+            ones = np.ones(len(ranked))
+            return Outliers(ones[:, None], ones, ranked, None)
+        weights = predict.scale_weights(model, rows)
+        row_weights = views.weights_of_rows(weights)
+        entries = views.lightest(weights) if weights.shape[1] == rows.shape[1] else None
+        return Outliers(weights, row_weights, np.argsort(row_weights, kind="stable"), entries)
 
-    def score_samples(self, X: Any, *, of: str = "target") -> Array:
+    def score_samples(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Array:
         """Log-likelihood of each row's observed entries, latents integrated out.
 
-        Exact for Gaussian noise and point loadings; under Student-t noise or variational Bayes
-        the row's part of the bound, which is below it.
+        Exact for Gaussian noise and point loadings. Otherwise the row's part of the bound, which
+        is below it; for counts and binary data with uncertain loadings only about that, since
+        their predictors are then taken as normal.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
 
         Returns
         -------
@@ -347,10 +385,11 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> bool(abs(both - model.bound_) < 1e-6)
         True
         """
-        model = self._linear(of)
-        return predict.log_likelihoods(model, read_rows(self, X))
+        return predict.log_likelihoods(*self._rows(X, of, size_factors))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, size_factors: Any = None
+    ) -> float:
         """Mean (or weighted mean) log-likelihood of rows of the target.
 
         Examples
@@ -361,4 +400,5 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> round(model.score(data.target), 1)
         -73.2
         """
-        return float(np.average(self.score_samples(X), weights=sample_weight))
+        scores = self.score_samples(X, size_factors=size_factors)
+        return float(np.average(scores, weights=sample_weight))

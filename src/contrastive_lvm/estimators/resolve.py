@@ -7,8 +7,14 @@ from typing import Any
 from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.inference.em import EM
 from contrastive_lvm.inference.engine import CoordinateAscent
+from contrastive_lvm.inference.svi import SVI
 from contrastive_lvm.inference.vb import VariationalBayes
+from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.mixed import Mixed
+from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
+from contrastive_lvm.likelihoods.poisson import Poisson
+from contrastive_lvm.likelihoods.role import Likelihood
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
@@ -18,15 +24,22 @@ from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe
 from contrastive_lvm.priors.role import Prior
 
-LIKELIHOODS = {"gaussian": Gaussian, "student_t": StudentT}
+LIKELIHOODS = {
+    "gaussian": Gaussian,
+    "student_t": StudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "bernoulli": Bernoulli,
+}
 PRIORS = {"flat": Flat, "ard": ARD, "group_lasso": GroupLasso, "horseshoe": Horseshoe}
-ENGINES = {"em": EM, "vb": VariationalBayes}
+ENGINES = {"em": EM, "vb": VariationalBayes, "svi": SVI}
+Engine = CoordinateAscent | SVI
 CEILING = 50  # shared dimensions that n_shared="auto" starts from, data permitting
 
 
-def likelihood(value: Any) -> Gaussian | StudentT:
-    """A word or a likelihood."""
-    resolved: Gaussian | StudentT = _resolved("likelihood", value, LIKELIHOODS, Gaussian | StudentT)
+def likelihood(value: Any) -> Likelihood:
+    """A word or a likelihood; anything with the methods of the role is one."""
+    resolved: Likelihood = _resolved("likelihood", value, LIKELIHOODS, Likelihood)
     return resolved
 
 
@@ -38,18 +51,18 @@ def prior(name: str, value: Any) -> Prior | GroupLasso:
     return resolved
 
 
-def engine(value: Any, model: Model) -> CoordinateAscent:
+def engine(value: Any, model: Model) -> Engine:
     """A word or an engine; `"auto"` is the first without an objection to the model."""
     if isinstance(value, str) and value == "auto":
         objections = []
         for kind in ENGINES.values():
-            candidate: CoordinateAscent = kind()
+            candidate: Engine = kind()
             objection = candidate.objection(model)
             if objection is None:
                 return candidate
             objections.append(objection.rstrip("."))
         raise ValueError(f"no engine fits this model: {', and '.join(objections)}.")
-    chosen: CoordinateAscent = _resolved("inference", value, ENGINES, CoordinateAscent, "'auto', ")
+    chosen: Engine = _resolved("inference", value, ENGINES, Engine, "'auto', ")
     objection = chosen.objection(model)
     if objection is not None:
         raise ValueError(objection)
@@ -78,7 +91,10 @@ def model(estimator: Any, n_features: int, n_rows: int, names: Sequence[str] | N
         raise ValueError(
             "n_target=0 and n_shared=0 leave no latent dimension; make one of them positive."
         )
-    return Model(n_shared, n_target, likelihood(estimator.likelihood), priors[0], priors[1])
+    noise = likelihood(estimator.likelihood)
+    if isinstance(noise, Mixed):
+        noise = noise.bound_to(n_features, None if names is None else list(names))
+    return Model(n_shared, n_target, noise, priors[0], priors[1])
 
 
 def _bound_to(

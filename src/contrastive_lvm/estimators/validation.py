@@ -181,6 +181,15 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def refuse_size_factors(likelihood: Any, *given: Any) -> None:
+    """Size factors without counts would be forgotten."""
+    if any(factors is not None for factors in given):
+        raise ValueError(
+            f"size_factors were given, but {likelihood!r} has none; leave them out, or use "
+            'likelihood="negative_binomial".'
+        )
+
+
 def refuse_sliced_background(n_rows: int, n_background: int) -> None:
     """Cross-validation slices a background as long as X by the target's folds; refuse that.
 

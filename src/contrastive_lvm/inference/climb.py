@@ -19,6 +19,7 @@ PATIENCE = 2  # windows without a gain before that
 LOOKS = 16  # draws that the bound is judged by, the same ones every time
 FINAL_LOOKS = 256  # at the end
 MOST_JOINT = 2000  # loadings and scales in a full-rank covariance
+FALL = 1e12  # nats; steps that lose this much have lost their way
 SMALL_GROUP = 0.05  # norm over the largest group's: a lasso may have meant zero
 
 
@@ -136,7 +137,7 @@ class Climb:
     def _judge(self, mean: Any, looks: Array) -> None:
         """Keep the best; when nothing is gained any more, lower the rate or stop."""
         gain = looks - self.best_looks
-        fell = not np.isfinite(gain).all()  # too long a step: go back and be careful
+        fell = not (gain > -FALL).all()  # too long a step: go back and be careful
         worth = max(self.tolerance, 0.0 if fell else float(gain.std() / np.sqrt(len(gain))))
         self.idle = 0 if gain.mean() > worth else self.idle + 1
         if gain.mean() > 0:
@@ -184,12 +185,20 @@ class Climb:
         candidates = norm < SMALL_GROUP * norm.max()
         kept = point.copy()
         point[candidates[group]] = 0.0
-        batches = self.whole or self.rows.take(self.order.next(LOOKS))
-        slope = self.compiled.slope(best, self._keys(LOOKS), batches, self.scaling)
-        pull = group_norms(np.asarray(slope["globals"]["point"][name]) / unit, group)
+        pull = group_norms(self._mean_slope(best, name) / unit, group)
         wanted = candidates & (pull > strength)
         point[wanted[group]] = kept[wanted[group]]
         self.best = best
+
+    def _mean_slope(self, parameters: Any, name: str) -> Array:
+        """Gradient of the bound in a point, averaged over many draws."""
+        total: Any = 0.0
+        n_calls = FINAL_LOOKS // LOOKS
+        for _ in range(n_calls):
+            batches = self.whole or self.rows.take(self.order.next(LOOKS))
+            slope = self.compiled.slope(parameters, self._keys(LOOKS), batches, self.scaling)
+            total = total + np.asarray(slope["globals"]["point"][name], dtype=np.float64)
+        return np.asarray(total) / n_calls
 
     def row_laws(self) -> tuple[RowLaws, ...]:
         """Of all rows, those of encoders written out."""

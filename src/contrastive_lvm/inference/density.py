@@ -86,12 +86,13 @@ def density(
     if background is not None:
         sets.append(("background", background, (("z background", S),)))
     for (name, data, blocks), sizes, repeat in zip(sets, log_sizes, repeats, strict=False):
-        rows, mean = jnp.asarray(data), flat_site(f"{name} mean", (D,))
+        mean = flat_site(f"{name} mean", (D,))
         if collapsed:
             L = jnp.concatenate([block for _, block in blocks], axis=1)
-            marginal_factor(f"{name} rows", rows, mean, L, learned["noise"])
+            marginal_factor(f"{name} rows", data, mean, L, learned["noise"])
             found += [None] * len(blocks)
             continue
+        rows = jnp.asarray(data)
         with numpyro.handlers.scale(scale=repeat):
             h = [_latents(latent, (len(rows), L.shape[1])) for latent, L in blocks]
             predictor = mean + sum(z @ L.T for z, (_, L) in zip(h, blocks, strict=True))

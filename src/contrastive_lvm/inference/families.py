@@ -28,6 +28,7 @@ from contrastive_lvm.inference.sites import LATENTS, SCALES, Site
 LOG_2PI = float(np.log(2.0 * np.pi))
 FIRST_SD, FIRST_SCALE_SD = 0.05, 0.2
 HIDDEN = 128  # units of an encoder
+MOST_WRITTEN_OUT = 6  # columns
 ENCODER_UNIT = 0.05  # of its weights: many add up, so each moves less than a single value
 
 
@@ -249,16 +250,20 @@ class Family:
             jnp.concatenate([params[k][n].ravel() for n in self.laws]) for k in ("loc", "log_sd")
         )
         sd, noise = jnp.exp(log_sd), normals.take((self.size,))
+        # Many terms add up: each in units of one over the root of their number.
+        T = F = None
         if self.kind == "full_rank":
-            white = noise + jnp.tril(params["root"], -1) @ noise
+            T = jnp.tril(params["root"], -1) / np.sqrt(self.size)
+            white = noise + T @ noise
         else:
-            white = noise + params["factor"] @ normals.take((self.rank,))
+            F = params["factor"] / np.sqrt(self.rank)
+            white = noise + F @ normals.take((self.rank,))
         u = loc + sd * white
-        held = jax.lax.stop_gradient((loc, sd, params.get("root"), params.get("factor")))
+        held = jax.lax.stop_gradient((loc, sd, T, F))
         white = (u - held[0]) / held[1]
         logdet = 2.0 * jnp.log(held[1]).sum()
         if self.kind == "full_rank":
-            root = jnp.tril(held[2], -1) + jnp.eye(self.size, dtype=loc.dtype)
+            root = held[2] + jnp.eye(self.size, dtype=loc.dtype)
             square = (linalg.solve_triangular(root, white, lower=True) ** 2).sum()
         else:
             F = held[3]
@@ -304,15 +309,22 @@ def _dtype(params: dict[str, Any]) -> Any:
 
 
 def _gaussian(laws: RowLaws, noise: Any) -> tuple[Any, Any]:
-    """A draw from each law, (N, K), and its log density, entry by entry."""
+    """A draw from each law, (N, K), and its log density, entry by entry.
+
+    With `u = loc + diag(sd) (I + T) noise`, the value is that of the noise, and the gradient in u
+    alone is `-diag(1/sd) (I + T)^-T noise`.
+    """
     jnp, stop = load().jnp, module("jax").lax.stop_gradient
-    mixed = noise if laws.root is None else noise + _lower_product(laws.root, noise)
+    log_sd = stop(laws.log_sd)
+    if laws.root is None:
+        mixed, pull = noise, noise
+    else:
+        T = _unpacked(laws.root, noise.shape[1])
+        mixed = noise + jnp.einsum("nij,nj->ni", T, noise)
+        pull = _transposed_solve(stop(T), noise)
     u = laws.loc + jnp.exp(laws.log_sd) * mixed
-    held = RowLaws(*(None if part is None else stop(part) for part in laws))
-    white = _whitened(held, u - held.loc)
-    # The value from the noise itself: whitening loses digits where a root is large.
-    square = noise**2 + (white**2 - stop(white**2))
-    return u, -0.5 * (square + LOG_2PI) - held.log_sd
+    value = -0.5 * (noise**2 + LOG_2PI) - log_sd
+    return u, value - (u - stop(u)) * pull * jnp.exp(-log_sd)
 
 
 def _scales(params: dict[str, Any], which: int, batch: Batch, normals: _Normals) -> tuple[Any, Any]:
@@ -325,26 +337,28 @@ def _scales(params: dict[str, Any], which: int, batch: Batch, normals: _Normals)
     return jnp.exp(jnp.where(seen, u, 0.0)), jnp.where(seen, log_density - u, 0.0).sum()
 
 
-def _lower_product(root: Any, noise: Any) -> Any:
-    """Strictly lower triangular matrices, packed by rows in (N, K(K-1)/2), times (N, K) noise."""
+def _unpacked(root: Any, K: int) -> Any:
+    """Strictly lower triangular matrices, (N, K, K), from their rows in (N, K(K-1)/2)."""
     jnp = load().jnp
-    columns = [jnp.zeros_like(noise[:, 0])]
-    for k in range(1, noise.shape[1]):
-        start = k * (k - 1) // 2
-        columns.append((root[:, start : start + k] * noise[:, :k]).sum(axis=1))
-    return jnp.stack(columns, axis=1)
+    place = np.full((K, K), root.shape[1])
+    place[np.tril_indices(K, -1)] = np.arange(root.shape[1])
+    zero = jnp.zeros((root.shape[0], 1), root.dtype)
+    return jnp.concatenate([root, zero], axis=1)[:, place]
 
 
-def _whitened(laws: RowLaws, deviation: Any) -> Any:
-    """The standard normals that a deviation from the mean was made of: forward substitution."""
-    jnp = load().jnp
-    scaled = deviation * jnp.exp(-laws.log_sd)
-    if laws.root is None:
-        return scaled
-    columns: list[Any] = []
-    for k in range(scaled.shape[1]):
-        start, rest = k * (k - 1) // 2, scaled[:, k]
-        for j in range(k):
-            rest = rest - laws.root[:, start + j] * columns[j]
-        columns.append(rest)
-    return jnp.stack(columns, axis=1)
+def _transposed_solve(T: Any, noise: Any) -> Any:
+    """`(I + T)^-T noise` of (N, K, K) strictly lower triangular T.
+
+    Written out for few columns, which compiles to less than a call of LAPACK for every row.
+    """
+    K = noise.shape[1]
+    if K > MOST_WRITTEN_OUT:
+        solve = module("jax.scipy.linalg").solve_triangular
+        return solve(T, noise[:, :, None], trans=1, lower=True, unit_diagonal=True)[:, :, 0]
+    columns: dict[int, Any] = {}
+    for k in reversed(range(K)):
+        value = noise[:, k]
+        for j in range(k + 1, K):
+            value = value - T[:, j, k] * columns[j]
+        columns[k] = value
+    return load().jnp.stack([columns[k] for k in range(K)], axis=1)

@@ -7,6 +7,7 @@ import numpy as np
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.robust import Weights
 from contrastive_lvm.core.types import Array
+from contrastive_lvm.inference.draws import Draws
 
 
 class Posterior(NamedTuple):
@@ -17,7 +18,7 @@ class Posterior(NamedTuple):
     noise_variance: Array  # (D,) psi, zero where the likelihood has none
     target_mean: Array  # (D,)
     background_mean: Array  # (D,) the target's when no background was given
-    bound_trace: Array  # after each accepted sweep
+    bound_trace: Array  # after each accepted sweep; under NUTS log densities of draws
     n_sweeps: int
     converged: bool
     loading_covariance: Array | None = None  # (Q, D) packed, columns [S | W]; None for points
@@ -30,6 +31,7 @@ class Posterior(NamedTuple):
     bound_error: float = 0.0  # Monte-Carlo standard error of the bound
     state: Any = None  # of SVI, to go on from
     profile: Array | None = None  # (D,) mean counts of features with size factors, zero elsewhere
+    draws: Draws | None = None  # of everything that is not observed, under NUTS
 
     @property
     def bound(self) -> float:

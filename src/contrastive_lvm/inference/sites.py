@@ -58,9 +58,8 @@ def _flat_as_zero(function: Any) -> Any:
     handlers, jnp = module("numpyro.handlers"), load().jnp
 
     def value(site: Any) -> Any:
-        law = site["fn"]
-        if site["type"] == "sample" and type(law).__name__ == "ImproperUniform":
-            return jnp.zeros(law.event_shape)
+        if site["type"] == "sample" and type(site["fn"]).__name__ == "ImproperUniform":
+            return jnp.zeros(site["fn"].event_shape)
         return None
 
     return handlers.substitute(function, substitute_fn=value)

@@ -150,14 +150,15 @@ class SVI:
         *,
         log_sizes: tuple[Array, ...] = (),
         seed: int = 0,
+        restart: bool = False,
         begin: Start | None = None,
     ) -> Posterior:
-        """Fit; `begin` replaces the closed-form start."""
+        """Fit from the closed-form start, from a random one (`restart`), or from `begin`."""
         sets = [target] if background is None else [target, background]
         sizes = list(log_sizes) or [np.zeros(X.shape[0]) for X in sets]
         if begin is None:
             sized = model if self.start is None else self.start.layout.model
-            begin = starting_point(sized, sets, sizes)
+            begin = starting_point(sized, sets, sizes, seed=seed if restart else None)
         with double_precision():
             return self._fitted(begin, sets, sizes, seed)
 

@@ -60,7 +60,13 @@ class Bernoulli:
         """None."""
         return np.zeros(n_features, dtype=bool)
 
-    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """None."""
+        return np.zeros(rows.shape)
+
+    def expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
         """By quadrature over the predictor."""
         logistic = logistic_moments(m, v)
         return Expected(

@@ -9,6 +9,8 @@ from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.role import Working
 
 SizeFactors = Literal["total", "none"]
+# Predicted means and variances end here: exp(2 * 300 + 100) is still a number.
+MOST_LOG_MEAN, MOST_VARIANCE = 300.0, 100.0
 
 
 def check_size_factors(value: str) -> None:
@@ -38,6 +40,12 @@ def value_blocks(rows: Matrix) -> list[Array]:
     if is_sparse(rows):
         return [rows.data]
     return [rows[part] for part in row_slices(*rows.shape)]
+
+
+def log_normal(m: Array, v: Array) -> tuple[Array, Array]:
+    """Mean and variance of `exp(e)`, `e ~ N(m, v)`; where they would overflow, large numbers."""
+    mean = np.exp(np.minimum(m + 0.5 * v, MOST_LOG_MEAN))
+    return mean, mean**2 * np.expm1(np.minimum(v, MOST_VARIANCE))
 
 
 def log_rates(rows: Matrix, log_sizes: Array) -> Working:

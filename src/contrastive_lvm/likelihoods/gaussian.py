@@ -94,10 +94,18 @@ class Gaussian:
         """All."""
         return np.ones(n_features, dtype=bool)
 
-    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """`-1/2 ln(2 pi psi)`."""
+        return np.broadcast_to(-0.5 * (LOG_2PI + np.log(nuisance.noise)), rows.shape)
+
+    def expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
         """Closed form."""
         psi, residual = nuisance.noise, rows - m
-        value = -0.5 * (LOG_2PI + np.log(psi) + (residual**2 + v) / psi)
+        value = -0.5 * (residual**2 + v) / psi
+        if whole:
+            value += self.constant(rows, nuisance)
         return Expected(value, residual / psi, np.broadcast_to(1.0 / psi, m.shape))
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:

@@ -58,7 +58,7 @@ class Mixed:
                 known = ", ".join(map(repr, KINDS))
                 raise ValueError(f"kinds has the unknown likelihood {kind!r}; use {known}.")
         frozen = {
-            kind: (features,) if isinstance(features, str | int) else tuple(features)
+            kind: (features,) if isinstance(features, str | int | np.integer) else tuple(features)
             for kind, features in self.kinds.items()
         }
         object.__setattr__(self, "kinds", frozen)
@@ -144,13 +144,22 @@ class Mixed:
             noisy[at] = part.noisy_columns(len(at))
         return noisy
 
-    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """Kind by kind."""
+        joined = np.empty(rows.shape)
+        for _, part, at in self.parts:
+            joined[:, at] = part.constant(rows[:, at], nuisance.of(at))
+        return joined
+
+    def expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
         """Kind by kind."""
         joined = Expected(*(np.empty_like(m) for _ in range(3)))
         for _, part, at in self.parts:
-            one = part.expected(rows[:, at], m[:, at], v[:, at], nuisance.of(at))
-            for whole, piece in zip(joined, one, strict=True):
-                whole[:, at] = piece
+            one = part.expected(rows[:, at], m[:, at], v[:, at], nuisance.of(at), whole=whole)
+            for all_kinds, piece in zip(joined, one, strict=True):
+                all_kinds[:, at] = piece
         return joined
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:

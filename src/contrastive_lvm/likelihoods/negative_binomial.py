@@ -12,6 +12,7 @@ from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.counts import (
     SizeFactors,
     check_size_factors,
+    log_normal,
     log_rates,
     objection_to_counts,
 )
@@ -95,21 +96,29 @@ class NegativeBinomial:
         """None."""
         return np.zeros(n_features, dtype=bool)
 
-    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """The log of the binomial coefficient."""
+        c = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION)
+        constant: Array = gammaln(rows + c) - gammaln(c) - gammaln(rows + 1.0)
+        return constant
+
+    def expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
         """By quadrature over the predictor."""
         dispersion = np.maximum(nuisance.dispersion, LEAST_DISPERSION)
-        c, f = 1.0 / dispersion, m + np.log(dispersion)
+        f, total = m + np.log(dispersion), rows + 1.0 / dispersion
         logistic = logistic_moments(f, v)
-        constant = gammaln(rows + c) - gammaln(c) - gammaln(rows + 1.0)
-        value = constant + rows * f - (rows + c) * logistic.softplus
-        slope = rows - (rows + c) * logistic.probability
-        return Expected(value, slope, (rows + c) * logistic.curvature)
+        value = rows * f - total * logistic.softplus
+        if whole:
+            value += self.constant(rows, nuisance)
+        slope = rows - total * logistic.probability
+        return Expected(value, slope, total * logistic.curvature)
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """Of a log-normal rate r: `E[r] + dispersion E[r^2] + var(r)`."""
-        mean = np.exp(m + 0.5 * v)
-        square = mean**2 * np.exp(v)
-        return mean, mean + nuisance.dispersion * square + square - mean**2
+        """Of a log-normal rate r: `E[r] + var(r) + dispersion E[r^2]`."""
+        mean, variance = log_normal(m, v)
+        return mean, mean + variance + nuisance.dispersion * (variance + mean**2)
 
     def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
         """New counts: a Poisson with a gamma rate."""

@@ -11,6 +11,7 @@ from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.counts import (
     SizeFactors,
     check_size_factors,
+    log_normal,
     log_rates,
     objection_to_counts,
 )
@@ -72,15 +73,27 @@ class Poisson:
         """None."""
         return np.zeros(n_features, dtype=bool)
 
-    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
-        """Closed form: `E[exp(e)] = exp(m + v/2)`."""
-        rate = np.exp(np.minimum(m + 0.5 * v, 2.0 * MOST_LOG_RATE))
-        return Expected(rows * m - rate - gammaln(rows + 1.0), rows - rate, rate)
+    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """`-ln x!`."""
+        constant: Array = -gammaln(rows + 1.0)
+        return constant
+
+    def expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
+        """Closed form: `E[exp(e)] = exp(m + v/2)`, which far beyond any count goes on linearly."""
+        log_rate = m + 0.5 * v
+        capped = np.minimum(log_rate, 2.0 * MOST_LOG_RATE)
+        rate = np.exp(capped)
+        value = rows * m - rate * (1.0 + (log_rate - capped))
+        if whole:
+            value += self.constant(rows, nuisance)
+        return Expected(value, rows - rate, rate)
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """Of a log-normal rate: `mean + mean^2 (exp(v) - 1)`."""
-        mean = np.exp(m + 0.5 * v)
-        return mean, mean + mean**2 * np.expm1(v)
+        """Of a log-normal rate r: `E[r] + var(r)`."""
+        mean, variance = log_normal(m, v)
+        return mean, mean + variance
 
     def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
         """New counts."""

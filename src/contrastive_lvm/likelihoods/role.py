@@ -76,8 +76,18 @@ class Likelihood(Protocol):
         """Features with a noise variance, in units of their own, (D,) bool."""
         ...
 
-    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
-        """Of each entry; rows hold anything where missing."""
+    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """Terms of each entry's log density that are free of the predictor, (B, D)."""
+        ...
+
+    def expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
+        """Of each entry; rows hold anything finite where missing.
+
+        The value has the constant unless `whole=False`; its derivatives are the slope in m and
+        minus half the curvature in v.
+        """
         ...
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:

@@ -133,12 +133,20 @@ class StudentT:
         """All."""
         return np.ones(n_features, dtype=bool)
 
-    def expected(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """The log density of a residual of zero."""
+        ratio = _log_gamma_ratio(nuisance.df or self.start_df, np.ones(1))
+        return np.broadcast_to(ratio - 0.5 * (LOG_2PI + np.log(nuisance.noise)), rows.shape)
+
+    def expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
         """The bound with `q(u)` at its optimum, one u an entry (the class's docstring)."""
         psi, df, residual = nuisance.noise, nuisance.df or self.start_df, rows - m
         chi2 = (residual**2 + v) / psi
-        constant = float(_log_gamma_ratio(df, np.ones(1))[0])
-        value = constant - 0.5 * (LOG_2PI + np.log(psi)) - 0.5 * (df + 1.0) * np.log1p(chi2 / df)
+        value = -0.5 * (df + 1.0) * np.log1p(chi2 / df)
+        if whole:
+            value += self.constant(rows, nuisance)
         precision = (df + 1.0) / (df + chi2) / psi
         return Expected(value, precision * residual, precision)
 
