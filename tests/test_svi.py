@@ -307,7 +307,10 @@ def test_engines_that_cannot_serve_say_so() -> None:
     ("settings", "sentence"),
     [
         ({"max_iter": 0}, "max_iter=0 must be a whole number"),
-        ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number"),
+        (
+            {"batch_size": 2.5},
+            "batch_size=2.5 must be a whole number of at least 1, 'auto' or None",
+        ),
         ({"tol": -1.0}, "tol=-1.0 must be a positive number"),
         ({"learning_rate": "fast"}, "learning_rate='fast' must be a positive number"),
         ({"family": "gauss"}, "family='gauss' is unknown; use 'structured'"),

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 FamilyKind = Literal["structured", "mean_field", "low_rank", "full_rank"]
 Locals = Literal["rows", "amortised"]
+WHOLE = 1 << 18  # entries that are all used at every step
+LEAST_BATCH = 32  # rows
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,10 @@ class SVI:
     learning_rate : float or callable
         Of Adam, to begin with, in units of the data's standard deviations; or a function of the
         step (an optax schedule), which then decides alone when the rate falls.
-    batch_size : int or None
-        Rows of a minibatch, both sets together in proportion; None takes all rows at every step.
+    batch_size : int, "auto" or None
+        Rows of a minibatch, both sets together in proportion; None takes all rows at every step,
+        `"auto"` does so for up to 260,000 entries and else takes rows with half as many. Sparse
+        rows are made dense a few minibatches at a time.
     n_particles : int
         Draws a step.
     family : {"structured", "mean_field", "low_rank", "full_rank"}
@@ -78,7 +82,7 @@ class SVI:
     max_iter: int = 20_000
     tol: float = 1e-4
     learning_rate: Any = 0.02
-    batch_size: int | None = None
+    batch_size: int | str | None = "auto"
     n_particles: int = 1
     family: FamilyKind = "structured"
     rank: int = 10
@@ -90,8 +94,11 @@ class SVI:
         for name in ("max_iter", "n_particles", "rank", "batch_size"):
             value = getattr(self, name)
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not (whole and value >= 1) and not (name == "batch_size" and value is None):
-                raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")
+            if not (whole and value >= 1) and not (
+                name == "batch_size" and value in (None, "auto")
+            ):
+                also = ", 'auto' or None" if name == "batch_size" else ""
+                raise ValueError(f"{name}={value!r} must be a whole number of at least 1{also}.")
         for name in ("tol", "learning_rate"):
             value = getattr(self, name)
             number = isinstance(value, int | float | np.number) and 0 < value < np.inf
@@ -162,9 +169,17 @@ class SVI:
         with double_precision():
             return self._fitted(begin, sets, sizes, seed)
 
+    def _batch_rows(self, sets: list[Matrix]) -> int | None:
+        """Rows of a minibatch; None for all."""
+        if self.batch_size != "auto":
+            return None if self.batch_size is None else int(self.batch_size)
+        n_rows, n_features = sum(X.shape[0] for X in sets), sets[0].shape[1]
+        few = n_rows * n_features <= WHOLE
+        return None if few else max(LEAST_BATCH, WHOLE // 2 // n_features)
+
     def _fitted(self, begin: Start, sets: list[Matrix], sizes: list[Array], seed: int) -> Posterior:
         single = all(X.dtype == np.float32 for X in sets)
-        rows = Rows(sets, sizes, self.batch_size, np.float32 if single else np.float64)
+        rows = Rows(sets, sizes, self._batch_rows(sets), np.float32 if single else np.float64)
         climb = Climb(self, rows, begin, seed)
         try:
             with progress("SVI", self.max_iter, logger) as advance:
