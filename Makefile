@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Workers side by side are slowed down many times by BLAS threads that wait for each other.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# Tests compile much and run little.
+QUICK_XLA := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 INSTALL := $(BIN)/python -m pip install --quiet
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -13,16 +15,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types slow calibrate bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.base  ## set up and compare PCA, cPCA and cLVM on synthetic data
 	@$(BIN)/clvm demo
 
 test: lint types  ## set up, check style and types, run the tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS)
+	$(ONE_THREAD) $(QUICK_XLA) $(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(VENV)/.dev  ## check style and formatting
 	$(BIN)/ruff check
@@ -30,6 +32,12 @@ lint: $(VENV)/.dev  ## check style and formatting
 
 types: $(VENV)/.dev  ## check types
 	$(BIN)/mypy
+
+slow: $(VENV)/.dev  ## run the tests that take minutes: SVI for every combination, counts of cells
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+calibrate: $(VENV)/.dev  ## check coverage and ranks of posteriors on simulated data; writes docs
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.calibrate --write
 
 bench: $(VENV)/.bench  ## set up and run the benchmarks
 	$(BIN)/python -m benchmarks.run

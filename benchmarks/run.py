@@ -5,13 +5,14 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import complete, missing, robust
+from benchmarks import black_box, complete, missing, robust
 
 GROUPS = (
     complete.tall,
     complete.peers,
     missing.sweep,
     missing.acceleration,
+    black_box.step,
     robust.speed,
     robust.memory,
 )

@@ -12,6 +12,8 @@ LIKELIHOODS = {
     'Gaussian(noise="feature")': clvm.Gaussian(noise="feature"),
     "StudentT": clvm.StudentT(),
     'StudentT(per="sample")': clvm.StudentT(per="sample"),
+    "Poisson, NegativeBinomial": clvm.NegativeBinomial(),
+    "Bernoulli": clvm.Bernoulli(),
 }
 PRIORS = {
     "Flat": clvm.Flat(),
@@ -19,7 +21,12 @@ PRIORS = {
     "GroupLasso": clvm.GroupLasso(),
     "Horseshoe": clvm.Horseshoe(),
 }
-ENGINES = {"EM": clvm.EM(), "VariationalBayes": clvm.VariationalBayes()}
+ENGINES = {
+    "EM": clvm.EM(),
+    "VariationalBayes": clvm.VariationalBayes(),
+    "SVI": clvm.SVI(),
+    "NUTS": clvm.NUTS(),
+}
 
 
 def page() -> str:
@@ -29,7 +36,7 @@ def page() -> str:
         "",
         "Every likelihood with every pair of priors, complete or with missing entries: the engines",
         'that fit it, in the order in which `inference="auto"` tries them.',
-        "Written by `docs/make_support.py`.",
+        "`Mixed` combines like the least of its kinds. Written by `docs/make_support.py`.",
         "",
         "| prior on S | prior on W | " + " | ".join(LIKELIHOODS) + " |",
         "|---|---|" + "---|" * len(LIKELIHOODS),
@@ -45,6 +52,8 @@ def page() -> str:
     objections = [
         f"- {clvm.EM().objection(clvm.Model(2, 2, shared_prior=clvm.ARD()))}",
         f"- {clvm.VariationalBayes().objection(clvm.Model(2, 2, target_prior=clvm.GroupLasso()))}",
+        f"- {clvm.EM().objection(clvm.Model(2, 2, clvm.NegativeBinomial()))}",
+        f"- {clvm.NUTS().objection(clvm.Model(2, 2, clvm.Bernoulli()))}",
     ]
     return "\n".join([*lines, "", "Why an engine is not listed:", "", *objections, ""])
 

@@ -28,6 +28,8 @@ def planted(kind: str) -> tuple[Array, Array, Array, Array, Array]:
     t = rng.standard_normal((N, 1))
     eta_x = 1.0 + rng.standard_normal((N, 2)) @ S.T + t @ W.T
     eta_y = 1.0 + rng.standard_normal((M, 2)) @ S.T
+    X: Any
+    B: Any
     if kind == "poisson":
         X, B = rng.poisson(np.exp(eta_x)), rng.poisson(np.exp(eta_y))
     elif kind == "negative_binomial":
@@ -161,9 +163,8 @@ def test_size_factors_given_and_from_totals(counts: tuple[Array, Array, Array, A
 
 
 def test_mixed_features_by_name() -> None:
-    X, B, *_ = planted("mixed")
     names = [f"f{i}" for i in range(D)]
-    X, B = (pd.DataFrame(Y[:60], columns=names) for Y in (X, B))
+    X, B = (pd.DataFrame(Y[:60], columns=names) for Y in planted("mixed")[:2])
     kinds = {"gaussian": names[:4], "poisson": names[4:8], "bernoulli": names[8:]}
     model = clvm.ContrastiveLVM(
         1, 1, likelihood=clvm.Mixed(kinds), inference=clvm.SVI(max_iter=100), random_state=0

@@ -29,7 +29,7 @@ PRIORS: dict[str, Any] = {
     "lasso": clvm.GroupLasso(2.0),
     "horseshoe": clvm.Horseshoe(),
 }
-QUICK = [  # every likelihood and every prior on either block; `make agree` has the whole table
+QUICK = [  # every likelihood and every prior on either block; `make slow` has the whole table
     ("isotropic", "flat", "flat"),
     ("feature", "lasso", "lasso"),
     ("element", "ard", "horseshoe"),
@@ -93,7 +93,7 @@ def test_agrees_with_the_closed_form(likelihood: str, on_s: str, on_w: str) -> N
     check_agreement(likelihood, on_s, on_w)
 
 
-@pytest.mark.agree
+@pytest.mark.slow
 @pytest.mark.parametrize("on_s", PRIORS)
 @pytest.mark.parametrize("on_w", PRIORS)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
@@ -320,6 +320,16 @@ def test_engines_that_cannot_serve_say_so() -> None:
 def test_bad_settings_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         clvm.SVI(**settings)
+
+
+def test_steps_that_are_too_long_are_taken_back_or_refused(
+    small: tuple[clvm.Model, Array, Array], fit: Posterior
+) -> None:
+    found = clvm.SVI(learning_rate=2.0, max_iter=1500).run(*small)
+    assert np.isfinite(found.bound)
+    assert found.bound <= fit.bound + 4.0 * fit.bound_error + 1.0
+    with pytest.raises(ValueError, match=r"bound is not finite at learning_rate=1000000\.0; lower"):
+        clvm.SVI(learning_rate=1e6).run(*small)
 
 
 def test_full_rank_has_a_limit() -> None:

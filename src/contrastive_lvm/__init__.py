@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.ppca import PPCA
     from contrastive_lvm.estimators.predictions import Latents, Outliers
+    from contrastive_lvm.inference.climb import SVIState
     from contrastive_lvm.inference.density import Hidden, density
+    from contrastive_lvm.inference.draws import Draws
     from contrastive_lvm.inference.em import EM
+    from contrastive_lvm.inference.nuts import NUTS
     from contrastive_lvm.inference.posterior import Posterior
     from contrastive_lvm.inference.svi import SVI
     from contrastive_lvm.inference.vb import VariationalBayes
@@ -41,11 +44,13 @@ __version__ = "0.1.0"
 __all__ = [
     "ARD",
     "EM",
+    "NUTS",
     "PPCA",
     "SVI",
     "Bernoulli",
     "ContrastiveLVM",
     "ContrastivePCA",
+    "Draws",
     "Flat",
     "Gaussian",
     "GroupLasso",
@@ -59,6 +64,7 @@ __all__ = [
     "Outliers",
     "Poisson",
     "Posterior",
+    "SVIState",
     "StudentT",
     "VariationalBayes",
     "__version__",
@@ -71,6 +77,9 @@ __all__ = [
 
 # Names are imported when first used: scikit-learn alone takes a second.
 _HOMES = {
+    "SVIState": "inference.climb",
+    "Draws": "inference.draws",
+    "NUTS": "inference.nuts",
     "SVI": "inference.svi",
     "Mixed": "likelihoods.mixed",
     "Bernoulli": "likelihoods.bernoulli",

@@ -36,8 +36,10 @@ from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.estimators.views import given_sizes
 from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.engine import CoordinateAscent
+from contrastive_lvm.inference.nuts import NUTS
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.inference.sizes import log_sizes, mean_profile
+from contrastive_lvm.inference.svi import SVI
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
@@ -62,20 +64,23 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
         Latent dimensions shared with the background; at 0 the background may be left out, which
         is probabilistic PCA of the target. `"auto"` starts from 50 (or as many as the data
         allows) under an `ARD` prior, which drops those that the data does not support.
-    likelihood : "gaussian", "student_t", or an object
-        `Gaussian(noise="feature")` gives every feature a noise variance of its own;
-        `StudentT(df, per)` has heavy tails, an entry or a row at a time.
+    likelihood : str or object
+        `"gaussian"`; `Gaussian(noise="feature")` gives every feature a noise variance of its own;
+        `"student_t"`, `StudentT(df, per)`, has heavy tails, an entry or a row at a time;
+        `"poisson"` and `"negative_binomial"` are for counts, `"bernoulli"` for binary data, and
+        `Mixed({kind: features})` gives each feature its own.
     shared_prior, target_prior : None, "ard", "group_lasso", "horseshoe", or an object
         Priors on `S` and `W`: `ARD` on columns, `GroupLasso` or `Horseshoe` on rows, or any
         object with the methods of a prior; None is maximum likelihood.
-    inference : "auto", "em", "vb", or an object
+    inference : "auto", "em", "vb", "svi", "nuts", or an object
         The engine: `EM` for point loadings, `VariationalBayes` for loadings with a posterior;
-        `"auto"` takes the first that can fit the model.
+        `SVI` and `NUTS`, which need the extra `jax`, for every model. `"auto"` takes the first
+        that can fit the model.
     n_init : int
         Fits to run, the first from a deterministic start, the others from random ones; the best
         is kept.
     random_state : int, RandomState instance or None
-        Seeds the random starts of `n_init > 1`; nothing else is random.
+        Seeds the random starts of `n_init > 1`, and `SVI` and `NUTS`; nothing else is random.
     verbose : bool
         Report the progress of the fit on stderr.
 
@@ -92,9 +97,12 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of the two sets.
     noise_variance_ : float or ndarray of shape (n_features,)
-        Noise variance: one number when isotropic.
+        Noise variance: one number when isotropic, zero where the likelihood has none.
+    dispersion_ : ndarray of shape (n_features,) or None
+        Of negative binomial features, zero for others.
     target_variance_ratio_, shared_variance_ratio_ : ndarray
-        Share of each dimension in the target set's modelled variance.
+        Share of each dimension in the target set's modelled variance (of the linear predictor,
+        for counts and binary data).
     noise_variance_ratio_ : float
         The noise's share; the three sum to 1.
     feature_relevance_ : ndarray of shape (n_features,)
@@ -107,6 +115,8 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
     bound_, bound_trace_ : float, ndarray
         The bound at the end and after each sweep; with Gaussian noise and no priors it is the
         log-likelihood of both sets.
+    bound_error_ : float
+        Monte-Carlo standard error of the bound under `SVI`, else 0.
     n_iter_ : int
         Sweeps over the data, those of discarded starts included.
     converged_ : bool
@@ -202,9 +212,9 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
                 )
                 seeds = rng.randint(2**31 - 1, size=n_init).tolist()
                 runs = (
-                    engine.run(
-                        model, target, others, log_sizes=sizes, seed=seed, restart=i > 0
-                    )._replace(profile=profile)
+                    _run(engine, model, target, others, sizes, seed, restart=i > 0)._replace(
+                        profile=profile
+                    )
                     for i, seed in enumerate(seeds)
                 )
             fits = self._logged(runs, n_init)
@@ -391,3 +401,19 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
+
+
+def _run(
+    engine: SVI | NUTS,
+    model: Model,
+    target: Matrix,
+    others: Matrix | None,
+    sizes: tuple[Array, ...],
+    seed: int,
+    *,
+    restart: bool,
+) -> Posterior:
+    """A fit by black-box inference; chains of NUTS begin apart from each other anyway."""
+    if isinstance(engine, NUTS):
+        return engine.run(model, target, others, log_sizes=sizes, seed=seed)
+    return engine.run(model, target, others, log_sizes=sizes, seed=seed, restart=restart)

@@ -19,7 +19,9 @@ from safetensors.numpy import save_file
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core.inverse_gamma import InverseGamma
+from contrastive_lvm.inference.draws import Draws
 from contrastive_lvm.inference.em import EM
+from contrastive_lvm.inference.nuts import NUTS
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.inference.svi import SVI
 from contrastive_lvm.inference.vb import VariationalBayes
@@ -38,7 +40,7 @@ FORMAT, VERSION = "contrastive-lvm", 1
 PIECES = (
     *(Gaussian, StudentT, Poisson, NegativeBinomial, Bernoulli, Mixed),
     *(Flat, ARD, GroupLasso, Horseshoe),
-    *(EM, VariationalBayes, SVI),
+    *(EM, VariationalBayes, SVI, NUTS),
 )
 OBJECTS: dict[str, type] = {kind.__name__: kind for kind in PIECES}
 
@@ -132,6 +134,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return estimator
 
 
+DRAWN = ("values", "rhat", "ess")
 STATES: dict[str, Any] = {"InverseGamma": InverseGamma, "HorseshoeState": HorseshoeState}
 
 
@@ -143,6 +146,10 @@ def posterior_arrays(posterior: Posterior) -> dict[str, Any]:
         arrays[f"weights.{i}"] = weights
     for i, state in enumerate(posterior.prior_states):
         arrays.update(_state_arrays(f"prior_states.{i}", state))
+    if posterior.draws is not None:
+        for part in DRAWN:
+            named = getattr(posterior.draws, part).items()
+            arrays.update({f"draws.{part}.{name}": value for name, value in named})
     return arrays
 
 
@@ -155,6 +162,7 @@ def posterior_facts(posterior: Posterior) -> dict[str, Any]:
         "df": posterior.df,
         "unit_variance": posterior.unit_variance,
         "bound_error": posterior.bound_error,
+        "divergences": None if posterior.draws is None else posterior.draws.divergences,
         "n_weights": len(posterior.weights),
         "states": [_state_kind(state) for state in posterior.prior_states],
     }
@@ -176,7 +184,19 @@ def restored_posterior(arrays: dict[str, Any], facts: dict[str, Any]) -> Posteri
         df=None if facts["df"] is None else float(facts["df"]),
         unit_variance=float(facts["unit_variance"]),
         bound_error=float(facts.get("bound_error", 0.0)),
+        draws=_restored_draws(arrays, facts.get("divergences")),
     )
+
+
+def _restored_draws(arrays: dict[str, Any], divergences: int | None) -> Draws | None:
+    if divergences is None:
+        return None
+    parts: list[dict[str, Any]] = []
+    for part in DRAWN:
+        prefix = f"draws.{part}."
+        named = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+        parts.append(named)
+    return Draws(parts[0], parts[1], parts[2], int(divergences))
 
 
 def _state_kind(state: Any) -> Any:

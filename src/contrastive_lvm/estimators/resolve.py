@@ -7,6 +7,7 @@ from typing import Any
 from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.inference.em import EM
 from contrastive_lvm.inference.engine import CoordinateAscent
+from contrastive_lvm.inference.nuts import NUTS
 from contrastive_lvm.inference.svi import SVI
 from contrastive_lvm.inference.vb import VariationalBayes
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
@@ -32,8 +33,8 @@ LIKELIHOODS = {
     "bernoulli": Bernoulli,
 }
 PRIORS = {"flat": Flat, "ard": ARD, "group_lasso": GroupLasso, "horseshoe": Horseshoe}
-ENGINES = {"em": EM, "vb": VariationalBayes, "svi": SVI}
-Engine = CoordinateAscent | SVI
+ENGINES = {"em": EM, "vb": VariationalBayes, "svi": SVI, "nuts": NUTS}
+Engine = CoordinateAscent | SVI | NUTS
 CEILING = 50  # shared dimensions that n_shared="auto" starts from, data permitting
 
 

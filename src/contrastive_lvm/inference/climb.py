@@ -129,7 +129,7 @@ class Climb:
 
     def _refuse_infinite(self, looks: Array) -> None:
         if not np.isfinite(looks).all():
-            raise FloatingPointError(
+            raise ValueError(
                 f"the bound is not finite at learning_rate={self.settings.learning_rate!r}; lower "
                 "it, or check the data for values far from all others."
             )
@@ -142,7 +142,7 @@ class Climb:
         self.idle = 0 if gain.mean() > worth else self.idle + 1
         if gain.mean() > 0:
             self.best, self.best_looks = mean, looks
-        self.trace = np.append(self.trace, looks.mean() if not fell else self.trace[-1:])
+        self.trace = np.append(self.trace, (self.best_looks if fell else looks).mean())
         if self.idle < PATIENCE and not fell:
             return
         self.idle, self.drops = 0, self.drops + 1
