@@ -1,6 +1,7 @@
 """NUTS: exact densities, coordinates and gauges, and posteriors against known answers."""
 
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -253,8 +254,8 @@ def test_the_same_seed_gives_the_same_numbers_without_compiling_again(
     assert not jax.config.jax_enable_x64
 
 
+@pytest.mark.skipif(find_spec("arviz") is None, reason="the extra arviz is not installed")
 def test_draws_go_to_arviz(posterior: Posterior) -> None:
-    pytest.importorskip("xarray", reason="ArviZ is not installed")
     draws = drawn(posterior)
     data = draws.to_arviz()
     assert data.posterior["W"].dims == ("chain", "draw", "feature", "target_component")

@@ -1,5 +1,8 @@
 """SVI against the closed forms, on the same model, started away from the answer."""
 
+import logging
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,9 @@ from scipy.linalg import subspace_angles
 import contrastive_lvm as clvm
 from contrastive_lvm.inference.climb import Climb
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.inference.progress import progress
 from contrastive_lvm.inference.starting import Start, starting_point
+from contrastive_lvm.inference.variational_draws import variational_draws
 from tests.oracles import Array
 
 jax = pytest.importorskip("jax", reason="the extra jax is not installed")
@@ -29,12 +34,10 @@ PRIORS: dict[str, Any] = {
     "lasso": clvm.GroupLasso(2.0),
     "horseshoe": clvm.Horseshoe(),
 }
-QUICK = [  # every likelihood and every prior on either block; `make slow` has the whole table
+QUICK = [  # a few; `make slow` has the whole table
     ("isotropic", "flat", "flat"),
     ("feature", "lasso", "lasso"),
-    ("element", "ard", "horseshoe"),
     ("sample", "horseshoe", "ard"),
-    ("learned", "flat", "flat"),
 ]
 
 
@@ -338,3 +341,55 @@ def test_full_rank_has_a_limit() -> None:
     model = clvm.Model(30, 10, shared_prior=prior, target_prior=prior)
     with pytest.raises(ValueError, match=r"covariance of 2644 loadings .* use family='low_rank'"):
         clvm.SVI(family="full_rank").run(model, X, B)
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_in_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("contrastive_lvm.test")
+    with progress("SVI", 100, logger) as advance:
+        advance(50, "silent")
+    logger.setLevel(logging.INFO)
+    handler = logging.StreamHandler(sys.stderr)
+    logger.addHandler(handler)
+    with progress("SVI", 100, logger) as advance:
+        for _ in range(10):
+            advance(10, "bound -1")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 10
+    assert lines[-1] == "SVI: step 100, bound -1"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress("SVI", 100, logger) as advance:
+        advance(100, "bound -1")
+    logger.removeHandler(handler)
+
+
+def test_without_jax_one_sentence_names_the_extra(
+    small: tuple[clvm.Model, Array, Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numpyro", None)
+    for engine in (clvm.SVI(), clvm.NUTS()):
+        with pytest.raises(ImportError, match=r"pip install 'contrastive-lvm\[jax\]'\.$"):
+            engine.run(*small)
+
+
+def test_jax_is_not_imported_by_closed_forms() -> None:
+    code = (
+        "import sys, numpy as np, contrastive_lvm as clvm\n"
+        "X, B = np.random.default_rng(0).standard_normal((2, 30, 4))\n"
+        "clvm.ContrastiveLVM(1, 1, likelihood='student_t').fit(X, background=B).transform(X)\n"
+        "print('jax' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+def test_draws_of_svi_go_to_arviz(small: tuple[clvm.Model, Array, Array], fit: Posterior) -> None:
+    pytest.importorskip("arviz", reason="the extra arviz is not installed")
+    draws = variational_draws(fit.state, 400, seed=0)
+    assert draws.to_arviz().posterior["t"].shape == (1, 400, 80, 1)
+    np.testing.assert_allclose(draws.values["W"][0].mean(axis=0), fit.target_loadings, atol=0.05)
+    shared_std, target_std = fit.loading_stds()
+    assert shared_std is None  # flat: points
+    assert target_std is not None
+    np.testing.assert_allclose(draws.values["W"][0].std(axis=0).T, target_std, rtol=0.2)

@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 GOOD_RHAT = 1.05  # of everything, for a fit to count as converged
 FEW_DIVERGENT = 0.01  # of the draws
-LEAST_DRAWS = 50
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class NUTS:
     diverged. Data of the same shapes is sampled without being compiled for again.
 
     `GroupLasso` stands for its density here (the Bayesian group lasso): draws have no exact zeros.
-    A posterior under `Flat` needs more rows than features and columns together; with less it is
-    improper, and refused.
+    Under `ARD` the columns are those that the closed form begins with. A posterior under `Flat`
+    needs more rows than features and columns together; with less it is improper, and refused.
 
     Parameters
     ----------
