@@ -130,10 +130,10 @@ def test_sparse_rows_are_never_dense_as_a_whole(
     model = clvm.ContrastiveLVM(
         1, 2, likelihood="poisson", inference=clvm.SVI(batch_size=100, max_iter=300), random_state=0
     )
-    with pytest.warns(UserWarning, match="SVI stopped after max_iter=300 steps"):
+    with pytest.warns(UserWarning, match="SVI was stopped by max_iter=300"):
         dense = clone(model).fit(X, background=B)
     monkeypatch.setattr(Rows, "everything", None)
-    with pytest.warns(UserWarning, match="SVI stopped"):
+    with pytest.warns(UserWarning, match="SVI was stopped"):
         sparse = clone(model).fit(sp.csr_array(X), background=sp.csr_array(B))
     np.testing.assert_allclose(sparse.target_components_, dense.target_components_, rtol=1e-6)
     np.testing.assert_allclose(
@@ -170,7 +170,7 @@ def test_mixed_features_by_name() -> None:
     model = clvm.ContrastiveLVM(
         1, 1, likelihood=clvm.Mixed(kinds), inference=clvm.SVI(max_iter=100), random_state=0
     )
-    with pytest.warns(UserWarning, match="SVI stopped"):
+    with pytest.warns(UserWarning, match="SVI was stopped"):
         model.fit(X, background=B)
     assert model.transform(X).shape == (60, 1)
     noise = np.asarray(model.noise_variance_)

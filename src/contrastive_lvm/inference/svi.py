@@ -127,8 +127,8 @@ class SVI:
     def shortfall(self) -> str:
         """What to do about a fit that did not converge."""
         return (
-            f"SVI stopped after max_iter={self.max_iter} steps before its bound stood still; raise "
-            "max_iter, or go on with SVI(start=model.posterior_.state)."
+            f"SVI was stopped by max_iter={self.max_iter} or an interrupt before its bound stood "
+            "still; raise max_iter, or go on with SVI(start=model.posterior_.state)."
         )
 
     def layout(self, model: Model, rows: Rows) -> Layout:
