@@ -1,6 +1,7 @@
 """Model files: exact round trips; damaged, foreign and newer files refused."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,38 @@ def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
         clvm.load_model(tmp_path / "nothing")
     with pytest.raises(FileNotFoundError, match="folder that does not exist"):
         MODELS[0].save(tmp_path / "nowhere" / "model.clvm")
+
+
+def test_draws_of_the_sampler_travel(tmp_path: Path) -> None:
+    pytest.importorskip("numpyro", reason="the extra jax is not installed")
+    data = clvm.datasets.make_contrastive(30, 30, n_features=5, n_shared=1, random_state=0)
+    engine = clvm.NUTS(n_warmup=50, n_draws=50, n_chains=2, given={"log noise": 0.0})
+    model = clvm.ContrastiveLVM(1, 1, inference=engine, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few draws may not have converged
+        model.fit(data.target, background=data.background)
+    model.save(tmp_path / "model")
+    loaded = clvm.load_model(tmp_path / "model")
+    assert loaded.inference == engine
+    ours, theirs = model.draws(), loaded.draws()
+    assert theirs.divergences == ours.divergences
+    for part in ("values", "rhat", "ess"):
+        for name, value in getattr(ours, part).items():
+            np.testing.assert_array_equal(getattr(theirs, part)[name], value)
+    np.testing.assert_array_equal(
+        loaded.transform(data.target[:5]), model.transform(data.target[:5])
+    )
+
+
+def test_a_function_as_learning_rate_cannot_be_saved(tmp_path: Path) -> None:
+    pytest.importorskip("numpyro", reason="the extra jax is not installed")
+    data = clvm.datasets.make_contrastive(30, 30, n_features=5, n_shared=1, random_state=0)
+    engine = clvm.SVI(learning_rate=lambda step: 0.01, max_iter=100)
+    model = clvm.ContrastiveLVM(1, 1, inference=engine, random_state=0)
+    with pytest.warns(UserWarning, match="SVI was stopped"):
+        model.fit(data.target, background=data.background)
+    with pytest.raises(TypeError, match=r"set model\.inference = 'svi' first"):
+        model.save(tmp_path / "model")
+    model.inference = "svi"
+    model.save(tmp_path / "model")
+    assert clvm.load_model(tmp_path / "model").bound_ == model.bound_

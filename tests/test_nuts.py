@@ -217,7 +217,7 @@ def test_it_agrees_with_the_closed_form(
     assert angle(posterior.target_loadings, closed.target_loadings) < 3.0
     assert closed.noise_variance[0] == pytest.approx(posterior.noise_variance[0], rel=0.05)
     assert closed.prior_states[1].mean_log() == pytest.approx(
-        posterior.prior_states[1].mean_log(), abs=0.1
+        posterior.prior_states[1].mean_log(), abs=0.2
     )
     exact, factorised = posterior.loading_stds()[1], closed.loading_stds()[1]
     assert exact is not None
