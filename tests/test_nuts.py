@@ -317,6 +317,7 @@ def test_counts_are_recovered() -> None:
     assert abs(np.corrcoef(latents[:, 0], t[:, 0])[0, 1]) > 0.8
 
 
+@pytest.mark.slow
 def test_heavy_tails_are_recovered() -> None:
     rng = np.random.default_rng(1)
     S, W = rng.standard_normal((2, 6, 1))

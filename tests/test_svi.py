@@ -120,9 +120,9 @@ def fit(small: tuple[clvm.Model, Array, Array]) -> Posterior:
     [
         {"family": "low_rank", "rank": 3},
         {"family": "full_rank"},
-        {"batch_size": 40},
+        pytest.param({"batch_size": 40}, marks=pytest.mark.slow),
         {"batch_size": 40, "local": "amortised"},
-        {"n_particles": 4},
+        pytest.param({"n_particles": 4}, marks=pytest.mark.slow),
         {"augmented": False},
         {"learning_rate": lambda step: 0.02 * 0.999**step},
     ],
@@ -240,6 +240,7 @@ def test_jax_is_left_as_it_was(fit: Posterior) -> None:
     assert jax.numpy.zeros(1).dtype == np.float32
 
 
+@pytest.mark.slow
 def test_float32_rows_are_fitted_in_single_precision(
     small: tuple[clvm.Model, Array, Array], fit: Posterior
 ) -> None:
@@ -339,8 +340,9 @@ def test_full_rank_has_a_limit() -> None:
     X, B = np.random.default_rng(0).standard_normal((2, 60, 60))
     prior = clvm.Horseshoe()
     model = clvm.Model(30, 10, shared_prior=prior, target_prior=prior)
+    begin = starting_point(model, [X, B], [np.zeros(60)] * 2, settle=False)
     with pytest.raises(ValueError, match=r"covariance of 2644 loadings .* use family='low_rank'"):
-        clvm.SVI(family="full_rank").run(model, X, B)
+        clvm.SVI(family="full_rank").run(model, X, B, begin=begin)
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_in_a_log(
