@@ -116,6 +116,7 @@ def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
         MODELS[0].save(tmp_path / "nowhere" / "model.clvm")
 
 
+@pytest.mark.slow
 def test_draws_of_the_sampler_travel(tmp_path: Path) -> None:
     pytest.importorskip("numpyro", reason="the extra jax is not installed")
     data = clvm.datasets.make_contrastive(30, 30, n_features=5, n_shared=1, random_state=0)

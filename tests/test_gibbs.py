@@ -92,7 +92,7 @@ LIKELIHOODS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("where", ["complete", "both"])
+@pytest.mark.parametrize("where", ["both", pytest.param("complete", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("prior", ["ard", "horseshoe"])
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_the_closed_form_agrees_with_a_gibbs_run(likelihood: str, prior: str, where: str) -> None:

@@ -37,7 +37,7 @@ PRIORS: dict[str, Any] = {
 QUICK = [  # a few; `make slow` has the whole table
     ("isotropic", "flat", "flat"),
     ("feature", "lasso", "lasso"),
-    ("sample", "horseshoe", "ard"),
+    pytest.param("sample", "horseshoe", "ard", marks=pytest.mark.slow),
 ]
 
 
