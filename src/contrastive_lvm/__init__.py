@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.files import load_model
     from contrastive_lvm.estimators.path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.ppca import PPCA
-    from contrastive_lvm.estimators.predictions import Latents, Outliers
+    from contrastive_lvm.estimators.views import Latents, Outliers
     from contrastive_lvm.inference.climb import SVIState
     from contrastive_lvm.inference.density import Hidden, density
     from contrastive_lvm.inference.draws import Draws
@@ -88,7 +88,7 @@ _HOMES = {
     "density": "inference.density",
     "Hidden": "inference.density",
     "group_lasso_path": "estimators.path",
-    "Outliers": "estimators.predictions",
+    "Outliers": "estimators.views",
     "LassoPath": "estimators.path",
     "VariationalBayes": "inference.vb",
     "StudentT": "likelihoods.student_t",
@@ -101,7 +101,7 @@ _HOMES = {
     "ContrastivePCA": "estimators.contrastive_pca",
     "Flat": "priors.flat",
     "Gaussian": "likelihoods.gaussian",
-    "Latents": "estimators.predictions",
+    "Latents": "estimators.views",
     "Model": "model",
     "Posterior": "inference.posterior",
     "load_model": "estimators.files",

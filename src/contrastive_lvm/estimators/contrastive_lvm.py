@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from contrastive_lvm.core.blocks import column_variances
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators import resolve
 from contrastive_lvm.estimators.files import (
@@ -23,6 +22,7 @@ from contrastive_lvm.estimators.posterior_draws import PosteriorDraws
 from contrastive_lvm.estimators.predictions import Predictions
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
+    check_variances,
     check_whole,
     read_background,
     read_rows,
@@ -33,13 +33,10 @@ from contrastive_lvm.estimators.validation import (
     warn_about_scales,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.estimators.views import given_sizes
+from contrastive_lvm.estimators.views import sizes_of_sets
 from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.engine import CoordinateAscent
-from contrastive_lvm.inference.nuts import NUTS
 from contrastive_lvm.inference.posterior import Posterior
-from contrastive_lvm.inference.sizes import log_sizes, mean_profile
-from contrastive_lvm.inference.svi import SVI
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
@@ -206,15 +203,15 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
                 seeds = [None, *rng.randint(2**31 - 1, size=n_init - 1).tolist()]
                 runs = (engine.run_prepared(model, data, seed=seed) for seed in seeds)
             else:
-                self._check_rows(model, target, others)
-                sizes, profile = self._sizes(
-                    model, target, others, (size_factors, background_size_factors)
-                )
+                sets = [target] if others is None else [target, others]
+                check_variances(sets, scaled=model.has_closed_form)
+                given = (size_factors, background_size_factors)
+                sizes, profile = sizes_of_sets(model.likelihood, sets, given)
                 seeds = rng.randint(2**31 - 1, size=n_init).tolist()
                 runs = (
-                    _run(engine, model, target, others, sizes, seed, restart=i > 0)._replace(
-                        profile=profile
-                    )
+                    engine.run(
+                        model, target, others, log_sizes=sizes, seed=seed, restart=i > 0
+                    )._replace(profile=profile)
                     for i, seed in enumerate(seeds)
                 )
             fits = self._logged(runs, n_init)
@@ -265,21 +262,6 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
                 raise ValueError(f"{name} holds {objection}.")
         return model, engine, target, others
 
-    def _sizes(
-        self, model: Model, target: Matrix, others: Matrix | None, given: tuple[Any, Any]
-    ) -> tuple[tuple[Array, ...], Array | None]:
-        """Log size factors of both sets, and the mean row (of size 1) unless they were given."""
-        sets = [target] if others is None else [target, others]
-        if any(factors is not None for factors in given):
-            if others is not None and any(factors is None for factors in given):
-                raise ValueError(
-                    "size_factors and background_size_factors go together; give both or none."
-                )
-            pairs = zip(given, sets, strict=False)
-            return tuple(given_sizes(model.likelihood, f, X.shape) for f, X in pairs), None
-        profile = mean_profile(model.likelihood, sets)
-        return tuple(log_sizes(X, profile) for X in sets), profile
-
     def prepared(self, X: Any, background: Any) -> tuple[Model, CoordinateAscent, Data]:
         """The model, the engine and the compressed data of a fit by coordinate ascent."""
         model, engine, target, others = self._resolved(X, background)
@@ -321,17 +303,6 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
         refuse_constant(data.variance, np.max([np.abs(s.mean).max() for s in data.sets]))
         if len(data.variances) == 2:
             warn_about_scales(*(float(v.mean()) for v in data.variances))
-
-    def _check_rows(self, model: Model, target: Matrix, others: Matrix | None) -> None:
-        """What compression finds out by the way for closed forms."""
-        variances, means = [], []
-        for X in [target] if others is None else [target, others]:
-            variance, mean = column_variances(X)
-            variances.append(variance)
-            means.append(np.abs(mean).max())
-        refuse_constant(sum(variances), max(means))
-        if len(variances) == 2 and model.has_closed_form:
-            warn_about_scales(*(float(v.mean()) for v in variances))
 
     def _publish(self, posterior: Posterior) -> None:
         """Name the results."""
@@ -401,19 +372,3 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
-
-
-def _run(
-    engine: SVI | NUTS,
-    model: Model,
-    target: Matrix,
-    others: Matrix | None,
-    sizes: tuple[Array, ...],
-    seed: int,
-    *,
-    restart: bool,
-) -> Posterior:
-    """A fit by black-box inference; chains of NUTS begin apart from each other anyway."""
-    if isinstance(engine, NUTS):
-        return engine.run(model, target, others, log_sizes=sizes, seed=seed)
-    return engine.run(model, target, others, log_sizes=sizes, seed=seed, restart=restart)

@@ -1,6 +1,6 @@
 """Applying a fitted model: latents, reconstructions, imputation, samples, scores."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -12,30 +12,12 @@ from contrastive_lvm.core.blocks import widen
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators import resolve, views
 from contrastive_lvm.estimators.validation import check_choice, check_whole, read_rows
+from contrastive_lvm.estimators.views import Latents, Outliers
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.likelihoods.role import Likelihood
 
 SETS = ("target", "background")
 PARTS = ("shared", "target")
-
-
-class Latents(NamedTuple):
-    """Posterior of the latents of rows; `target` is None for rows of the background."""
-
-    target: Array | None  # (N, n_target) mean
-    target_sd: Array | None  # (N, n_target) standard deviation
-    shared: Array  # (N, n_shared)
-    shared_sd: Array  # (N, n_shared)
-    cov: Array  # (N, K, K), the target's columns first, then the shared ones
-
-
-class Outliers(NamedTuple):
-    """Weights of entries or rows, and their ranking from the most outlying on."""
-
-    weights: Array  # (N, D) or (N, 1) E[u]; NaN where missing
-    row_weights: Array  # (N,)
-    rows: np.ndarray  # (N,) row indices
-    entries: np.ndarray | None  # (M, 2) row and column of observed entries
 
 
 class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from contrastive_lvm.core.blocks import is_sparse, row_slices
+from contrastive_lvm.core.blocks import column_variances, is_sparse, row_slices
 from contrastive_lvm.core.types import Matrix
 
 FLOATS = [np.float64, np.float32]
@@ -247,6 +247,15 @@ def refuse_too_many_dimensions(
             f"{named} must be fewer in all than {rows}, the rows less one for each mean, or "
             "nothing is left for the noise; use fewer dimensions or more rows."
         )
+
+
+def check_variances(sets: list[Matrix], *, scaled: bool) -> None:
+    """What compression finds out by the way for closed forms; `scaled` rows have units."""
+    found = [column_variances(X) for X in sets]
+    variances = [variance for variance, _ in found]
+    refuse_constant(sum(variances), max(np.abs(mean).max() for _, mean in found))
+    if len(variances) == 2 and scaled:
+        warn_about_scales(*(float(v.mean()) for v in variances))
 
 
 def refuse_constant(variance: Any, mean: Any) -> None:

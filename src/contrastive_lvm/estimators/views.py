@@ -11,10 +11,29 @@ from contrastive_lvm.core.generalised import Generalised
 from contrastive_lvm.core.predict import Linear, View
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.inference.posterior import Posterior
-from contrastive_lvm.inference.sizes import log_sizes
+from contrastive_lvm.inference.sizes import log_sizes, mean_profile
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.role import Expected, Likelihood, Nuisance
 from contrastive_lvm.likelihoods.student_t import StudentT
+
+
+class Latents(NamedTuple):
+    """Posterior of the latents of rows; `target` is None for rows of the background."""
+
+    target: Array | None  # (N, n_target) mean
+    target_sd: Array | None  # (N, n_target) standard deviation
+    shared: Array  # (N, n_shared)
+    shared_sd: Array  # (N, n_shared)
+    cov: Array  # (N, K, K), the target's columns first, then the shared ones
+
+
+class Outliers(NamedTuple):
+    """Weights of entries or rows, and their ranking from the most outlying on."""
+
+    weights: Array  # (N, D) or (N, 1) E[u]; NaN where missing
+    row_weights: Array  # (N,)
+    rows: np.ndarray  # (N,) row indices
+    entries: np.ndarray | None  # (M, 2) row and column of observed entries
 
 
 class Learned(NamedTuple):
@@ -82,6 +101,19 @@ def sizes_of_rows(p: Posterior, likelihood: Likelihood, rows: Matrix, size_facto
             "those of these rows too."
         )
     return np.zeros(rows.shape[0])
+
+
+def sizes_of_sets(
+    likelihood: Likelihood, sets: list[Matrix], given: tuple[Any, Any]
+) -> tuple[tuple[Array, ...], Array | None]:
+    """Log size factors of both sets, and the mean row (of size 1) unless they were given."""
+    if all(factors is None for factors in given):
+        profile = mean_profile(likelihood, sets)
+        return tuple(log_sizes(X, profile) for X in sets), profile
+    if len(sets) == 2 and any(factors is None for factors in given):
+        raise ValueError("size_factors and background_size_factors go together; give both or none.")
+    pairs = zip(given, sets, strict=False)
+    return tuple(given_sizes(likelihood, factors, X.shape) for factors, X in pairs), None
 
 
 def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int]) -> Array:

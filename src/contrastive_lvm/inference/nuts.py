@@ -134,8 +134,9 @@ class NUTS:
         *,
         log_sizes: tuple[Array, ...] = (),
         seed: int = 0,
+        restart: bool = False,
     ) -> Posterior:
-        """Sample; all randomness comes from the seed."""
+        """Sample; all randomness comes from the seed. Chains begin apart, `restart` or not."""
         sets = [widen(X) for X in ([target] if background is None else [target, background])]
         _refuse_improper(model, sets, self.given or {})
         sizes = list(log_sizes) or [np.zeros(len(X)) for X in sets]
