@@ -10,11 +10,11 @@ from contrastive_lvm.core.blocks import column_means
 from contrastive_lvm.core.quadrature import logistic_moments
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.counts import value_blocks
-from contrastive_lvm.likelihoods.role import Expected, Nuisance, Working, observed_factor
+from contrastive_lvm.likelihoods.role import Entries, Expected, Nuisance, Working, observed_factor
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(Entries):
     """`x_id` is 1 with probability `1 / (1 + exp(-e))`, `e = l_d' h_i + mean_d`; else 0.
 
     Examples
@@ -23,10 +23,6 @@ class Bernoulli:
     >>> clvm.Bernoulli()
     Bernoulli()
     """
-
-    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
-        """None."""
-        return {}
 
     def observe(
         self,
@@ -51,14 +47,6 @@ class Bernoulli:
                     "the feature another likelihood with Mixed"
                 )
         return None
-
-    def sized_columns(self, n_features: int) -> np.ndarray:
-        """None."""
-        return np.zeros(n_features, dtype=bool)
-
-    def noisy_columns(self, n_features: int) -> np.ndarray:
-        """None."""
-        return np.zeros(n_features, dtype=bool)
 
     def constant(self, rows: Array, nuisance: Nuisance) -> Array:
         """None."""

@@ -8,7 +8,7 @@ import numpy as np
 from contrastive_lvm.core.blackbox import flat_site, load
 from contrastive_lvm.core.blocks import column_means
 from contrastive_lvm.core.types import Array, Matrix
-from contrastive_lvm.likelihoods.role import LOG_2PI, Expected, Nuisance, Working
+from contrastive_lvm.likelihoods.role import LOG_2PI, Entries, Expected, Nuisance, Working
 
 Noise = Literal["isotropic", "feature"]
 FLOOR = 1e-6  # least noise variance, relative to the variance of the data
@@ -16,7 +16,7 @@ CONSTANT = 1e-24  # a feature whose variance is below this share of the mean's d
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Entries):
     """Gaussian noise, `x_d | h ~ N(l_d' h + mean_d, psi_d)`.
 
     Parameters
@@ -81,14 +81,6 @@ class Gaussian:
         observed = ~jnp.isnan(rows)
         law = dist.Normal(predictor, jnp.sqrt(parameters["noise"])).mask(observed).to_event(2)
         numpyro.sample(name, law, obs=jnp.where(observed, rows, 0.0))
-
-    def objection(self, rows: Matrix) -> str | None:
-        """Any numbers will do."""
-        return None
-
-    def sized_columns(self, n_features: int) -> np.ndarray:
-        """None."""
-        return np.zeros(n_features, dtype=bool)
 
     def noisy_columns(self, n_features: int) -> np.ndarray:
         """All."""

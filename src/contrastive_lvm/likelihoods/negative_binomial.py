@@ -17,7 +17,7 @@ from contrastive_lvm.likelihoods.counts import (
     objection_to_counts,
 )
 from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
-from contrastive_lvm.likelihoods.role import Expected, Nuisance, Working, observed_factor
+from contrastive_lvm.likelihoods.role import Entries, Expected, Nuisance, Working, observed_factor
 
 Dispersion = Literal["feature", "shared"]
 WIDTH = 2.0  # standard deviation of the prior on the log dispersion
@@ -25,7 +25,7 @@ LEAST_DISPERSION = 1e-6  # below, this is a Poisson and its terms cancel
 
 
 @dataclass(frozen=True)
-class NegativeBinomial:
+class NegativeBinomial(Entries):
     """Counts with mean `r = size_i exp(l_d' h_i + mean_d)` and variance `r + dispersion_d r^2`.
 
     With `c = 1 / dispersion`, `ln p(x) = ln Gamma(x + c) - ln Gamma(c) - ln x! + x f - (x + c)
@@ -91,10 +91,6 @@ class NegativeBinomial:
     def sized_columns(self, n_features: int) -> np.ndarray:
         """All, or none."""
         return np.full(n_features, self.size_factors == "total")
-
-    def noisy_columns(self, n_features: int) -> np.ndarray:
-        """None."""
-        return np.zeros(n_features, dtype=bool)
 
     def constant(self, rows: Array, nuisance: Nuisance) -> Array:
         """The log of the binomial coefficient."""

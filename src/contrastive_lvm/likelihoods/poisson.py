@@ -15,13 +15,13 @@ from contrastive_lvm.likelihoods.counts import (
     log_rates,
     objection_to_counts,
 )
-from contrastive_lvm.likelihoods.role import Expected, Nuisance, Working, observed_factor
+from contrastive_lvm.likelihoods.role import Entries, Expected, Nuisance, Working, observed_factor
 
 MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(Entries):
     """`x_id ~ Poisson(size_i exp(l_d' h_i + mean_d))`.
 
     Parameters
@@ -41,10 +41,6 @@ class Poisson:
 
     def __post_init__(self) -> None:
         check_size_factors(self.size_factors)
-
-    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
-        """None."""
-        return {}
 
     def observe(
         self,
@@ -68,10 +64,6 @@ class Poisson:
     def sized_columns(self, n_features: int) -> np.ndarray:
         """All, or none."""
         return np.full(n_features, self.size_factors == "total")
-
-    def noisy_columns(self, n_features: int) -> np.ndarray:
-        """None."""
-        return np.zeros(n_features, dtype=bool)
 
     def constant(self, rows: Array, nuisance: Nuisance) -> Array:
         """`-ln x!`."""

@@ -103,6 +103,26 @@ class Likelihood(Protocol):
         ...
 
 
+class Entries:
+    """What most likelihoods answer: nothing to learn, no objection, no sizes, no noise variance."""
+
+    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
+        """None."""
+        return {}
+
+    def objection(self, rows: Matrix) -> str | None:
+        """Any numbers will do."""
+        return None
+
+    def sized_columns(self, n_features: int) -> np.ndarray:
+        """None."""
+        return np.zeros(n_features, dtype=bool)
+
+    def noisy_columns(self, n_features: int) -> np.ndarray:
+        """None."""
+        return np.zeros(n_features, dtype=bool)
+
+
 def observed_factor(name: str, log_density: Any, rows: Any) -> None:
     """A NumPyro factor: the sum of the log density (a function of rows) over observed entries."""
     numpyro, _, jnp = load()

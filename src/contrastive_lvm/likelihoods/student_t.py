@@ -13,7 +13,7 @@ from contrastive_lvm.core.blocks import column_means
 from contrastive_lvm.core.robust import Scaler, Scales
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.gaussian import Gaussian, Noise
-from contrastive_lvm.likelihoods.role import LOG_2PI, Expected, Nuisance, Working
+from contrastive_lvm.likelihoods.role import LOG_2PI, Entries, Expected, Nuisance, Working
 
 Per = Literal["element", "sample"]
 LEAST_DF, MOST_DF = 0.2, 1000.0
@@ -21,7 +21,7 @@ START_DF = 4.0
 
 
 @dataclass(frozen=True)
-class StudentT:
+class StudentT(Entries):
     """`x_id | h, u ~ N(l_d' h + mean_d, psi_d / u)`, `u ~ Gamma(df/2, df/2)`.
 
     One `u` an entry makes each entry Student-t (the paper's robust model: its marginal is a
@@ -120,14 +120,6 @@ class StudentT:
         gamma -= 0.5 * n * jnp.log(jnp.pi * df)
         density = gamma - 0.5 * log_noise - 0.5 * (df + n) * jnp.log1p(chi2 / df)
         numpyro.factor(name, density.sum())
-
-    def objection(self, rows: Matrix) -> str | None:
-        """Any numbers will do."""
-        return None
-
-    def sized_columns(self, n_features: int) -> np.ndarray:
-        """None."""
-        return np.zeros(n_features, dtype=bool)
 
     def noisy_columns(self, n_features: int) -> np.ndarray:
         """All."""
