@@ -240,7 +240,7 @@ def main(*arguments: str) -> int:
         "known parameters, closed form": _timed("known parameters", known_parameters, first),
         "unknown parameters, `NUTS`": _timed("unknown parameters", unknown_parameters, first),
     }
-    found = [r for case in CASES for r in _timed(case.name, partial(ranks, case))]
+    found = [r for case in CASES for r in _timed(case.name, partial(ranks, case), first)]
     text = page(coverage, found)
     print(text)
     if "--write" in arguments:

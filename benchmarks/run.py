@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import black_box, complete, missing, robust
+from benchmarks import autoencoder, black_box, complete, missing, robust
 
 GROUPS = (
     complete.tall,
@@ -13,6 +13,7 @@ GROUPS = (
     missing.sweep,
     missing.acceleration,
     black_box.step,
+    autoencoder.step,
     robust.speed,
     robust.memory,
 )

@@ -13,14 +13,16 @@ import contrastive_lvm
 ROOT = Path(contrastive_lvm.__file__).parent
 LAYERS = {  # a package may import packages of a lower layer, and itself
     "core": 0,
+    "sealed": 0,
     "priors": 1,
     "likelihoods": 1,
     "model": 2,
     "inference": 3,
-    "estimators": 4,
-    "plots": 5,
-    "experiments": 6,
-    "cli": 7,
+    "vae": 4,
+    "estimators": 5,
+    "plots": 6,
+    "experiments": 7,
+    "cli": 8,
 }
 CORE_MAY = {"numpy", "scipy", "threadpoolctl"}
 HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "jax", "dask", "rich", "typer")

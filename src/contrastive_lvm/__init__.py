@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from contrastive_lvm import datasets, plots
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
+    from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
     from contrastive_lvm.estimators.files import load_model
+    from contrastive_lvm.estimators.leakage import Leakage, leakage
     from contrastive_lvm.estimators.path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.ppca import PPCA
+    from contrastive_lvm.estimators.vae import VAE
     from contrastive_lvm.estimators.views import Latents, Outliers
     from contrastive_lvm.inference.climb import SVIState
     from contrastive_lvm.inference.density import Hidden, density
@@ -47,9 +50,11 @@ __all__ = [
     "NUTS",
     "PPCA",
     "SVI",
+    "VAE",
     "Bernoulli",
     "ContrastiveLVM",
     "ContrastivePCA",
+    "ContrastiveVAE",
     "Draws",
     "Flat",
     "Gaussian",
@@ -58,6 +63,7 @@ __all__ = [
     "Horseshoe",
     "LassoPath",
     "Latents",
+    "Leakage",
     "Mixed",
     "Model",
     "NegativeBinomial",
@@ -71,12 +77,17 @@ __all__ = [
     "datasets",
     "density",
     "group_lasso_path",
+    "leakage",
     "load_model",
     "plots",
 ]
 
 # Names are imported when first used: scikit-learn alone takes a second.
 _HOMES = {
+    "ContrastiveVAE": "estimators.contrastive_vae",
+    "Leakage": "estimators.leakage",
+    "VAE": "estimators.vae",
+    "leakage": "estimators.leakage",
     "SVIState": "inference.climb",
     "Draws": "inference.draws",
     "NUTS": "inference.nuts",

@@ -1,5 +1,6 @@
 """Data to try the models on."""
 
+from contrastive_lvm.datasets.digits import DigitsOnGrass, fetch_mnist_on_grass
 from contrastive_lvm.datasets.synthetic import (
     ContrastiveData,
     make_contrastive,
@@ -7,4 +8,11 @@ from contrastive_lvm.datasets.synthetic import (
     make_subgroups,
 )
 
-__all__ = ["ContrastiveData", "make_contrastive", "make_outliers", "make_subgroups"]
+__all__ = [
+    "ContrastiveData",
+    "DigitsOnGrass",
+    "fetch_mnist_on_grass",
+    "make_contrastive",
+    "make_outliers",
+    "make_subgroups",
+]

@@ -1,21 +1,15 @@
 """Model files: arrays and settings in one safetensors file; reading one runs no code.
 
 The settings travel as JSON in the file's metadata: the format's name and version, the estimator's
-class, its parameters and a checksum of all arrays. A file is written under a temporary name and
-moved.
+class, its parameters and a checksum of all arrays.
 """
 
-import hashlib
-import json
 import os
-import tempfile
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core.inverse_gamma import InverseGamma
@@ -35,8 +29,9 @@ from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe, HorseshoeState
+from contrastive_lvm.sealed import read_sealed, write_sealed
 
-FORMAT, VERSION = "contrastive-lvm", 1
+FORMAT = "contrastive-lvm"
 PIECES = (
     *(Gaussian, StudentT, Poisson, NegativeBinomial, Bernoulli, Mixed),
     *(Flat, ARD, GroupLasso, Horseshoe),
@@ -65,23 +60,19 @@ class Saveable:
         True
         """
         check_is_fitted(self)
-        # safetensors permutes arrays that are not C-contiguous without a word.
         arrays = {
-            name: np.array(array, dtype=np.float64, order="C", copy=True)
+            name: np.asarray(array, dtype=np.float64)
             for name, array in self._fitted_arrays().items()
         }
         names = getattr(self, "feature_names_in_", None)
         settings = {
-            "format": FORMAT,
-            "version": VERSION,
             "estimator": type(self).__name__,
             "parameters": {k: _encode(k, v) for k, v in _parameters(self).items()},
             "facts": self._fitted_facts(),
             "n_features": int(self.n_features_in_),
             "feature_names": None if names is None else [str(n) for n in names],
-            "sha256": _checksum(arrays),
         }
-        _write(Path(path), arrays, json.dumps(settings, allow_nan=False))
+        write_sealed(Path(path), FORMAT, arrays, settings)
 
     def _fitted_arrays(self) -> dict[str, Any]:
         raise TypeError(f"{type(self).__name__} cannot be saved.")
@@ -116,12 +107,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path={str(path)!r} is not a file; give what save() has written.")
-    settings, arrays = _read(path)
+    settings, arrays = read_sealed(path, FORMAT, "model file")
     estimators = _estimators()
     if settings.get("estimator") not in estimators:
         raise ValueError(f"{path} holds an unknown estimator {settings.get('estimator')!r}.")
-    if settings.get("sha256") != _checksum(arrays):
-        raise ValueError(f"{path} is damaged: its arrays do not match their checksum.")
     try:
         parameters = {k: _decode(v) for k, v in settings["parameters"].items()}
         estimator = estimators[settings["estimator"]](**parameters)
@@ -230,47 +219,19 @@ def _restored_state(path: str, kind: Any, arrays: dict[str, Any]) -> Any:
 
 
 def _estimators() -> dict[str, Any]:
-    from contrastive_lvm.estimators import contrastive_lvm, contrastive_pca, ppca
+    from contrastive_lvm.estimators import (
+        contrastive_lvm,
+        contrastive_pca,
+        contrastive_vae,
+        ppca,
+        vae,
+    )
 
-    kinds = (contrastive_lvm.ContrastiveLVM, ppca.PPCA, contrastive_pca.ContrastivePCA)
+    kinds = (
+        *(contrastive_lvm.ContrastiveLVM, contrastive_pca.ContrastivePCA, ppca.PPCA),
+        *(contrastive_vae.ContrastiveVAE, vae.VAE),
+    )
     return {kind.__name__: kind for kind in kinds}
-
-
-def _write(path: Path, arrays: dict[str, Any], settings: str) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"path={str(path)!r} is in a folder that does not exist.")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        save_file(arrays, temporary, metadata={"settings": settings})
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            settings = json.loads((file.metadata() or {}).get("settings", "{}"))
-            if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-                raise ValueError(f"{path} is not a {FORMAT} model file.")
-            if settings.get("version") != VERSION:
-                raise ValueError(
-                    f"{path} has version {settings.get('version')!r} of the format, this package "
-                    f"reads {VERSION}; update contrastive-lvm."
-                )
-            return settings, {name: file.get_tensor(name) for name in list(file.keys())}
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ValueError(f"{path} is not a whole model file: {error}.") from error
-
-
-def _checksum(arrays: dict[str, Any]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())
-        digest.update(arrays[name].tobytes())
-    return digest.hexdigest()
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:

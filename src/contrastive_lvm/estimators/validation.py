@@ -26,7 +26,7 @@ def read_rows(
         )
     except ValueError as error:
         raise _clearer(error, name) from error
-    _refuse_values(rows, name, missing=missing)
+    refuse_values(rows, name, missing=missing)
     return rows
 
 
@@ -51,7 +51,7 @@ def read_background(estimator: Any, background: Any, *, missing: bool = True) ->
             f"background has {rows.shape[1]} features, but X has {estimator.n_features_in_}; "
             "give both sets the same columns."
         )
-    _refuse_values(rows, name, missing=missing)
+    refuse_values(rows, name, missing=missing)
     return rows
 
 
@@ -83,7 +83,8 @@ def _clearer(error: ValueError, name: str) -> ValueError:
     return ValueError(message)
 
 
-def _refuse_values(X: Matrix, name: str, *, missing: bool) -> None:
+def refuse_values(X: Matrix, name: str, *, missing: bool = True) -> None:
+    """Infinite values, and NaN where it is not welcome."""
     if is_sparse(X):
         infinite, gaps = bool(np.isinf(X.data).any()), bool(np.isnan(X.data).any())
     else:
@@ -170,6 +171,14 @@ def check_whole(name: str, value: Any, least: int) -> int:
     if value < least:
         raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
     return int(value)
+
+
+def check_number(name: str, value: Any, low: float, high: float, what: str) -> float:
+    """A number between two limits, which it may touch; `what` describes it."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        raise ValueError(f"{name}={value!r} must be {what}.")
+    return float(value)
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:

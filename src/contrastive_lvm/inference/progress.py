@@ -9,24 +9,26 @@ LINES = 10  # in a log
 
 
 @contextmanager
-def progress(name: str, total: int, logger: logging.Logger) -> Iterator[Callable[[int, str], None]]:
+def progress(
+    name: str, total: int, logger: logging.Logger, *, unit: str = "step"
+) -> Iterator[Callable[[int, str], None]]:
     """A function `advance(steps, message)`; silent unless the logger shows information."""
     if not logger.isEnabledFor(logging.INFO):
         yield lambda steps, message: None
     elif sys.stderr.isatty():
         yield from _bar(name, total)
     else:
-        yield _lines(name, total, logger)
+        yield _lines(name, total, logger, unit)
 
 
-def _lines(name: str, total: int, logger: logging.Logger) -> Callable[[int, str], None]:
+def _lines(name: str, total: int, logger: logging.Logger, unit: str) -> Callable[[int, str], None]:
     done = 0
 
     def advance(steps: int, message: str) -> None:
         nonlocal done
         done += steps
         if done * LINES // total > (done - steps) * LINES // total:
-            logger.info("%s: step %d, %s", name, done, message)
+            logger.info("%s: %s %d, %s", name, unit, done, message)
 
     return advance
 

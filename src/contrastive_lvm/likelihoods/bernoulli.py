@@ -10,11 +10,11 @@ from contrastive_lvm.core.blocks import column_means
 from contrastive_lvm.core.quadrature import logistic_moments
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.counts import value_blocks
-from contrastive_lvm.likelihoods.role import Entries, Expected, Nuisance, Working, observed_factor
+from contrastive_lvm.likelihoods.role import Entrywise, Expected, Nuisance, Working
 
 
 @dataclass(frozen=True)
-class Bernoulli(Entries):
+class Bernoulli(Entrywise):
     """`x_id` is 1 with probability `1 / (1 + exp(-e))`, `e = l_d' h_i + mean_d`; else 0.
 
     Examples
@@ -24,18 +24,9 @@ class Bernoulli(Entries):
     Bernoulli()
     """
 
-    def observe(
-        self,
-        name: str,
-        predictor: Any,
-        rows: Any,
-        parameters: dict[str, Any],
-        *,
-        augmented: bool = True,
-    ) -> None:
-        """A NumPyro factor of the entries."""
-        jnp = load().jnp
-        observed_factor(name, lambda x: x * predictor - jnp.logaddexp(0.0, predictor), rows)
+    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
+        """In JAX."""
+        return x * predictor - load().jnp.logaddexp(0.0, predictor)
 
     def objection(self, rows: Matrix) -> str | None:
         """0 and 1 only."""

@@ -82,6 +82,11 @@ class Gaussian(Entries):
         law = dist.Normal(predictor, jnp.sqrt(parameters["noise"])).mask(observed).to_event(2)
         numpyro.sample(name, law, obs=jnp.where(observed, rows, 0.0))
 
+    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
+        """In JAX."""
+        psi = parameters["noise"]
+        return -0.5 * ((x - predictor) ** 2 / psi + load().jnp.log(psi) + LOG_2PI)
+
     def noisy_columns(self, n_features: int) -> np.ndarray:
         """All."""
         return np.ones(n_features, dtype=bool)

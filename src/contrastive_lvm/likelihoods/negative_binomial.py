@@ -17,7 +17,7 @@ from contrastive_lvm.likelihoods.counts import (
     objection_to_counts,
 )
 from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
-from contrastive_lvm.likelihoods.role import Entries, Expected, Nuisance, Working, observed_factor
+from contrastive_lvm.likelihoods.role import Entrywise, Expected, Nuisance, Working
 
 Dispersion = Literal["feature", "shared"]
 WIDTH = 2.0  # standard deviation of the prior on the log dispersion
@@ -25,7 +25,7 @@ LEAST_DISPERSION = 1e-6  # below, this is a Poisson and its terms cancel
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(Entries):
+class NegativeBinomial(Entrywise):
     """Counts with mean `r = size_i exp(l_d' h_i + mean_d)` and variance `r + dispersion_d r^2`.
 
     With `c = 1 / dispersion`, `ln p(x) = ln Gamma(x + c) - ln Gamma(c) - ln x! + x f - (x + c)
@@ -64,25 +64,13 @@ class NegativeBinomial(Entries):
             law = law.expand((n_features,)).to_event(1)
         return {"dispersion": jnp.exp(numpyro.sample(f"{prefix}log dispersion", law))}
 
-    def observe(
-        self,
-        name: str,
-        predictor: Any,
-        rows: Any,
-        parameters: dict[str, Any],
-        *,
-        augmented: bool = True,
-    ) -> None:
-        """A NumPyro factor of the counts."""
+    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
+        """In JAX."""
         jnp, gammaln_ = load().jnp, special().gammaln
         dispersion = jnp.maximum(parameters["dispersion"], LEAST_DISPERSION)
         c, f = 1.0 / dispersion, predictor + jnp.log(dispersion)
-
-        def log_density(x: Any) -> Any:
-            constant = gammaln_(x + c) - gammaln_(c) - gammaln_(x + 1.0)
-            return constant + x * f - (x + c) * jnp.logaddexp(0.0, f)
-
-        observed_factor(name, log_density, rows)
+        constant = gammaln_(x + c) - gammaln_(c) - gammaln_(x + 1.0)
+        return constant + x * f - (x + c) * jnp.logaddexp(0.0, f)
 
     def objection(self, rows: Matrix) -> str | None:
         """Counts are 0, 1, 2, ..."""

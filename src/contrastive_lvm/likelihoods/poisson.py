@@ -15,13 +15,13 @@ from contrastive_lvm.likelihoods.counts import (
     log_rates,
     objection_to_counts,
 )
-from contrastive_lvm.likelihoods.role import Entries, Expected, Nuisance, Working, observed_factor
+from contrastive_lvm.likelihoods.role import Entrywise, Expected, Nuisance, Working
 
 MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
 
 
 @dataclass(frozen=True)
-class Poisson(Entries):
+class Poisson(Entrywise):
     """`x_id ~ Poisson(size_i exp(l_d' h_i + mean_d))`.
 
     Parameters
@@ -42,20 +42,12 @@ class Poisson(Entries):
     def __post_init__(self) -> None:
         check_size_factors(self.size_factors)
 
-    def observe(
-        self,
-        name: str,
-        predictor: Any,
-        rows: Any,
-        parameters: dict[str, Any],
-        *,
-        augmented: bool = True,
-    ) -> None:
-        """A NumPyro factor of the counts."""
+    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
+        """In JAX."""
         jnp = load().jnp
         capped = jnp.minimum(predictor, MOST_LOG_RATE)
         rate = jnp.exp(capped) * (1.0 + (predictor - capped))
-        observed_factor(name, lambda x: x * predictor - rate - special().gammaln(x + 1.0), rows)
+        return x * predictor - rate - special().gammaln(x + 1.0)
 
     def objection(self, rows: Matrix) -> str | None:
         """Counts are 0, 1, 2, ..."""

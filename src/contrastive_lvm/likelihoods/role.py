@@ -123,9 +123,24 @@ class Entries:
         return np.zeros(n_features, dtype=bool)
 
 
-def observed_factor(name: str, log_density: Any, rows: Any) -> None:
-    """A NumPyro factor: the sum of the log density (a function of rows) over observed entries."""
-    numpyro, _, jnp = load()
-    observed = ~jnp.isnan(rows)
-    density = log_density(jnp.where(observed, rows, 0.0))
-    numpyro.factor(name, jnp.where(observed, density, 0.0).sum())
+class Entrywise(Entries):
+    """A likelihood whose entries are independent given their predictors."""
+
+    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
+        """Of each entry, in JAX."""
+        raise NotImplementedError
+
+    def observe(
+        self,
+        name: str,
+        predictor: Any,
+        rows: Any,
+        parameters: dict[str, Any],
+        *,
+        augmented: bool = True,
+    ) -> None:
+        """A NumPyro factor: the sum of the log density over observed entries."""
+        numpyro, _, jnp = load()
+        observed = ~jnp.isnan(rows)
+        density = self.log_density(jnp.where(observed, rows, 0.0), predictor, parameters)
+        numpyro.factor(name, jnp.where(observed, density, 0.0).sum())

@@ -1,0 +1,306 @@
+"""What both autoencoders share: reading rows, training, and applying the networks."""
+
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from contrastive_lvm.core.blocks import widen
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.estimators import resolve
+from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.network_files import network_arrays, restored_network
+from contrastive_lvm.estimators.validation import (
+    check_choice,
+    check_number,
+    check_whole,
+    read_rows,
+    refuse_constant,
+    refuse_values,
+)
+from contrastive_lvm.estimators.verbosity import verbosity
+from contrastive_lvm.inference.progress import progress
+from contrastive_lvm.inference.sizes import log_sizes
+from contrastive_lvm.likelihoods.bernoulli import Bernoulli
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
+from contrastive_lvm.likelihoods.poisson import Poisson
+from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
+from contrastive_lvm.vae.design import Design
+from contrastive_lvm.vae.fitted import Fitted
+from contrastive_lvm.vae.networks import ACTIVATIONS
+from contrastive_lvm.vae.placement import placement
+from contrastive_lvm.vae.preparing import prepared
+from contrastive_lvm.vae.rows import Moments, Source, is_lazy, moments, source
+from contrastive_lvm.vae.training import HISTORY, Plan, State, Training
+
+logger = logging.getLogger(__name__)
+Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
+
+
+class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator):
+    """Training and predictions of a network with one or two sets."""
+
+    hidden: Any
+    activation: str
+    likelihood: Any
+    learning_rate: float
+    batch_size: int
+    max_epochs: int | None
+    kl_warm_up: float
+    clip: float
+    validation_fraction: float
+    patience: int | None
+    checkpoint: Any
+    n_devices: int | None
+    random_state: Any
+    verbose: bool
+    network_: Fitted
+
+    def _design(self, n_features: int, n_target: int, n_shared: int, *, gaps: bool) -> Design:
+        hidden = self.hidden
+        if isinstance(hidden, int | str) or not hasattr(hidden, "__iter__"):
+            raise TypeError(f"hidden={hidden!r} must list the widths of hidden layers: (128, 256).")
+        return Design(
+            n_features,
+            n_target,
+            n_shared,
+            tuple(check_whole("hidden", width, 1) for width in hidden),
+            check_choice("activation", self.activation, ACTIVATIONS),
+            self._output(),
+            gaps,
+        )
+
+    def _output(self) -> Any:
+        likelihood = resolve.likelihood(self.likelihood)
+        if not isinstance(likelihood, Output):
+            raise TypeError(
+                f"likelihood={likelihood!r} is not an output of {type(self).__name__}; use "
+                "'gaussian', 'bernoulli', 'poisson' or 'negative_binomial', or ContrastiveLVM."
+            )
+        return likelihood
+
+    def _plan(self, separation: float) -> Plan:
+        epochs, patience = self.max_epochs, self.patience
+        return Plan(
+            None if epochs is None else check_whole("max_epochs", epochs, 1),
+            check_whole("batch_size", self.batch_size, 1),
+            _positive("learning_rate", self.learning_rate),
+            check_number("kl_warm_up", self.kl_warm_up, 0.0, 1.0, "a share of the epochs, 0 to 1"),
+            _positive("clip", self.clip),
+            None if patience is None else check_whole("patience", patience, 1),
+            separation,
+        )
+
+    def _source(self, X: Any, name: str, *, reset: bool = False) -> Source:
+        """Rows, checked; those of a Dask array are checked when they are computed."""
+        if not is_lazy(X):
+            return source(read_rows(self, X, name=name, reset=reset))
+        if X.ndim != 2:
+            raise ValueError(f"{name} has {X.ndim} dimensions, but needs two, rows and features.")
+        if reset:
+            self.n_features_in_ = int(X.shape[1])
+        return self._same_features(source(X), name)
+
+    def _same_features(self, rows: Source, name: str) -> Source:
+        if rows.n_features != self.n_features_in_:
+            raise ValueError(
+                f"{name} has {rows.n_features} features, but {type(self).__name__} was fitted "
+                f"with {self.n_features_in_}; give it the same columns."
+            )
+        return rows
+
+    def _rows(self, X: Any, of: str = "target") -> tuple[Fitted, Source]:
+        """Rows to apply the networks to."""
+        check_is_fitted(self)
+        check_choice("of", of, ("target", "background"))
+        rows, likelihood = self._source(X, "X"), self._output()
+        if not is_lazy(X):
+            objection = likelihood.objection(X if hasattr(X, "shape") else np.asarray(X))
+            if objection is not None:
+                raise ValueError(f"X holds {objection}.")
+        return self.network_, rows
+
+    def _moments(self, rows: Source, name: str) -> Moments:
+        likelihood = self._output()
+
+        def check(block: Array) -> None:
+            refuse_values(block, name)
+            objection = likelihood.objection(block)
+            if objection is not None:
+                raise ValueError(f"{name} holds {objection}.")
+
+        if rows.n_rows < 2:
+            raise ValueError(
+                f"{name} has {rows.n_rows} sample(s), but fitting needs at least 2; add rows."
+            )
+        found = moments(rows, check)
+        empty = np.flatnonzero(found.count == 0)
+        if len(empty):
+            raise ValueError(
+                f"{name} has no observed entry in columns {empty[:3].tolist()}; drop these columns "
+                "from both sets."
+            )
+        return found
+
+    def _train(
+        self, sets: dict[str, Source], n_target: int, n_shared: int, separation: float, resume: Any
+    ) -> None:
+        """Train on one or two sets, the target first, and name the results."""
+        plan = self._plan(separation)
+        fraction = check_number(
+            "validation_fraction", self.validation_fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"
+        )
+        self._design(1, n_target, n_shared, gaps=False)  # refuse bad words before reading rows
+        found = tuple(self._moments(rows, name) for name, rows in sets.items())
+        refuse_constant(sum(m.variance for m in found), max(np.abs(m.mean).max() for m in found))
+        rows = tuple(sets.values())
+        gaps = any((m.count < r.n_rows).any() for m, r in zip(found, rows, strict=True))
+        design = self._design(self.n_features_in_, n_target, n_shared, gaps=gaps)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if resume is not None:
+            seed = resume.seed if isinstance(resume, State) else read_seed(resume)
+        data = prepared(design, rows, found, fraction, np.random.default_rng([seed, 1]))
+        training = Training(design, plan, data, placement(self.n_devices), seed)
+        if resume is not None:
+            known = isinstance(resume, State)
+            training.resume(resume if known else read_state(resume, training.state))
+        with verbosity(enabled=self.verbose):
+            finished = self._run(training)
+        fitted = Fitted(design, training.state.best, data.units, data.scaling)
+        self.state_ = training.state
+        self._publish(fitted.centred(*rows), training.state.history)
+        bounds = [
+            self.network_.bound(r, of, training.state.seed)
+            for r, of in zip(rows, ("target", "background"), strict=False)
+        ]
+        self.bound_ = sum(value for value, _ in bounds)
+        self.bound_error_ = float(np.sqrt(sum(variance for _, variance in bounds)))
+        self.n_iter_, self.converged_ = training.epochs_done, finished
+
+    def _run(self, training: Training) -> bool:
+        """Round by round; whether it came to its end."""
+        name, total = type(self).__name__, training.schedule.epochs
+        try:
+            with progress(name, total, logger, unit="epoch") as advance:
+                while training.goes_on:
+                    before = training.epochs_done
+                    training.round()
+                    if self.checkpoint is not None:
+                        write_state(self.checkpoint, training.state)
+                    advance(training.epochs_done - before, training.message())
+        except KeyboardInterrupt:
+            if training.state.n_rounds == 0:
+                raise
+            warnings.warn(
+                f"interrupted after epoch {training.epochs_done}; the best state so far is kept, "
+                "and fit(..., resume=model.state_) goes on from the last.",
+                UserWarning,
+                stacklevel=4,
+            )
+            return False
+        return True
+
+    def _fitted_arrays(self) -> dict[str, Any]:
+        history = {f"history.{name}": values for name, values in self.history_.items()}
+        return network_arrays(self.network_) | history
+
+    def _fitted_facts(self) -> dict[str, Any]:
+        design = self.network_.design
+        return {
+            "n_target": design.n_target,
+            "n_shared": design.n_shared,
+            "gaps": design.gaps,
+            "bound": self.bound_,
+            "bound_error": self.bound_error_,
+            "n_iter": self.n_iter_,
+            "converged": self.converged_,
+        }
+
+    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
+        sizes = [int(facts[name]) for name in ("n_target", "n_shared")]
+        design = self._design(self.n_features_in_, *sizes, gaps=bool(facts["gaps"]))
+        history = {name: arrays[f"history.{name}"] for name in HISTORY}
+        self._publish(restored_network(design, arrays), history)
+        self.bound_, self.n_iter_ = float(facts["bound"]), int(facts["n_iter"])
+        self.converged_ = bool(facts["converged"])
+        self.bound_error_ = float(facts["bound_error"])
+
+    def _decoded(
+        self, t: Array | None, z: Array | None, n: int, of: str, sizes: Any = 0.0
+    ) -> Array:
+        """Expected rows of the parts that are given."""
+        fitted = self.network_
+        eta = fitted.predictor(n, t, z, of) + sizes
+        law = fitted.design.likelihood.response(eta, np.zeros_like(eta), fitted.nuisance)
+        expected: Array = law[0]
+        return expected
+
+    def _sizes(self, rows: Source) -> Any:
+        """Log size factors of rows of counts, (N, D); 0 for other data."""
+        profile = np.asarray(self.network_.scaling.profile, dtype=np.float64)
+        if not profile.any():
+            return 0.0
+        found = np.concatenate([log_sizes(block, profile) for block in rows.blocks()])
+        return np.where(profile > 0, found[:, None], 0.0)
+
+    def _filled(self, X: Any, of: str, draws: int) -> tuple[Array, Array]:
+        """Rows whose NaN are replaced, and the standard deviations of what replaced them."""
+        fitted, rows = self._rows(X, of)
+        sizes, begin = self._sizes(rows), 0
+        values = np.concatenate([widen(block) for block in rows.blocks()])
+        gaps, std = np.isnan(values), np.zeros(values.shape)
+        for mean, variance in fitted.filled(rows, of, 0, draws):
+            at = slice(begin, begin + len(mean))
+            own = sizes[at] if isinstance(sizes, np.ndarray) else 0.0
+            law = fitted.design.likelihood.response(mean + own, variance, fitted.nuisance)
+            values[at] = np.where(gaps[at], law[0], values[at])
+            std[at] = np.where(gaps[at], np.sqrt(law[1]), 0.0)
+            begin = at.stop
+        return values, std
+
+    def _drawn(
+        self, t: Array | None, z: Array | None, n: int, of: str, rng: np.random.RandomState
+    ) -> Array:
+        """New rows at given latents."""
+        fitted = self.network_
+        eta = fitted.predictor(n, t, z, of)
+        drawn: Array = fitted.design.likelihood.draw(eta, fitted.nuisance, rng)
+        return drawn
+
+    def _latents_given(self, T: Any, k: int) -> Array:
+        check_is_fitted(self)
+        given: Array = np.asarray(T, dtype=np.float64)
+        if given.ndim != 2 or given.shape[1] != k or not np.isfinite(given).all():
+            raise ValueError(
+                f"T has shape {given.shape}, but needs finite numbers in one column for each of "
+                f"the {k} dimensions; pass what transform returns."
+            )
+        return given
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Mean (or weighted mean) of `score_samples`."""
+        return float(np.average(self.score_samples(X), weights=sample_weight))
+
+    def score_samples(self, X: Any) -> Array:
+        """Of each row; the estimators say more."""
+        raise NotImplementedError
+
+    def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
+        """Name the results."""
+        self.network_, self.history_ = fitted, history
+        self.bound_trace_ = history["bound"]
+        self.mean_ = fitted.units.restored(fitted.scaling.target_mean)
+        noise = fitted.nuisance
+        one = getattr(fitted.design.likelihood, "isotropic", True)
+        self.noise_variance_ = float(noise.noise[0]) if one else noise.noise
+        self.dispersion_ = noise.dispersion if noise.dispersion.any() else None
+
+
+def _positive(name: str, value: Any) -> float:
+    single = np.finfo(np.float32)
+    return check_number(name, value, float(single.tiny), float(single.max), "a positive number")

@@ -1,0 +1,117 @@
+"""How much of the target the shared latents give away."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.estimators.validation import check_whole
+
+FOLDS = 5
+
+
+class Leakage(NamedTuple):
+    """What held-out rows' shared latents tell; the first two are 0.5 and 0 at their best."""
+
+    set_auc: float  # target rows against background rows: area under the ROC curve
+    target_r2: float  # share of the target latents' variance that shared latents predict
+    label_accuracy: float | None  # of labels from shared latents
+    label_accuracy_of_target: float | None  # from target latents
+    chance: float | None  # the most frequent label's share
+
+    @property
+    def excess(self) -> float | None:
+        """Accuracy of labels from shared latents beyond chance."""
+        if self.label_accuracy is None or self.chance is None:
+            return None
+        return self.label_accuracy - self.chance
+
+
+def leakage(
+    model: Any,
+    X: Any,
+    background: Any,
+    *,
+    labels: Any = None,
+    n_neighbors: int = 20,
+    random_state: Any = 0,
+) -> Leakage:
+    """Measure what the shared latents know about the target, by neighbours, cross-validated.
+
+    In a clean separation the shared latents of target rows look like those of background rows and
+    say nothing about the target latents or about labels that only the target has. Two things are
+    measured without labels: how well rows of the two sets can be told apart by their shared latents
+    (`set_auc`, by nearest neighbours or by a linear classifier, whichever tells more), and how much
+    of the target latents they predict (`target_r2`). With labels, also how well neighbours in the
+    shared and in the target space predict them.
+
+    Parameters
+    ----------
+    model : ContrastiveLVM or ContrastiveVAE, fitted
+    X, background : rows of the two sets
+    labels : array-like of shape (n,), optional
+        Groups of the target's rows.
+    n_neighbors : int
+    random_state : int or RandomState instance
+        Of the folds.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+    >>> found = clvm.leakage(model, data.target, data.background, labels=data.target_labels)
+    >>> bool(found.target_r2 < 0.1), bool(found.label_accuracy_of_target > 0.95)
+    (True, True)
+    """
+    n_neighbors = check_whole("n_neighbors", n_neighbors, 1)
+    ours, theirs = model.latents(X), model.latents(background, of="background").shared
+    fewest = min(len(ours.shared), len(theirs))
+    if fewest < 2 * max(FOLDS, n_neighbors):
+        raise ValueError(
+            f"n_neighbors={n_neighbors} and {FOLDS} folds need at least "
+            f"{2 * max(FOLDS, n_neighbors)} rows a set, but one has {fewest}; use fewer neighbours."
+        )
+    target_r2 = _predicted(ours.shared, ours.target, n_neighbors, random_state)
+    set_auc = _told_apart(ours.shared, theirs, n_neighbors, random_state)
+    if labels is None:
+        return Leakage(set_auc, target_r2, None, None, None)
+    values, codes = np.unique(np.asarray(labels), return_inverse=True)
+    if codes.shape != (len(ours.shared),) or len(values) < 2:
+        raise ValueError(
+            f"labels have shape {np.shape(labels)} and {len(values)} value(s), but need one for "
+            f"each of the {len(ours.shared)} rows of X, and two values at least."
+        )
+    found = [_accuracy(h, codes, n_neighbors, random_state) for h in (ours.shared, ours.target)]
+    chance = float(np.bincount(codes).max() / len(codes))
+    return Leakage(set_auc, target_r2, found[0], found[1], chance)
+
+
+def _told_apart(z: Array, other: Array, n_neighbors: int, random_state: Any) -> float:
+    h, belongs = np.vstack([z, other]), np.repeat([1, 0], [len(z), len(other)])
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=random_state)
+    found = []
+    for classifier in (KNeighborsClassifier(n_neighbors), LogisticRegression(max_iter=1000)):
+        judge = make_pipeline(StandardScaler(), classifier)
+        chance = cross_val_predict(judge, h, belongs, cv=folds, method="predict_proba")[:, 1]
+        found.append(float(roc_auc_score(belongs, chance)))
+    return max(0.5, *found)
+
+
+def _predicted(z: Array, t: Array, n_neighbors: int, random_state: Any) -> float:
+    folds = KFold(FOLDS, shuffle=True, random_state=random_state)
+    judge = make_pipeline(StandardScaler(), KNeighborsRegressor(n_neighbors))
+    guess = cross_val_predict(judge, z, t, cv=folds)
+    return max(0.0, float(r2_score(t, guess, multioutput="variance_weighted")))
+
+
+def _accuracy(h: Array, codes: np.ndarray, n_neighbors: int, random_state: Any) -> float:
+    folds = KFold(FOLDS, shuffle=True, random_state=random_state)
+    judge = make_pipeline(StandardScaler(), KNeighborsClassifier(n_neighbors))
+    return float((cross_val_predict(judge, h, codes, cv=folds) == codes).mean())

@@ -1,0 +1,189 @@
+"""The standard variational autoencoder, the baseline that the contrastive one extends."""
+
+from typing import Any, Self
+
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.estimators.autoencoder import Autoencoder
+from contrastive_lvm.estimators.validation import check_whole
+
+
+class VAE(Autoencoder):
+    """A variational autoencoder: `x = f(t) + mean + noise` with a network `f`.
+
+    The posterior `q(t | x)` is a diagonal Gaussian by another network (Kingma & Welling 2014).
+    NaN is a missing entry: it does not count in the likelihood, and the encoder sees where it is.
+
+    Parameters
+    ----------
+    n_components : int
+        Latent dimensions.
+    hidden, activation, likelihood, learning_rate, batch_size, max_epochs, kl_warm_up, clip
+        As for `ContrastiveVAE`.
+    validation_fraction, patience, checkpoint, n_devices, random_state, verbose
+        As for `ContrastiveVAE`.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,)
+        What the decoder adds to; it averages to zero over the rows.
+    noise_variance_, dispersion_, history_, bound_, bound_trace_, bound_error_, n_iter_,
+    converged_, state_
+        As of `ContrastiveVAE`.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+    >>> clvm.VAE(2, hidden=(16,), max_epochs=50, random_state=0).fit_transform(rows).shape
+    (400, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        hidden: tuple[int, ...] = (128, 256),
+        activation: str = "relu",
+        likelihood: Any = "gaussian",
+        learning_rate: float = 2e-3,
+        batch_size: int = 512,
+        max_epochs: int | None = None,
+        kl_warm_up: float = 0.5,
+        clip: float = 1.0,
+        validation_fraction: float = 0.1,
+        patience: int | None = 20,
+        checkpoint: Any = None,
+        n_devices: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden = hidden
+        self.activation = activation
+        self.likelihood = likelihood
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.kl_warm_up = kl_warm_up
+        self.clip = clip
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.checkpoint = checkpoint
+        self.n_devices = n_devices
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, *, resume: Any = None) -> Self:
+        """Train on rows (an array, memory map, sparse matrix or Dask array).
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model.n_iter_
+        5
+        """
+        k = check_whole("n_components", self.n_components, 1)
+        self._train({"X": self._source(X, "X", reset=True)}, k, 0, 0.0, resume)
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.network_.design.n_target)
+
+    def transform(self, X: Any) -> Array:
+        """Posterior mean of the latents, (n, n_components).
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model.transform(rows).shape
+        (400, 2)
+        """
+        fitted, rows = self._rows(X)
+        return fitted.codes(rows, "target")[0]
+
+    def inverse_transform(self, T: Any) -> Array:
+        """Expected rows at latents.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model.inverse_transform([[0.0, 0.0]]).shape
+        (1, 30)
+        """
+        check_is_fitted(self)
+        T = self._latents_given(T, self._n_features_out)
+        return self._decoded(T, None, len(T), "target")
+
+    def reconstruct(self, X: Any) -> Array:
+        """Expected rows at the posterior means of their latents.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model.reconstruct(rows).shape
+        (400, 30)
+        """
+        fitted, rows = self._rows(X)
+        t = fitted.codes(rows, "target")[0]
+        return self._decoded(t, None, len(t), "target", self._sizes(rows))
+
+    def impute(
+        self, X: Any, *, return_std: bool = False, n_draws: int = 100
+    ) -> Array | tuple[Array, Array]:
+        """X with its NaN replaced by their expectations (and standard deviations).
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> rows[0, 0] = float("nan")
+        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
+        False
+        """
+        filled, std = self._filled(X, "target", check_whole("n_draws", n_draws, 1))
+        return (filled, std) if return_std else filled
+
+    def sample(self, n: int, *, random_state: Any = None) -> Array:
+        """Draw new rows.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model.sample(3, random_state=0).shape
+        (3, 30)
+        """
+        check_is_fitted(self)
+        n, rng = check_whole("n", n, 1), check_random_state(random_state)
+        t: Array = rng.standard_normal((n, self._n_features_out))
+        return self._drawn(t, None, n, "target", rng)
+
+    def score_samples(self, X: Any, *, n_draws: int = 100) -> Array:
+        """An importance-weighted bound on the log-likelihood of each row's observed entries.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
+        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model.score_samples(rows).shape
+        (400,)
+        """
+        fitted, rows = self._rows(X)
+        return fitted.weighted_bounds(rows, "target", 0, check_whole("n_draws", n_draws, 1))

@@ -1,0 +1,1 @@
+"""Autoencoders: networks, the bound and its named parts, training."""

@@ -1,0 +1,67 @@
+"""Training states as files: arrays and numbers, no code; written under another name and moved."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.core.blackbox import module
+from contrastive_lvm.sealed import read_sealed, write_sealed
+from contrastive_lvm.vae.training import HISTORY, State
+
+FORMAT = "contrastive-lvm training state"
+TREES = ("parameters", "optimiser", "best")
+FACTS = ("best_bound", "n_rounds", "idle", "cuts", "seed", "terms")
+
+
+def write_state(path: str | os.PathLike[str], state: State) -> None:
+    """What `read_state` reads."""
+    tree = module("jax").tree
+    arrays = {
+        f"{name}.{i}": np.asarray(leaf)
+        for name in TREES
+        for i, leaf in enumerate(tree.leaves(getattr(state, name)))
+    }
+    arrays |= {f"history.{name}": values for name, values in state.history.items()}
+    write_sealed(Path(path), FORMAT, arrays, {"facts": {n: getattr(state, n) for n in FACTS}})
+
+
+def read_seed(path: str | os.PathLike[str]) -> int:
+    """The seed of a state, which decides on the rows that are held out."""
+    settings, _ = _read(path)
+    return int(settings["facts"]["seed"])
+
+
+def read_state(path: str | os.PathLike[str], first: State) -> State:
+    """A state of a training that begins at `first`."""
+    settings, arrays = _read(path)
+    facts = settings["facts"]
+    if facts["terms"] != first.terms:
+        return first._replace(terms=str(facts["terms"]))  # whoever resumes will refuse it
+    try:
+        trees = {name: _tree(name, arrays, getattr(first, name)) for name in TREES}
+        history = {name: arrays[f"history.{name}"] for name in HISTORY}
+        return State(**trees, **facts, history=history)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}.") from error
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    if not Path(path).is_file():
+        raise FileNotFoundError(
+            f"resume={str(path)!r} is not a file; give the checkpoint of an earlier fit, or None."
+        )
+    settings, arrays = read_sealed(Path(path), FORMAT, "training state")
+    facts = settings.get("facts")
+    if not isinstance(facts, dict) or set(facts) != set(FACTS):
+        raise ValueError(f"{path} is damaged: its facts are not those of a training.")
+    return settings, arrays
+
+
+def _tree(name: str, arrays: dict[str, Any], like: Any) -> Any:
+    leaves, structure = module("jax").tree.flatten(like)
+    found = [arrays[f"{name}.{i}"] for i in range(len(leaves))]
+    if any(a.shape != np.shape(b) for a, b in zip(found, leaves, strict=True)):
+        raise ValueError(f"{name} have other shapes")
+    return structure.unflatten(found)

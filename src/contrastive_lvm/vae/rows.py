@@ -1,0 +1,177 @@
+"""Rows for training, shuffled by epochs: from memory, memory maps, sparse matrices or Dask."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from contrastive_lvm.core.blocks import is_sparse, row_slices, widen
+from contrastive_lvm.core.types import Array, Matrix
+
+BUFFER_ENTRIES = 1 << 24  # of Dask blocks that are shuffled together
+
+
+class Source(Protocol):
+    """Rows of one set."""
+
+    n_rows: int
+    n_features: int
+
+    def blocks(self) -> Iterator[Array]:
+        """All rows in order, dense blocks at a time."""
+        ...
+
+    def take(self, positions: np.ndarray) -> Array:
+        """Some rows, dense."""
+        ...
+
+    def without(self, positions: np.ndarray) -> "Source":
+        """The other rows."""
+        ...
+
+    def epoch(self, rng: np.random.Generator, pieces: int, size: int) -> Iterator[Array]:
+        """Pieces of as many rows: each row once in random order, then some again."""
+        ...
+
+
+def source(X: Any) -> Source:
+    """Rows of whatever was given; nothing is copied or computed yet."""
+    return LazyRows(X) if is_lazy(X) else Rows(X)
+
+
+def is_lazy(X: Any) -> bool:
+    """Whether rows are a Dask array."""
+    return hasattr(X, "dask") and hasattr(X, "blocks")
+
+
+def dense(rows: Matrix) -> Array:
+    """As an array of floating-point numbers; single precision is kept."""
+    full = rows.toarray() if is_sparse(rows) else np.asarray(rows)
+    return full if full.dtype == np.float32 else full.astype(np.float64, copy=False)
+
+
+class Rows:
+    """Rows that are at hand; sparse ones become dense when they are taken."""
+
+    def __init__(self, X: Matrix, kept: np.ndarray | None = None) -> None:
+        self.X, self.kept = X, np.arange(X.shape[0]) if kept is None else kept
+        self.n_rows, self.n_features = len(self.kept), X.shape[1]
+
+    def blocks(self) -> Iterator[Array]:
+        """All rows in order."""
+        for rows in row_slices(self.n_rows, self.n_features):
+            yield self.take(np.arange(rows.start, rows.stop))
+
+    def take(self, positions: np.ndarray) -> Array:
+        """In their order; memory maps are read from front to back."""
+        at = self.kept[positions]
+        order = np.argsort(at, kind="stable")
+        found = dense(self.X[at[order]])
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return found[back]
+
+    def without(self, positions: np.ndarray) -> "Rows":
+        """The other rows."""
+        return Rows(self.X, np.delete(self.kept, positions))
+
+    def epoch(self, rng: np.random.Generator, pieces: int, size: int) -> Iterator[Array]:
+        """A permutation, and the beginning of another."""
+        order = np.empty(0, dtype=np.intp)
+        while len(order) < pieces * size:
+            order = np.concatenate([order, rng.permutation(self.n_rows)])
+        for i in range(pieces):
+            yield self.take(order[i * size : (i + 1) * size])
+
+
+class LazyRows:
+    """A Dask array, computed a few blocks at a time: never whole in memory.
+
+    An epoch goes through its blocks in random order and shuffles the rows of several together.
+    """
+
+    def __init__(self, X: Any, dropped: np.ndarray | None = None) -> None:
+        self.X = X.rechunk({1: X.shape[1]}) if X.numblocks[1] > 1 else X
+        self.dropped = np.empty(0, dtype=np.intp) if dropped is None else dropped
+        ends = np.cumsum(self.X.chunks[0])
+        self.bounds = list(zip(ends - self.X.chunks[0], ends, strict=True))
+        self.n_rows, self.n_features = int(ends[-1]) - len(self.dropped), int(X.shape[1])
+
+    def _block(self, i: int) -> Array:
+        begin, end = self.bounds[i]
+        gone = self.dropped[(self.dropped >= begin) & (self.dropped < end)] - begin
+        return np.delete(dense(self.X.blocks[i, 0].compute()), gone, axis=0)
+
+    def blocks(self) -> Iterator[Array]:
+        """All rows in order."""
+        for i in range(len(self.bounds)):
+            yield self._block(i)
+
+    def take(self, positions: np.ndarray) -> Array:
+        """From the blocks they are in."""
+        left = np.delete(np.arange(int(self.bounds[-1][1])), self.dropped)[positions]
+        found = np.empty((len(left), self.n_features))
+        for begin, end in self.bounds:
+            here = np.flatnonzero((left >= begin) & (left < end))
+            if len(here):
+                found[here] = dense(self.X[left[here]].compute())
+        return found
+
+    def without(self, positions: np.ndarray) -> "LazyRows":
+        """The other rows."""
+        left = np.delete(np.arange(int(self.bounds[-1][1])), self.dropped)[positions]
+        return LazyRows(self.X, np.sort(np.concatenate([self.dropped, left])))
+
+    def epoch(self, rng: np.random.Generator, pieces: int, size: int) -> Iterator[Array]:
+        """Blocks in random order; what is left over begins the next buffer."""
+        buffer = np.empty((0, self.n_features))
+        waiting: list[int] = []
+        enough = max(size, BUFFER_ENTRIES // max(1, self.n_features))
+        for _ in range(pieces):
+            if len(buffer) < size:
+                more = [buffer]
+                while sum(map(len, more)) < enough:
+                    waiting = waiting or rng.permutation(len(self.bounds)).tolist()
+                    more.append(self._block(waiting.pop()))
+                    if not waiting and sum(map(len, more)) >= size:
+                        break
+                buffer = np.concatenate(more)
+                buffer = buffer[rng.permutation(len(buffer))]
+            yield buffer[:size]
+            buffer = buffer[size:]
+
+
+class Moments:
+    """Counts, means and variances of columns, over blocks (Chan, Golub & LeVeque 1983, eq. 2.1)."""
+
+    def __init__(self, n_features: int) -> None:
+        self.count, self.mean = np.zeros(n_features), np.zeros(n_features)
+        self._square = np.zeros(n_features)
+
+    def add(self, rows: Array) -> None:
+        """A block, NaN where missing."""
+        rows = widen(rows)
+        seen = ~np.isnan(rows)
+        n = seen.sum(axis=0)
+        total, safe = self.count + n, np.maximum(n, 1)
+        mean = np.where(seen, rows, 0.0).sum(axis=0) / safe
+        square = (np.where(seen, rows - mean, 0.0) ** 2).sum(axis=0)
+        change, share = mean - self.mean, n / np.maximum(total, 1.0)
+        self._square += square + change**2 * self.count * share
+        self.mean += np.where(n > 0, change * share, 0.0)
+        self.count = total
+
+    @property
+    def variance(self) -> Array:
+        """Of each column, zero where nothing was seen."""
+        variance: Array = self._square / np.maximum(self.count, 1.0)
+        return variance
+
+
+def moments(rows: Source, check: Callable[[Array], None]) -> Moments:
+    """Of all rows, in one pass that also checks each block."""
+    found = Moments(rows.n_features)
+    for block in rows.blocks():
+        check(block)
+        found.add(block)
+    return found
