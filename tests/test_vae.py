@@ -19,7 +19,14 @@ import contrastive_lvm as clvm
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
 from contrastive_lvm.vae.design import LEAST_LOG_NOISE, Design, Scaling
-from contrastive_lvm.vae.objective import BANDWIDTHS, Code, discrepancy, parts, row_parts
+from contrastive_lvm.vae.objective import (
+    BANDWIDTHS,
+    LEAST_VARIANCE,
+    Code,
+    discrepancy,
+    parts,
+    row_parts,
+)
 from contrastive_lvm.vae.rows import LazyRows, Moments, Rows
 from contrastive_lvm.vae.training import Plan, Schedule
 
@@ -289,6 +296,8 @@ def plain_discrepancy(a: np.ndarray, b: np.ndarray) -> float:
         pairs = [(i, j) for i in range(len(u)) for j in range(len(v)) if not (same and i == j)]
         return float(np.mean([kernel(u[i], v[j]) for i, j in pairs]))
 
+    scale = np.sqrt(np.vstack([a, b]).var(axis=0) + LEAST_VARIANCE)
+    a, b = a / scale, b / scale
     return mean(a, a, same=True) + mean(b, b, same=True) - 2.0 * mean(a, b, same=False)
 
 

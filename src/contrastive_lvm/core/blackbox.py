@@ -19,7 +19,7 @@ def load() -> Blackbox:
         return Blackbox(*(import_module(name) for name in names))
     except ImportError as error:
         raise ImportError(
-            "black-box densities need NumPyro and JAX, which are not installed; "
+            "SVI, NUTS, densities and autoencoders need JAX and NumPyro, which are not installed; "
             "pip install 'contrastive-lvm[jax]'."
         ) from error
 

@@ -118,27 +118,25 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
         """Rows to apply the networks to."""
         check_is_fitted(self)
         check_choice("of", of, ("target", "background"))
-        rows, likelihood = self._source(X, "X"), self._output()
-        if not is_lazy(X):
-            objection = likelihood.objection(X if hasattr(X, "shape") else np.asarray(X))
-            if objection is not None:
-                raise ValueError(f"X holds {objection}.")
+        rows = self._source(X, "X")
+        if is_lazy(X) or not isinstance(self._output(), Gaussian):
+            for block in rows.blocks():
+                self._check(block, "X")
         return self.network_, rows
 
+    def _check(self, block: Array, name: str) -> None:
+        """Refuse values that are none."""
+        refuse_values(block, name)
+        objection = self._output().objection(block)
+        if objection is not None:
+            raise ValueError(f"{name} holds {objection}.")
+
     def _moments(self, rows: Source, name: str) -> Moments:
-        likelihood = self._output()
-
-        def check(block: Array) -> None:
-            refuse_values(block, name)
-            objection = likelihood.objection(block)
-            if objection is not None:
-                raise ValueError(f"{name} holds {objection}.")
-
         if rows.n_rows < 2:
             raise ValueError(
                 f"{name} has {rows.n_rows} sample(s), but fitting needs at least 2; add rows."
             )
-        found = moments(rows, check)
+        found = moments(rows, lambda block: self._check(block, name))
         empty = np.flatnonzero(found.count == 0)
         if len(empty):
             raise ValueError(

@@ -18,6 +18,7 @@ from contrastive_lvm.vae.design import LEAST_LOG_NOISE, Design, Parameters, Scal
 from contrastive_lvm.vae.networks import apply
 
 LOG_SD = (-10.0, 5.0)  # of posteriors; rows far from all that was seen must not overflow
+LEAST_VARIANCE = 1e-3  # of a dimension of codes
 BANDWIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0)  # of the kernel, times the number of dimensions
 
 
@@ -134,12 +135,12 @@ def log_likelihood(
 
 
 class RowParts(NamedTuple):
-    """Terms of the bound of each row, (B,), and a draw of its shared latents."""
+    """Terms of the bound of each row, (B,), and the means of its shared latents."""
 
     reconstruction: Any
     target_kl: Any
     shared_kl: Any
-    z: Any  # (B, n_shared)
+    shared_mean: Any  # (B, n_shared)
 
 
 def row_parts(
@@ -158,7 +159,7 @@ def row_parts(
     t_draw, z_draw = t.draw(keys[0]), z.draw(keys[1])
     eta = predictor(design, p, scaling, t_draw if target else None, z_draw, of)
     found = log_likelihood(design, p, scaling, rows, eta, log_floor)
-    return RowParts(found, t.divergence(), z.divergence(), z_draw)
+    return RowParts(found, t.divergence(), z.divergence(), z.mean)
 
 
 def parts(
@@ -190,14 +191,20 @@ def parts(
     return found._replace(
         background_reconstruction=others * y.reconstruction.sum(),
         background_shared_kl=others * y.shared_kl.sum(),
-        discrepancy=discrepancy(x.z, y.z) if separated else zero,
+        discrepancy=discrepancy(x.shared_mean, y.shared_mean) if separated else zero,
     )
 
 
 def discrepancy(z: Any, other: Any) -> Any:
-    """Squared maximum mean discrepancy of two samples (Gretton et al. 2012, eq. 3), unbiased."""
+    """Squared maximum mean discrepancy of two samples (Gretton et al. 2012, eq. 3), unbiased.
+
+    Each dimension is first divided by its standard deviation over both samples: otherwise shrinking
+    all codes would make them alike, and what is told by small differences would stay.
+    """
     jnp = load().jnp
-    n, m = len(z), len(other)
+    both = jnp.concatenate([z, other])
+    scale = jnp.sqrt(both.var(axis=0) + LEAST_VARIANCE)
+    z, other, n, m = z / scale, other / scale, len(z), len(other)
     within, without = _kernel(z, z), _kernel(other, other)
     return (
         (within.sum() - jnp.trace(within)) / max(1, n * (n - 1))

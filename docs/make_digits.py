@@ -1,0 +1,108 @@
+"""Write docs/digits.md and its pictures: `python docs/make_digits.py`, about a quarter of an hour.
+
+Needs MNIST and the photographs of grass in $CONTRASTIVE_LVM_DATA.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from contrastive_lvm.datasets import fetch_mnist_on_grass
+from contrastive_lvm.experiments.digits import (
+    DigitsResult,
+    Space,
+    contrastive,
+    draw_images,
+    draw_spaces,
+    standard,
+)
+
+HERE = Path(__file__).parent
+INTENSITIES, SEPARATION, EPOCHS = (0.5, 1.0), 100.0, 47
+
+
+def main() -> None:
+    """Train all models at both intensities."""
+    table = []
+    for intensity in INTENSITIES:
+        data = fetch_mnist_on_grass(intensity=intensity, random_state=0)
+        begin = time.perf_counter()
+        plain = contrastive(data, max_epochs=EPOCHS)
+        seconds = time.perf_counter() - begin
+        _say(f"intensity {intensity}: plain {seconds:.0f} s")
+        apart = contrastive(data, separation=SEPARATION, max_epochs=EPOCHS)
+        _say("with the penalty")
+        others = standard(data, max_epochs=EPOCHS)
+        _say("standard ones")
+        table += _lines(intensity, plain, apart, others, seconds)
+        if intensity == INTENSITIES[0]:
+            _draw(data, plain, apart, others)
+    page = PAGE.format(table="\n".join(table), separation=SEPARATION, epochs=EPOCHS)
+    (HERE / "digits.md").write_text(page, encoding="utf-8")
+
+
+def _lines(
+    intensity: float,
+    plain: DigitsResult,
+    apart: DigitsResult,
+    others: tuple[Space, ...],
+    seconds: float,
+) -> list[str]:
+    rows: list[tuple[str, Any, Any, Any]] = []
+    for name, found in (("contrastive", plain), (f"`separation={SEPARATION:g}`", apart)):
+        target, shared = found.spaces
+        rows.append((name, target.accuracy, shared.accuracy, target.bound))
+    rows += [(space.name, space.accuracy, None, space.bound) for space in others]
+    return [
+        f"| {intensity:g} | {name} | {accuracy:.3f} | {_number(shared, 3)} | {_number(bound, 1)} |"
+        for name, accuracy, shared, bound in rows
+    ]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _draw(data: Any, plain: DigitsResult, apart: DigitsResult, others: tuple[Space, ...]) -> None:
+    flat, _, drawn = others
+    planes = (plain.spaces[0]._replace(name="contrastive VAE"), flat, drawn)
+    images = HERE / "images"
+    draw_spaces(planes, data.held_out_labels).savefig(images / "digits_latents.png", dpi=130)
+    pictures = {
+        "target": data.target,
+        "background": data.background,
+        "samples of the target, denoised": plain.denoised,
+        "samples of the background": plain.background,
+        "denoised, with the penalty": apart.denoised,
+    }
+    draw_images(pictures).savefig(images / "digits_samples.png", dpi=130)
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"{what}\n")
+
+
+PAGE = """# Digits on grass
+
+What `python docs/make_digits.py` found. 30,000 MNIST digits at two intensities on photographs of
+grass against 30,000 photographs without: the paper's sizes and networks (2 + 8 dimensions, hidden
+layers of 128 and 256), {epochs} epochs, seed 0. Accuracy is that of 20 nearest neighbours for 5,000
+held-out rows with other digits and other patches, from the target latents and from the shared
+ones, which should tell nothing (0.1 is chance). The bound is in nats a row of the data that a model
+was trained on.
+
+| intensity | model | target latents | shared latents | bound |
+|---|---|---|---|---|
+{table}
+
+![Latents of held-out rows](images/digits_latents.png)
+
+![Samples](images/digits_samples.png)
+
+The t-SNE has no map for new rows: a half of the held-out rows judges the other.
+"""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Digits on grass: the contrastive autoencoder against standard ones (the paper, section 3.5)."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.manifold import TSNE
+from sklearn.neighbors import KNeighborsClassifier
+
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.datasets import DigitsOnGrass
+from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
+from contrastive_lvm.estimators.vae import VAE
+from contrastive_lvm.plots import plot_comparison
+
+NEIGHBOURS = 20
+SHOWN = 2000  # held-out rows in a picture
+SIDE = 28
+
+
+class Space(NamedTuple):
+    """A space of latents and how many held-out digits neighbours in it tell."""
+
+    name: str
+    latents: Array  # (k, 2 or more) of the held-out rows
+    accuracy: float
+    bound: float | None  # of the model, nats a row of its data
+
+
+class DigitsResult(NamedTuple):
+    """What the models made of one set of images."""
+
+    spaces: tuple[Space, ...]
+    denoised: Array  # (n, 784) samples
+    background: Array  # (n, 784), without noise
+
+    def accuracy(self, name: str) -> float:
+        """Of one space."""
+        return next(space.accuracy for space in self.spaces if space.name == name)
+
+
+def contrastive(
+    data: DigitsOnGrass, *, separation: float = 0.0, random_state: int = 0, **words: Any
+) -> DigitsResult:
+    """Both spaces of a contrastive autoencoder of 2 + 8 dimensions, and samples of it."""
+    model = ContrastiveVAE(2, 8, separation=separation, random_state=random_state, **words)
+    model.fit(data.target, background=data.background)
+    known, new = model.latents(data.target), model.latents(data.held_out)
+    bound = model.bound_ / (len(data.target) + len(data.background))
+    spaces = (
+        _space("target", data, known.target, new.target, bound),
+        _space("shared", data, known.shared, new.shared, bound),
+    )
+    denoised = model.sample(16, of="denoised", random_state=0)
+    seen = model.reconstruct(model.sample(16, of="background", random_state=0), of="background")
+    return DigitsResult(spaces, denoised, seen)
+
+
+def standard(data: DigitsOnGrass, *, random_state: int = 0, **words: Any) -> tuple[Space, ...]:
+    """A standard autoencoder of 2 dimensions, and a t-SNE of one of 10."""
+    plane, wide = (VAE(k, random_state=random_state, **words).fit(data.target) for k in (2, 10))
+    flat = _space(
+        "VAE",
+        data,
+        plane.transform(data.target),
+        plane.transform(data.held_out),
+        plane.bound_ / len(data.target),
+    )
+    wide_latents = wide.transform(data.held_out)
+    ten = _space("VAE of 10", data, wide.transform(data.target), wide_latents, None)
+    drawn: Array = TSNE(random_state=random_state).fit_transform(wide_latents)
+    half = len(drawn) // 2  # t-SNE has no map for new rows: one half of them judges the other
+    judge = KNeighborsClassifier(NEIGHBOURS).fit(drawn[:half], data.held_out_labels[:half])
+    accuracy = float(judge.score(drawn[half:], data.held_out_labels[half:]))
+    return flat, ten, Space("t-SNE of VAE of 10", drawn, accuracy, None)
+
+
+def _space(
+    name: str, data: DigitsOnGrass, known: Array | None, new: Array | None, bound: float | None
+) -> Space:
+    assert known is not None
+    assert new is not None
+    judge = KNeighborsClassifier(NEIGHBOURS).fit(known, data.target_labels)
+    return Space(name, new, float(judge.score(new, data.held_out_labels)), bound)
+
+
+def draw_spaces(spaces: tuple[Space, ...], labels: Any) -> Figure:
+    """Planes side by side, each with its accuracy."""
+    panels = {f"{s.name}  ({s.accuracy:.2f})": s.latents[:SHOWN] for s in spaces}
+    return plot_comparison(panels, np.asarray(labels)[:SHOWN])
+
+
+def draw_images(rows: dict[str, Array], count: int = 12) -> Figure:
+    """Rows of images with their names above."""
+    figure = Figure(figsize=(0.62 * count, 0.95 * len(rows)), layout="constrained")
+    grids = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
+    for ax, (name, images) in zip(grids, rows.items(), strict=True):
+        ax.imshow(_strip(images[:count]), cmap="gray", interpolation="nearest")
+        ax.set_title(name, fontsize=9, loc="left", pad=2)
+        ax.set_axis_off()
+    return figure
+
+
+def _strip(images: Array) -> Array:
+    """Images beside each other, each from its darkest to its lightest."""
+    low, high = np.percentile(images, [1, 99], axis=1, keepdims=True)
+    scaled = np.clip((images - low) / (high - low), 0.0, 1.0).reshape(-1, SIDE, SIDE)
+    gapped = np.pad(scaled, ((0, 0), (0, 0), (0, 2)), constant_values=1.0)
+    return np.hstack(list(gapped))
