@@ -1,5 +1,6 @@
 """Autoencoders: the bound against NumPy, training as promised, predictions, sources of rows."""
 
+import itertools
 import subprocess
 import sys
 import warnings
@@ -21,8 +22,8 @@ pytest.importorskip("jax", reason="the extra jax is not installed")
 from contrastive_lvm.vae.design import LEAST_LOG_NOISE, Design, Scaling
 from contrastive_lvm.vae.objective import (
     BANDWIDTHS,
-    LEAST_VARIANCE,
     Code,
+    dependence,
     discrepancy,
     parts,
     row_parts,
@@ -296,8 +297,6 @@ def plain_discrepancy(a: np.ndarray, b: np.ndarray) -> float:
         pairs = [(i, j) for i in range(len(u)) for j in range(len(v)) if not (same and i == j)]
         return float(np.mean([kernel(u[i], v[j]) for i, j in pairs]))
 
-    scale = np.sqrt(np.vstack([a, b]).var(axis=0) + LEAST_VARIANCE)
-    a, b = a / scale, b / scale
     return mean(a, a, same=True) + mean(b, b, same=True) - 2.0 * mean(a, b, same=False)
 
 
@@ -307,6 +306,26 @@ def test_the_discrepancy_is_that_of_all_pairs() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((9, 3)), 1.0 + rng.standard_normal((7, 3))
     assert float(jax.jit(discrepancy)(a, b)) == pytest.approx(plain_discrepancy(a, b), abs=1e-5)
+
+
+def test_the_dependence_is_that_of_all_quadruples() -> None:
+    """Its definition: an average over four different rows."""
+    import jax
+
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((6, 2))
+    b = a[:, :1] + 0.1 * rng.standard_normal((6, 1))
+
+    def kernel(rows: np.ndarray) -> np.ndarray:
+        square = ((rows[:, None] - rows) ** 2).sum(axis=2) / (2.0 * rows.shape[1])
+        return np.asarray(np.mean([np.exp(-square / width) for width in BANDWIDTHS], axis=0))
+
+    K, L = kernel(a), kernel(b)
+    terms = [
+        K[i, j] * (L[i, j] + L[q, r] - 2.0 * L[i, q])
+        for i, j, q, r in itertools.permutations(range(6), 4)
+    ]
+    assert float(jax.jit(dependence)(a, b)) == pytest.approx(np.mean(terms), abs=1e-5)
 
 
 def test_separation_makes_shared_latents_alike() -> None:

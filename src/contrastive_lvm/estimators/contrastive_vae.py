@@ -45,9 +45,9 @@ class ContrastiveVAE(Autoencoder):
         What decoders predict: means, or the logarithms of odds or rates. `Gaussian` learns its
         noise variance, `NegativeBinomial` its dispersions.
     separation : float
-        Weight of a penalty on shared latents by which the sets can be told apart, nats a row of the
-        target: the squared maximum mean discrepancy between the shared latents of the two sets.
-        0 is the paper's model; see `leakage` for what it does about.
+        Weight of a penalty on what the shared latents give away, nats a row of the target: the
+        squared maximum mean discrepancy between those of the two sets, plus the dependence between
+        shared and target latents. 0 is the paper's model; see `leakage` for what it is about.
     learning_rate : float
         Of Adam, at its largest: it rises over 200 steps and falls to nothing in half a cosine.
     batch_size : int
@@ -85,7 +85,7 @@ class ContrastiveVAE(Autoencoder):
     history_ : dict of ndarray
         A value a round: `epoch`, the `bound` of the rows that train and its parts
         (`target_reconstruction`, `background_reconstruction`, `target_kl`, `target_shared_kl`,
-        `background_shared_kl`), the `discrepancy`, `validation_bound`, `learning_rate`,
+        `background_shared_kl`), the `leak`, `validation_bound`, `learning_rate`,
         `target_kl_weight`.
     bound_, bound_trace_ : float, ndarray
         The bound of all rows of both sets at the end, and of those that train after each round.

@@ -23,14 +23,14 @@ BANDWIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0)  # of the kernel, times the number of 
 
 
 class Parts(NamedTuple):
-    """Terms of the bound of a batch, each scaled to its whole set, and the discrepancy."""
+    """Terms of the bound of a batch, each scaled to its whole set, and the leak."""
 
     target_reconstruction: Any
     background_reconstruction: Any
     target_kl: Any
     target_shared_kl: Any
     background_shared_kl: Any
-    discrepancy: Any  # between the shared codes of the two sets; not a part of the bound
+    leak: Any  # what the shared codes give away; not a part of the bound
 
     def bound(self, target_weight: Any = 1.0) -> Any:
         """Reconstructions less divergences; that of the target latents may be weighed."""
@@ -135,11 +135,12 @@ def log_likelihood(
 
 
 class RowParts(NamedTuple):
-    """Terms of the bound of each row, (B,), and the means of its shared latents."""
+    """Terms of the bound of each row, (B,), and the means of its latents."""
 
     reconstruction: Any
     target_kl: Any
     shared_kl: Any
+    target_mean: Any  # (B, n_target)
     shared_mean: Any  # (B, n_shared)
 
 
@@ -159,7 +160,7 @@ def row_parts(
     t_draw, z_draw = t.draw(keys[0]), z.draw(keys[1])
     eta = predictor(design, p, scaling, t_draw if target else None, z_draw, of)
     found = log_likelihood(design, p, scaling, rows, eta, log_floor)
-    return RowParts(found, t.divergence(), z.divergence(), z.mean)
+    return RowParts(found, t.divergence(), z.divergence(), t.mean, z.mean)
 
 
 def parts(
@@ -183,7 +184,7 @@ def parts(
         target_kl=own * x.target_kl.sum(),
         target_shared_kl=own * x.shared_kl.sum(),
         background_shared_kl=zero,
-        discrepancy=zero,
+        leak=zero,
     )
     if len(batch) == 1:
         return found
@@ -191,26 +192,49 @@ def parts(
     return found._replace(
         background_reconstruction=others * y.reconstruction.sum(),
         background_shared_kl=others * y.shared_kl.sum(),
-        discrepancy=discrepancy(x.shared_mean, y.shared_mean) if separated else zero,
+        leak=leak(x.target_mean, x.shared_mean, y.shared_mean) if separated else zero,
     )
 
 
-def discrepancy(z: Any, other: Any) -> Any:
-    """Squared maximum mean discrepancy of two samples (Gretton et al. 2012, eq. 3), unbiased.
+def leak(t: Any, z: Any, other: Any) -> Any:
+    """What shared codes give away: the set a row is of, and the target codes of its row.
 
-    Each dimension is first divided by its standard deviation over both samples: otherwise shrinking
-    all codes would make them alike, and what is told by small differences would stay.
+    The discrepancy between the shared codes of target (z) and background (other), plus the
+    dependence between shared and target codes. Each dimension is first divided by its standard
+    deviation: otherwise shrinking all codes would make them alike, and what small differences tell
+    would stay. The target codes are not asked to change.
     """
-    jnp = load().jnp
-    both = jnp.concatenate([z, other])
-    scale = jnp.sqrt(both.var(axis=0) + LEAST_VARIANCE)
-    z, other, n, m = z / scale, other / scale, len(z), len(other)
-    within, without = _kernel(z, z), _kernel(other, other)
-    return (
-        (within.sum() - jnp.trace(within)) / max(1, n * (n - 1))
-        + (without.sum() - jnp.trace(without)) / max(1, m * (m - 1))
-        - 2.0 * _kernel(z, other).mean()
-    )
+    jax, jnp = module("jax"), load().jnp
+    scale = _spread(jnp.concatenate([z, other]))
+    t = jax.lax.stop_gradient(t)
+    return discrepancy(z / scale, other / scale) + dependence(z / _spread(z), t / _spread(t))
+
+
+def _spread(codes: Any) -> Any:
+    return load().jnp.sqrt(codes.var(axis=0) + LEAST_VARIANCE)
+
+
+def discrepancy(a: Any, b: Any) -> Any:
+    """Squared maximum mean discrepancy of two samples (Gretton et al. 2012, eq. 3), unbiased."""
+    n, m = len(a), len(b)
+    within, without = _hollow(_kernel(a, a)).sum(), _hollow(_kernel(b, b)).sum()
+    between = _kernel(a, b).mean()
+    return within / max(1, n * (n - 1)) + without / max(1, m * (m - 1)) - 2.0 * between
+
+
+def dependence(a: Any, b: Any) -> Any:
+    """Hilbert-Schmidt criterion of paired samples (Song et al. 2012, eq. 4), unbiased."""
+    n = len(a)
+    if n < 4:  # too few for the estimate
+        return 0.0 * a.sum()
+    K, L = _hollow(_kernel(a, a)), _hollow(_kernel(b, b))
+    joint = (K * L).sum() - 2.0 / (n - 2) * (K.sum(axis=0) @ L.sum(axis=0))
+    return (joint + K.sum() * L.sum() / ((n - 1) * (n - 2))) / (n * (n - 3))
+
+
+def _hollow(kernel: Any) -> Any:
+    """Without its diagonal."""
+    return kernel * (1.0 - load().jnp.eye(len(kernel), dtype=kernel.dtype))
 
 
 def _kernel(a: Any, b: Any) -> Any:

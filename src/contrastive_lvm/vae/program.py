@@ -33,7 +33,7 @@ class Weights(NamedTuple):
     """How the terms of the objective are weighed."""
 
     repeats: tuple[Any, ...]  # rows of a set that each row of its batch stands for
-    separation: Any  # of the discrepancy, nats
+    separation: Any  # of the leak, nats
     total: Any  # entries of both sets, which the objective is divided by
 
 
@@ -63,7 +63,7 @@ def program(design: Design, clip: float, *, separated: bool) -> Program:
             feed.log_floors,
             separated=separated,
         )
-        penalty = weights.separation * feed.kl_weights * found.discrepancy
+        penalty = weights.separation * feed.kl_weights * found.leak
         return (penalty - found.bound(feed.kl_weights)) / weights.total, found
 
     def steps(

@@ -211,10 +211,7 @@ class Training:
             parts = self._in_units(
                 [float(v) for v in self.program.look(p, self.held, self.scaling, weights, key)]
             )
-        return (
-            float(parts.bound() - self.plan.separation * self.data.sizes[0] * parts.discrepancy)
-            / total
-        )
+        return float(parts.bound() - self.plan.separation * self.data.sizes[0] * parts.leak) / total
 
     def _in_units(self, found: Any) -> Parts:
         """Parts on the scale of the data."""
