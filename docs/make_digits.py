@@ -19,7 +19,7 @@ from contrastive_lvm.experiments.digits import (
 )
 
 HERE = Path(__file__).parent
-INTENSITIES, SEPARATION, EPOCHS = (0.5, 1.0), 100.0, 47
+INTENSITIES, SEPARATION, EPOCHS = (0.5, 1.0), 300.0, 47
 
 
 def main() -> None:

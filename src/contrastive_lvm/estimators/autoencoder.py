@@ -188,7 +188,7 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
                 while training.goes_on:
                     before = training.epochs_done
                     training.round()
-                    if self.checkpoint is not None:
+                    if self.checkpoint is not None and training.state.n_rounds:
                         write_state(self.checkpoint, training.state)
                     advance(training.epochs_done - before, training.message())
         except KeyboardInterrupt:
@@ -201,7 +201,7 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
                 stacklevel=4,
             )
             return False
-        return True
+        return not training.gave_up
 
     def _fitted_arrays(self) -> dict[str, Any]:
         history = {f"history.{name}": values for name, values in self.history_.items()}

@@ -95,7 +95,7 @@ class ContrastiveVAE(Autoencoder):
     n_iter_ : int
         Epochs.
     converged_ : bool
-        False after an interrupt.
+        False after an interrupt, or when training diverged again and again.
     state_ : State
         What `fit(..., resume=model.state_)` goes on from; not in model files.
     n_features_in_, feature_names_in_

@@ -251,6 +251,8 @@ def _encode(name: str, value: Any) -> Any:
         return {"object": type(value).__name__, "fields": asdict(value)}
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if name == "random_state" and not isinstance(value, int | None):
         return None  # a generator's state is not a setting; nothing fitted depends on it any more
     return value
@@ -259,4 +261,4 @@ def _encode(name: str, value: Any) -> Any:
 def _decode(value: Any) -> Any:
     if isinstance(value, dict):
         return OBJECTS[value["object"]](**value["fields"])
-    return value
+    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples

@@ -143,7 +143,12 @@ class Training:
         """Whether another round is due."""
         s, patience = self.state, self.plan.patience
         tired = bool(self.data.held) and patience is not None and s.idle >= patience
-        return s.n_rounds < self.schedule.rounds and not tired and s.cuts <= MOST_CUTS
+        return s.n_rounds < self.schedule.rounds and not tired and not self.gave_up
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it diverged too often."""
+        return self.state.cuts > MOST_CUTS
 
     @property
     def epochs_done(self) -> int:
@@ -251,7 +256,7 @@ class Training:
         rate = CUT**self.state.cuts * self.plan.learning_rate
         what = (
             f"goes on from there with learning_rate={rate:.2g}"
-            if self.state.cuts <= MOST_CUTS
+            if not self.gave_up
             else "ends there; scale the data, or begin with a smaller learning_rate"
         )
         warnings.warn(
