@@ -35,7 +35,7 @@ def main() -> None:
         _say("with the penalty")
         others = standard(data, max_epochs=EPOCHS)
         _say("standard ones")
-        table += _lines(intensity, plain, apart, others, seconds)
+        table += _lines(intensity, plain, apart, others)
         if intensity == INTENSITIES[0]:
             _draw(data, plain, apart, others)
     page = PAGE.format(table="\n".join(table), separation=SEPARATION, epochs=EPOCHS)
@@ -47,7 +47,6 @@ def _lines(
     plain: DigitsResult,
     apart: DigitsResult,
     others: tuple[Space, ...],
-    seconds: float,
 ) -> list[str]:
     rows: list[tuple[str, Any, Any, Any]] = []
     for name, found in (("contrastive", plain), (f"`separation={SEPARATION:g}`", apart)):
@@ -69,9 +68,7 @@ def _draw(data: Any, plain: DigitsResult, apart: DigitsResult, others: tuple[Spa
     planes = (plain.spaces[0]._replace(name="contrastive VAE"), flat, drawn)
     images = HERE / "images"
     draw_spaces(planes, data.held_out_labels).savefig(images / "digits_latents.png", dpi=130)
-    pictures = {
-        "target": data.target,
-        "background": data.background,
+    pictures = {  # of samples only: the photographs are not ours to show
         "samples of the target, denoised": plain.denoised,
         "samples of the background": plain.background,
         "denoised, with the penalty": apart.denoised,

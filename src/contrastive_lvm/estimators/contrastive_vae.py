@@ -157,7 +157,9 @@ class ContrastiveVAE(Autoencoder):
         Parameters
         ----------
         X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
-            The target. Rows are read a few minibatches at a time; nothing is copied whole.
+            The target. Rows are read a few minibatches at a time and nothing is copied whole,
+            except that arrays of whole numbers become floating-point ones (those of Dask a block
+            at a time).
         y : ignored
         background : the same, of shape (m, d)
         resume : State, path or None

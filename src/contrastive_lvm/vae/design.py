@@ -67,9 +67,10 @@ class Units(NamedTuple):
     unit: Array  # (D,) one number for all features under isotropic noise
 
     def standardised(self, rows: Array) -> Any:
-        """In single precision."""
-        shift, unit = self.shift.astype(rows.dtype), self.unit.astype(rows.dtype)
-        return ((rows - shift) / unit).astype(np.float32, copy=False)
+        """In single precision. Works in place: rows are the caller's own copy."""
+        rows -= self.shift.astype(rows.dtype)
+        rows /= self.unit.astype(rows.dtype)
+        return rows.astype(np.float32, copy=False)
 
     def restored(self, predictor: Any) -> Array:
         """On the scale of the data, in double precision."""

@@ -8,7 +8,7 @@ import numpy as np
 from contrastive_lvm.core.blocks import is_sparse, row_slices, widen
 from contrastive_lvm.core.types import Array, Matrix
 
-BUFFER_ENTRIES = 1 << 24  # of Dask blocks that are shuffled together
+BUFFER_ENTRIES = 1 << 23  # of Dask blocks that are shuffled together
 
 
 class Source(Protocol):
@@ -44,10 +44,15 @@ def is_lazy(X: Any) -> bool:
     return hasattr(X, "dask") and hasattr(X, "blocks")
 
 
+def floating(dtype: Any) -> Any:
+    """Single precision is kept, all else becomes double."""
+    return np.float32 if dtype == np.float32 else np.float64
+
+
 def dense(rows: Matrix) -> Array:
-    """As an array of floating-point numbers; single precision is kept."""
+    """As an array of floating-point numbers."""
     full = rows.toarray() if is_sparse(rows) else np.asarray(rows)
-    return full if full.dtype == np.float32 else full.astype(np.float64, copy=False)
+    return full.astype(floating(full.dtype), copy=False)
 
 
 class Rows:
@@ -63,13 +68,14 @@ class Rows:
             yield self.take(np.arange(rows.start, rows.stop))
 
     def take(self, positions: np.ndarray) -> Array:
-        """In their order; memory maps are read from front to back."""
+        """A copy in their order; memory maps are read from front to back."""
         at = self.kept[positions]
         order = np.argsort(at, kind="stable")
-        found = dense(self.X[at[order]])
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return found[back]
+        found = np.empty((len(at), self.n_features), dtype=floating(self.X.dtype))
+        for rows in row_slices(len(at), self.n_features):
+            some = order[rows]
+            found[some] = dense(self.X[at[some]])
+        return found
 
     def without(self, positions: np.ndarray) -> "Rows":
         """The other rows."""
@@ -105,12 +111,14 @@ class LazyRows:
     def blocks(self) -> Iterator[Array]:
         """All rows in order."""
         for i in range(len(self.bounds)):
-            yield self._block(i)
+            block = self._block(i)
+            for rows in row_slices(*block.shape):
+                yield block[rows]
 
     def take(self, positions: np.ndarray) -> Array:
         """From the blocks they are in."""
         left = np.delete(np.arange(int(self.bounds[-1][1])), self.dropped)[positions]
-        found = np.empty((len(left), self.n_features))
+        found = np.empty((len(left), self.n_features), dtype=floating(self.X.dtype))
         for begin, end in self.bounds:
             here = np.flatnonzero((left >= begin) & (left < end))
             if len(here):
@@ -124,7 +132,7 @@ class LazyRows:
 
     def epoch(self, rng: np.random.Generator, pieces: int, size: int) -> Iterator[Array]:
         """Blocks in random order; what is left over begins the next buffer."""
-        buffer = np.empty((0, self.n_features))
+        buffer = np.empty((0, self.n_features), dtype=floating(self.X.dtype))
         waiting: list[int] = []
         enough = max(size, BUFFER_ENTRIES // max(1, self.n_features))
         for _ in range(pieces):
