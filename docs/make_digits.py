@@ -19,7 +19,7 @@ from contrastive_lvm.experiments.digits import (
 )
 
 HERE = Path(__file__).parent
-INTENSITIES, SEPARATION, EPOCHS = (0.5, 1.0), 300.0, 47
+INTENSITIES, SEPARATION, EPOCHS = (0.5, 1.0), 4000.0, 47
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
         _say("standard ones")
         table += _lines(intensity, plain, apart, others)
         if intensity == INTENSITIES[0]:
-            _draw(data, plain, apart, others)
+            _draw(data, plain, others)
     page = PAGE.format(table="\n".join(table), separation=SEPARATION, epochs=EPOCHS)
     (HERE / "digits.md").write_text(page, encoding="utf-8")
 
@@ -63,7 +63,7 @@ def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _draw(data: Any, plain: DigitsResult, apart: DigitsResult, others: tuple[Space, ...]) -> None:
+def _draw(data: Any, plain: DigitsResult, others: tuple[Space, ...]) -> None:
     flat, _, drawn = others
     planes = (plain.spaces[0]._replace(name="contrastive VAE"), flat, drawn)
     images = HERE / "images"
@@ -71,7 +71,6 @@ def _draw(data: Any, plain: DigitsResult, apart: DigitsResult, others: tuple[Spa
     pictures = {  # of samples only: the photographs are not ours to show
         "samples of the target, denoised": plain.denoised,
         "samples of the background": plain.background,
-        "denoised, with the penalty": apart.denoised,
     }
     draw_images(pictures).savefig(images / "digits_samples.png", dpi=130)
 
@@ -98,6 +97,11 @@ was trained on.
 ![Samples](images/digits_samples.png)
 
 The t-SNE has no map for new rows: a half of the held-out rows judges the other.
+
+Training is sensitive: runs that differ only in rounding (one core or two) differ by about 0.02 in the accuracy of
+the target latents and, at intensity 1, by up to 0.2 in that of the shared ones. Weaker penalties gave, at intensities
+0.5 and 1, target / shared latents 0.646 / 0.168 and 0.695 / 0.561 (`separation=300`), 0.636 / 0.147 and 0.723 / 0.393
+(`separation=1000`).
 """
 
 
