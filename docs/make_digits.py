@@ -98,10 +98,10 @@ was trained on.
 
 The t-SNE has no map for new rows: a half of the held-out rows judges the other.
 
-Training is sensitive: runs that differ only in rounding (one core or two) differ by about 0.02 in the accuracy of
-the target latents and, at intensity 1, by up to 0.2 in that of the shared ones. Weaker penalties gave, at intensities
-0.5 and 1, target / shared latents 0.646 / 0.168 and 0.695 / 0.561 (`separation=300`), 0.636 / 0.147 and 0.723 / 0.393
-(`separation=1000`).
+Training is sensitive: another draw of the data, trained on one core in place of two, changed the
+accuracy from target latents by up to 0.06 and, at intensity 1, that from shared ones by 0.2. Weaker
+penalties gave, at intensities 0.5 and 1, target / shared latents 0.646 / 0.168 and 0.695 / 0.561
+(`separation=300`), 0.636 / 0.147 and 0.723 / 0.393 (`separation=1000`).
 """
 
 
