@@ -290,6 +290,7 @@ def test_what_does_not_vary_is_not_diagnosed() -> None:
 # --- other models -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_given_stays_and_sets_may_be_missing() -> None:
     point, X, B = planted(3, n=40, D=6, k=0, t=1)
     X, _ = gapped(X, B, "target")

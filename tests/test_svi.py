@@ -36,7 +36,7 @@ PRIORS: dict[str, Any] = {
 }
 QUICK = [  # a few; `make slow` has the whole table
     ("isotropic", "flat", "flat"),
-    ("feature", "lasso", "lasso"),
+    pytest.param("feature", "lasso", "lasso", marks=pytest.mark.slow),
     pytest.param("sample", "horseshoe", "ard", marks=pytest.mark.slow),
 ]
 
@@ -119,11 +119,11 @@ def fit(small: tuple[clvm.Model, Array, Array]) -> Posterior:
     "settings",
     [
         {"family": "low_rank", "rank": 3},
-        {"family": "full_rank"},
+        pytest.param({"family": "full_rank"}, marks=pytest.mark.slow),
         pytest.param({"batch_size": 40}, marks=pytest.mark.slow),
         {"batch_size": 40, "local": "amortised"},
         pytest.param({"n_particles": 4}, marks=pytest.mark.slow),
-        {"augmented": False},
+        pytest.param({"augmented": False}, marks=pytest.mark.slow),
         {"learning_rate": lambda step: 0.02 * 0.999**step},
     ],
     ids=["low rank", "full rank", "minibatch", "amortised", "particles", "collapsed", "schedule"],
@@ -139,6 +139,7 @@ def test_families_and_batches_find_the_same(
     assert abs(other.bound - fit.bound) < 3.0 + 4.0 * error
 
 
+@pytest.mark.slow
 def test_mean_field_of_the_paper_turns_target_loadings_away(
     small: tuple[clvm.Model, Array, Array], fit: Posterior
 ) -> None:
@@ -216,6 +217,7 @@ def test_interrupt_keeps_the_best_state(
     assert kept.state.step == 200
 
 
+@pytest.mark.slow
 def test_group_lasso_has_exact_zeros() -> None:
     rng = np.random.default_rng(0)
     W = np.zeros((10, 1))

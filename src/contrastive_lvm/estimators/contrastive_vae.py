@@ -354,9 +354,9 @@ class ContrastiveVAE(Autoencoder):
         >>> import numpy as np
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> data.target[0, 0] = np.nan
         >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
         >>> model = model.fit(data.target, background=data.background)
+        >>> data.target[0, 0] = np.nan
         >>> filled, std = model.impute(data.target, return_std=True)
         >>> bool(np.isnan(filled).any()), bool(std[0, 0] > 0), bool(std[0, 1] > 0)
         (False, True, False)

@@ -150,8 +150,8 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> rows[0, 0] = float("nan")
         >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> rows[0, 0] = float("nan")
         >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
         False
         """
