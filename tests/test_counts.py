@@ -52,7 +52,17 @@ LIKELIHOODS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module", params=LIKELIHOODS)
+LONG = pytest.mark.slow  # another compilation each
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "poisson",
+        "negative_binomial",
+        *(pytest.param(k, marks=LONG) for k in ("bernoulli", "mixed")),
+    ],
+)
 def fitted(request: pytest.FixtureRequest) -> tuple[str, clvm.ContrastiveLVM, Any]:
     kind = request.param
     X, B, W, S, t = planted(kind)

@@ -118,7 +118,7 @@ def fit(small: tuple[clvm.Model, Array, Array]) -> Posterior:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"family": "low_rank", "rank": 3},
+        pytest.param({"family": "low_rank", "rank": 3}, marks=pytest.mark.slow),
         pytest.param({"family": "full_rank"}, marks=pytest.mark.slow),
         pytest.param({"batch_size": 40}, marks=pytest.mark.slow),
         {"batch_size": 40, "local": "amortised"},

@@ -161,9 +161,11 @@ class Training:
         last = min(last, first + self.schedule.round_epochs)
         p = self.place.everywhere(self.state.parameters)
         optimiser = self.place.everywhere(self.state.optimiser)
-        found = []
+        found: list[Parts] = []
         for epoch in range(first, last):
             for feed in self.feeds(epoch):
+                # Steps run while the next rows are read, but rows must not pile up before them.
+                module("jax").block_until_ready(found[-1:])
                 p, optimiser, own = self.program.steps(
                     p, optimiser, feed, self.scaling, self.weights(), self.key
                 )
