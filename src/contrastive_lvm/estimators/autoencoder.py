@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ logger = logging.getLogger(__name__)
 Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
 
 
-class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator):
+class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator, ABC):
     """Training and predictions of a network with one or two sets."""
 
     hidden: Any
@@ -284,9 +285,9 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
         """Mean (or weighted mean) of `score_samples`."""
         return float(np.average(self.score_samples(X), weights=sample_weight))
 
+    @abstractmethod
     def score_samples(self, X: Any) -> Array:
         """Of each row; the estimators say more."""
-        raise NotImplementedError
 
     def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
         """Name the results."""

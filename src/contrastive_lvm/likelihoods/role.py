@@ -6,6 +6,7 @@ density and of its first two derivatives when `e ~ N(m, v)`: all that a Gaussian
 latents needs (Opper & Archambeau 2009).
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -123,12 +124,12 @@ class Entries:
         return np.zeros(n_features, dtype=bool)
 
 
-class Entrywise(Entries):
+class Entrywise(Entries, ABC):
     """A likelihood whose entries are independent given their predictors."""
 
+    @abstractmethod
     def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
         """Of each entry, in JAX."""
-        raise NotImplementedError
 
     def observe(
         self,
