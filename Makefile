@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types slow calibrate bench clean
+.PHONY: help demo test lint types slow calibrate digits bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ slow: $(VENV)/.dev  ## run the tests that take minutes: SVI for every combinatio
 
 calibrate: $(VENV)/.dev  ## check coverage and ranks of posteriors on simulated data; writes docs
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.calibrate --write
+
+digits: $(VENV)/.dev  ## train autoencoders on digits on grass, an hour; writes docs
+	$(BIN)/python docs/make_digits.py
 
 bench: $(VENV)/.bench  ## set up and run the benchmarks
 	$(BIN)/python -m benchmarks.run

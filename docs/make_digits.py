@@ -1,12 +1,14 @@
-"""Write docs/digits.md and its pictures: `python docs/make_digits.py`, about a quarter of an hour.
+"""Write docs/digits.md, its numbers and its pictures: `make digits`, about an hour.
 
 Needs MNIST and the photographs of grass in $CONTRASTIVE_LVM_DATA.
 """
 
+import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from contrastive_lvm.datasets import fetch_mnist_on_grass
 from contrastive_lvm.experiments.digits import (
@@ -19,48 +21,65 @@ from contrastive_lvm.experiments.digits import (
 )
 
 HERE = Path(__file__).parent
-INTENSITIES, SEPARATION, EPOCHS = (0.5, 1.0), 4000.0, 47
+INTENSITIES, SEEDS, SEPARATION, EPOCHS = (0.5, 1.0), (1, 2, 3), 4000.0, 47
 
 
 def main() -> None:
-    """Train all models at both intensities."""
-    table = []
-    for intensity in INTENSITIES:
-        data = fetch_mnist_on_grass(intensity=intensity, random_state=0)
-        begin = time.perf_counter()
-        plain = contrastive(data, max_epochs=EPOCHS)
-        seconds = time.perf_counter() - begin
-        _say(f"intensity {intensity}: plain {seconds:.0f} s")
-        apart = contrastive(data, separation=SEPARATION, max_epochs=EPOCHS)
-        _say("with the penalty")
-        others = standard(data, max_epochs=EPOCHS)
-        _say("standard ones")
-        table += _lines(intensity, plain, apart, others)
-        if intensity == INTENSITIES[0]:
-            _draw(data, plain, others)
-    page = PAGE.format(table="\n".join(table), separation=SEPARATION, epochs=EPOCHS)
-    (HERE / "digits.md").write_text(page, encoding="utf-8")
+    """Train all models at both intensities, each with every seed."""
+    runs: list[dict[str, Any]] = []
+    for seed in SEEDS:
+        for intensity in INTENSITIES:
+            data = fetch_mnist_on_grass(intensity=intensity, random_state=seed)
+            words: dict[str, Any] = {"random_state": seed, "max_epochs": EPOCHS}
+            plain = contrastive(data, **words)
+            apart = contrastive(data, separation=SEPARATION, **words)
+            others = standard(data, **words)
+            models = {"contrastive": plain.spaces, f"`separation={SEPARATION:g}`": apart.spaces}
+            models |= {space.name: (space,) for space in others}
+            runs += [_run(intensity, seed, name, *found) for name, found in models.items()]
+            if (seed, intensity) == (SEEDS[0], INTENSITIES[0]):
+                _draw(data, plain, others)
+            (HERE / "digits.json").write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+            sys.stderr.write(f"seed {seed}, intensity {intensity}: done\n")
+    page(runs)
 
 
-def _lines(
-    intensity: float,
-    plain: DigitsResult,
-    apart: DigitsResult,
-    others: tuple[Space, ...],
-) -> list[str]:
-    rows: list[tuple[str, Any, Any, Any]] = []
-    for name, found in (("contrastive", plain), (f"`separation={SEPARATION:g}`", apart)):
-        target, shared = found.spaces
-        rows.append((name, target.accuracy, shared.accuracy, target.bound))
-    rows += [(space.name, space.accuracy, None, space.bound) for space in others]
-    return [
-        f"| {intensity:g} | {name} | {accuracy:.3f} | {_number(shared, 3)} | {_number(bound, 1)} |"
-        for name, accuracy, shared, bound in rows
-    ]
+def page(runs: list[dict[str, Any]]) -> None:
+    """Write the page of the numbers."""
+    keys = list(dict.fromkeys((run["intensity"], run["model"]) for run in runs))
+    lines = [_line(key, [r for r in runs if (r["intensity"], r["model"]) == key]) for key in keys]
+    text = PAGE.format(table="\n".join(lines), epochs=EPOCHS, n_seeds=len(SEEDS))
+    (HERE / "digits.md").write_text(text, encoding="utf-8")
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+def _run(
+    intensity: float, seed: int, name: str, space: Space, shared: Space | None = None
+) -> dict[str, Any]:
+    return {
+        "intensity": intensity,
+        "seed": seed,
+        "model": name,
+        "target": space.accuracy,
+        "target by encoder": space.by_encoder,
+        "shared": None if shared is None else shared.accuracy,
+        "shared by encoder": None if shared is None else shared.by_encoder,
+        "bound": space.bound,
+    }
+
+
+def _line(key: tuple[float, str], runs: list[dict[str, Any]]) -> str:
+    names = ("target", "target by encoder", "shared", "shared by encoder", "bound")
+    cells = [_spread([run[name] for run in runs], 1 if name == "bound" else 3) for name in names]
+    return f"| {key[0]:g} | {key[1]} | " + " | ".join(cells) + " |"
+
+
+def _spread(values: list[float | None], digits: int) -> str:
+    """The mean with the least and the greatest."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    mean, low, high = (f"{f(known):.{digits}f}" for f in (np.mean, np.min, np.max))
+    return f"{mean} ({low} to {high})"
 
 
 def _draw(data: Any, plain: DigitsResult, others: tuple[Space, ...]) -> None:
@@ -75,21 +94,19 @@ def _draw(data: Any, plain: DigitsResult, others: tuple[Space, ...]) -> None:
     draw_images(pictures).savefig(images / "digits_samples.png", dpi=130)
 
 
-def _say(what: str) -> None:
-    sys.stderr.write(f"{what}\n")
-
-
 PAGE = """# Digits on grass
 
-What `python docs/make_digits.py` found. 30,000 MNIST digits at two intensities on photographs of
-grass against 30,000 photographs without: the paper's sizes and networks (2 + 8 dimensions, hidden
-layers of 128 and 256), {epochs} epochs, seed 0. Accuracy is that of 20 nearest neighbours for 5,000
-held-out rows with other digits and other patches, from the target latents and from the shared
-ones, which should tell nothing (0.1 is chance). The bound is in nats a row of the data that a model
-was trained on.
+What `make digits` found. 30,000 MNIST digits at two intensities on photographs of grass against
+30,000 photographs without: the paper's sizes and networks (2 + 8 dimensions, hidden layers of 128
+and 256), {epochs} epochs, {n_seeds} seeds that draw digits, patches and networks. Accuracy is that of 20
+nearest neighbours among 10,000 rows of the target for 5,000 held-out rows with other digits and
+other patches, from the target latents and from the shared ones, which should tell nothing (0.1 is
+chance). Means, and the least and greatest over seeds. Latents are posterior means after
+`refine_steps=30`; "by encoder" is what the encoder alone says, as in the paper (`refine_steps=0`).
+The bound is in nats a row of the data that a model was trained on, by encoders.
 
-| intensity | model | target latents | shared latents | bound |
-|---|---|---|---|---|
+| intensity | model | target latents | by encoder | shared latents | by encoder | bound |
+|---|---|---|---|---|---|---|
 {table}
 
 ![Latents of held-out rows](images/digits_latents.png)
@@ -98,15 +115,14 @@ was trained on.
 
 The t-SNE has no map for new rows: a half of the held-out rows judges the other.
 
-Training is sensitive: another draw of the data, trained on one core in place of two, changed the
-accuracy from target latents by up to 0.06 and, at intensity 1, that from shared ones by 0.2. Weaker
-penalties gave, at intensities 0.5 and 1, target / shared latents 0.646 / 0.168 and 0.695 / 0.561
-(`separation=300`), 0.636 / 0.147 and 0.723 / 0.393 (`separation=1000`).
+Single models differ: with and without the penalty, another seed moves the accuracy from target
+latents by about 0.03. Weaker penalties gave with seed 0, by encoders, at intensities 0.5 and 1,
+target / shared latents 0.646 / 0.168 and 0.695 / 0.561 (`separation=300`), 0.636 / 0.147 and 0.723
+/ 0.393 (`separation=1000`).
 
 How this was chosen: the warm-up, the learning rate, the form of the penalty and its weight were
-picked after looking at these accuracies on held-out digits (about seven schedules and three
-weights), so they flatter the method a little. The plain models and the standard ones come from one
-run on two cores, those with the penalty from runs on one.
+picked on seed 0, after looking at accuracies on its 5,000 held-out digits (about seven schedules
+and three weights); the steps and the rate of refinement on seed 1, by bounds and accuracies.
 """
 
 

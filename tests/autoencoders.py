@@ -8,7 +8,13 @@ import numpy as np
 import contrastive_lvm as clvm
 
 DATA = clvm.datasets.make_contrastive(300, 200, n_features=8, n_shared=2, random_state=0)
-QUICK: dict[str, Any] = {"hidden": (8,), "max_epochs": 6, "batch_size": 64, "random_state": 0}
+QUICK: dict[str, Any] = {
+    "hidden": (8,),
+    "max_epochs": 6,
+    "batch_size": 64,
+    "random_state": 0,
+    "refine_steps": 0,  # compiles as long as training; tests/test_refinement.py is about it
+}
 
 
 def quick(n_target: int = 2, n_shared: int = 2, **words: Any) -> clvm.ContrastiveVAE:

@@ -57,6 +57,7 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
     validation_fraction: float
     patience: int | None
     checkpoint: Any
+    refine_steps: int
     n_devices: int | None
     random_state: Any
     verbose: bool
@@ -123,7 +124,8 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
         if is_lazy(X) or not isinstance(self._output(), Gaussian):
             for block in rows.blocks():
                 self._check(block, "X")
-        return self.network_, rows
+        steps = check_whole("refine_steps", self.refine_steps, 0)
+        return self.network_._replace(refine_steps=steps), rows
 
     def _check(self, block: Array, name: str) -> None:
         """Refuse values that are none."""
@@ -155,6 +157,7 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
             "validation_fraction", self.validation_fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"
         )
         self._design(1, n_target, n_shared, gaps=False)  # refuse bad words before reading rows
+        check_whole("refine_steps", self.refine_steps, 0)
         found = tuple(self._moments(rows, name) for name, rows in sets.items())
         refuse_constant(sum(m.variance for m in found), max(np.abs(m.mean).max() for m in found))
         rows = tuple(sets.values())

@@ -59,6 +59,10 @@ class ContrastiveVAE(ContrastivePredictions):
         training ends.
     checkpoint : path or None
         A file that is written after every round and that `fit(..., resume=path)` goes on from.
+    refine_steps : int
+        Gradient steps by which the posterior of each row is improved beyond what its encoder says,
+        whenever latents of rows are asked for; 0 takes the encoders' word, which is quicker and,
+        for rows that were not trained on, farther off. Training and `bound_` use encoders alone.
     n_devices : int or None
         Devices of JAX over which the rows of a minibatch are spread; None takes all.
     random_state : int, RandomState instance or None
@@ -70,7 +74,7 @@ class ContrastiveVAE(ContrastivePredictions):
     ----------
     mean_, background_mean_ : ndarray of shape (n_features,)
         What decoders add to, for rows of the two sets; `f_t` averages to zero over the target,
-        `f_s` over the background.
+        `f_s` over the background, at the latents that encoders give.
     noise_variance_ : float or ndarray of shape (n_features,)
     dispersion_ : ndarray of shape (n_features,) or None
     history_ : dict of ndarray
@@ -120,6 +124,7 @@ class ContrastiveVAE(ContrastivePredictions):
         validation_fraction: float = 0.1,
         patience: int | None = 20,
         checkpoint: Any = None,
+        refine_steps: int = 30,
         n_devices: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
@@ -138,6 +143,7 @@ class ContrastiveVAE(ContrastivePredictions):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.checkpoint = checkpoint
+        self.refine_steps = refine_steps
         self.n_devices = n_devices
         self.random_state = random_state
         self.verbose = verbose

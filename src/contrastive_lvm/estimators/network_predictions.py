@@ -13,6 +13,7 @@ from contrastive_lvm.estimators.predictions import PARTS, SETS
 from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.estimators.views import Latents
 from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.vae.fitted import Fitted
 from contrastive_lvm.vae.rows import Source
 
 
@@ -103,14 +104,14 @@ class ContrastivePredictions(Autoencoder):
         chosen = (parts,) if isinstance(parts, str) else tuple(parts)
         for part in chosen:
             check_choice("parts", part, PARTS)
-        _, rows = self._rows(X, of)
-        t, z = self._means(rows, of)
+        fitted, rows = self._rows(X, of)
+        t, z = self._means(fitted, rows, of)
         kept = (t if "target" in chosen else None, z if "shared" in chosen else None)
         return self._decoded(*kept, rows.n_rows, of, self._sizes(rows))
 
-    def _means(self, rows: Source, of: str) -> tuple[Array | None, Array]:
+    def _means(self, fitted: Fitted, rows: Source, of: str) -> tuple[Array | None, Array]:
         """Posterior means of target and shared latents."""
-        mean = self.network_.codes(rows, of)[0]
+        mean = fitted.codes(rows, of)[0]
         k = self.n_target_ if of == "target" else 0
         return (mean[:, :k] if k else None), mean[:, k:]
 
@@ -129,7 +130,7 @@ class ContrastivePredictions(Autoencoder):
         (400, 30)
         """
         fitted, rows = self._rows(X)
-        t, z = self._means(rows, "target")
+        t, z = self._means(fitted, rows, "target")
         denoised = self._decoded(t, None, rows.n_rows, "target")
         if not isinstance(fitted.design.likelihood, Gaussian):
             return denoised

@@ -22,7 +22,7 @@ class VAE(Autoencoder):
         Latent dimensions.
     hidden, activation, likelihood, learning_rate, batch_size, max_epochs, kl_warm_up, clip
         As for `ContrastiveVAE`.
-    validation_fraction, patience, checkpoint, n_devices, random_state, verbose
+    validation_fraction, patience, checkpoint, refine_steps, n_devices, random_state, verbose
         As for `ContrastiveVAE`.
 
     Attributes
@@ -58,6 +58,7 @@ class VAE(Autoencoder):
         validation_fraction: float = 0.1,
         patience: int | None = 20,
         checkpoint: Any = None,
+        refine_steps: int = 30,
         n_devices: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
@@ -74,6 +75,7 @@ class VAE(Autoencoder):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.checkpoint = checkpoint
+        self.refine_steps = refine_steps
         self.n_devices = n_devices
         self.random_state = random_state
         self.verbose = verbose

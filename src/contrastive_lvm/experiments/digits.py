@@ -1,5 +1,6 @@
 """Digits on grass: the contrastive autoencoder against standard ones (the paper, section 3.5)."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from contrastive_lvm.estimators.vae import VAE
 from contrastive_lvm.plots import plot_comparison
 
 NEIGHBOURS = 20
+KNOWN = 10_000  # rows of the target among which neighbours are looked for
 SHOWN = 2000  # held-out rows in a picture
 SIDE = 28
 
@@ -24,6 +26,7 @@ class Space(NamedTuple):
     name: str
     latents: Array  # (k, 2 or more) of the held-out rows
     accuracy: float
+    by_encoder: float | None  # the same from what the encoder alone says
     bound: float | None  # of the model, nats a row of its data
 
 
@@ -45,11 +48,11 @@ def contrastive(
     """Both spaces of a contrastive autoencoder of 2 + 8 dimensions, and samples of it."""
     model = ContrastiveVAE(2, 8, separation=separation, random_state=random_state, **words)
     model.fit(data.target, background=data.background)
-    known, new = model.latents(data.target), model.latents(data.held_out)
+    found = _both_ways(model, data, lambda latents: (latents.target, latents.shared))
     bound = model.bound_ / (len(data.target) + len(data.background))
-    spaces = (
-        _space("target", data, known.target, new.target, bound),
-        _space("shared", data, known.shared, new.shared, bound),
+    spaces = tuple(
+        Space(name, new, accuracy, by_encoder, bound)
+        for name, (new, accuracy, by_encoder) in zip(("target", "shared"), found, strict=True)
     )
     denoised = model.sample(16, of="denoised", random_state=0)
     seen = model.reconstruct(model.sample(16, of="background", random_state=0), of="background")
@@ -59,29 +62,40 @@ def contrastive(
 def standard(data: DigitsOnGrass, *, random_state: int = 0, **words: Any) -> tuple[Space, ...]:
     """A standard autoencoder of 2 dimensions, and a t-SNE of one of 10."""
     plane, wide = (VAE(k, random_state=random_state, **words).fit(data.target) for k in (2, 10))
-    flat = _space(
-        "VAE",
-        data,
-        plane.transform(data.target),
-        plane.transform(data.held_out),
-        plane.bound_ / len(data.target),
-    )
-    wide_latents = wide.transform(data.held_out)
-    ten = _space("VAE of 10", data, wide.transform(data.target), wide_latents, None)
-    drawn: Array = TSNE(random_state=random_state).fit_transform(wide_latents)
+    ((flat, accuracy, by_encoder),) = _both_ways(plane, data)
+    ((ten, told, told_by_encoder),) = _both_ways(wide, data)
+    drawn: Array = TSNE(random_state=random_state).fit_transform(ten)
     half = len(drawn) // 2  # t-SNE has no map for new rows: one half of them judges the other
     judge = KNeighborsClassifier(NEIGHBOURS).fit(drawn[:half], data.held_out_labels[:half])
-    accuracy = float(judge.score(drawn[half:], data.held_out_labels[half:]))
-    return flat, ten, Space("t-SNE of VAE of 10", drawn, accuracy, None)
+    apart = float(judge.score(drawn[half:], data.held_out_labels[half:]))
+    return (
+        Space("VAE", flat, accuracy, by_encoder, plane.bound_ / len(data.target)),
+        Space("VAE of 10", ten, told, told_by_encoder, wide.bound_ / len(data.target)),
+        Space("t-SNE of VAE of 10", drawn, apart, None, None),
+    )
 
 
-def _space(
-    name: str, data: DigitsOnGrass, known: Array | None, new: Array | None, bound: float | None
-) -> Space:
-    assert known is not None
-    assert new is not None
-    judge = KNeighborsClassifier(NEIGHBOURS).fit(known, data.target_labels)
-    return Space(name, new, float(judge.score(new, data.held_out_labels)), bound)
+def _both_ways(
+    model: Any,
+    data: DigitsOnGrass,
+    spaces: Callable[[Any], tuple[Array, ...]] | None = None,
+) -> list[tuple[Array, float, float]]:
+    """Of each space: latents of held-out rows, accuracy, and accuracy by encoders alone."""
+    steps, found = model.refine_steps, []
+    for own in (steps, 0):
+        model.set_params(refine_steps=own)
+        known, new = (
+            (model.transform(rows),) if spaces is None else spaces(model.latents(rows))
+            for rows in (data.target[:KNOWN], data.held_out)
+        )
+        found.append([(h, _accuracy(data, k, h)) for k, h in zip(known, new, strict=True)])
+    model.set_params(refine_steps=steps)
+    return [(h, told, alone) for (h, told), (_, alone) in zip(*found, strict=True)]
+
+
+def _accuracy(data: DigitsOnGrass, known: Array, new: Array) -> float:
+    judge = KNeighborsClassifier(NEIGHBOURS).fit(known, data.target_labels[: len(known)])
+    return float(judge.score(new, data.held_out_labels))
 
 
 def draw_spaces(spaces: tuple[Space, ...], labels: Any) -> Figure:

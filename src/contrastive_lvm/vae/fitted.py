@@ -24,6 +24,7 @@ class Fitted(NamedTuple):
     parameters: Parameters
     units: Units
     scaling: Scaling
+    refine_steps: int = 0  # of posteriors of rows
 
     @property
     def nuisance(self) -> Nuisance:
@@ -32,13 +33,16 @@ class Fitted(NamedTuple):
 
     def codes(self, rows: Source, of: str) -> tuple[Array, Array]:
         """Posterior means and standard deviations of latents, the target's first, (N, K)."""
-        encode = networks(self.design).encode
         means, sds = [], []
         for block, n in self._blocks(rows):
-            code = encode(self.parameters, self.scaling, block, of=of)
+            code = self._encoded(block, of)
             means.append(np.asarray(code.mean, dtype=np.float64)[:n])
             sds.append(np.exp(np.asarray(code.log_sd, dtype=np.float64)[:n]))
         return np.concatenate(means), np.concatenate(sds)
+
+    def _encoded(self, block: Any, of: str) -> Any:
+        encode = networks(self.design).encode
+        return encode(self.parameters, self.scaling, block, of=of, steps=self.refine_steps)
 
     def predictor(self, n: int, t: Array | None, z: Array | None, of: str = "target") -> Array:
         """Mean of the set plus the decoded parts that are given, (n, D)."""
@@ -63,14 +67,20 @@ class Fitted(NamedTuple):
 
     def weighted_bounds(self, rows: Source, of: str, seed: int, draws: int) -> Array:
         """Importance-weighted, (N,): nearer to the log-likelihood the more draws there are."""
-        return self._scores(rows, networks(self.design).weigh, seed, of=of, draws=draws)
+        weigh = networks(self.design).weigh
+
+        def score(p: Any, scaling: Any, block: Any, key: Any) -> Any:
+            return weigh(p, scaling, block, self._encoded(block, of), key, of=of, draws=draws)
+
+        return self._scores(rows, score, seed)
 
     def filled(self, rows: Source, of: str, seed: int, draws: int) -> Iterator[tuple[Array, Array]]:
         """Mean and variance of the predictor over the posterior, block by block."""
         fill, key = networks(self.design).fill, module("jax.random").key(seed)
         for i, (block, n) in enumerate(self._blocks(rows)):
             own = module("jax.random").fold_in(key, i)
-            mean, square = fill(self.parameters, self.scaling, block, own, of=of, draws=draws)
+            at = (self.parameters, self.scaling, self._encoded(block, of), own)
+            mean, square = fill(*at, of=of, draws=draws)
             mean = np.asarray(mean, dtype=np.float64)[:n]
             spread = np.maximum(np.asarray(square, dtype=np.float64)[:n] - mean**2, 0.0)
             yield self.units.restored(mean), spread * self.units.unit**2
@@ -80,7 +90,7 @@ class Fitted(NamedTuple):
 
         A constant can move between a decoder and the means without changing any density; here
         `f_t` averages to zero over the target's rows and `f_s` over the background's, each at the
-        posterior means.
+        means that encoders give.
         """
         p, scaling = dict(self.parameters), self.scaling
         offsets = {"target decoder": self._mean_output(target, "target")}

@@ -99,6 +99,12 @@ def predictor(design: Design, p: Parameters, scaling: Scaling, t: Any, z: Any, o
     return found
 
 
+def decoded(design: Design, p: Parameters, scaling: Scaling, h: Any, of: str) -> Any:
+    """The predictor at all latents of rows, the target's first."""
+    k = design.n_target if of == "target" else 0
+    return predictor(design, p, scaling, h[..., :k] if k else None, h[..., k:], of)
+
+
 def learned(p: Parameters, log_floor: Any = LEAST_LOG_NOISE) -> dict[str, Any]:
     """What the likelihood learns, as its density expects it; noise has a floor."""
     jnp, found = load().jnp, {}

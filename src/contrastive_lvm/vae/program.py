@@ -9,12 +9,13 @@ from contrastive_lvm.vae.design import Design, Parameters, Scaling
 from contrastive_lvm.vae.objective import (
     Code,
     Parts,
-    encode,
+    decoded,
     log_likelihood,
     parts,
     predictor,
     row_parts,
 )
+from contrastive_lvm.vae.refinement import refined
 
 LEARNED_GAIN = 3.0  # noise and dispersions learn faster than networks
 
@@ -89,13 +90,15 @@ def program(design: Design, clip: float, *, separated: bool) -> Program:
 
 
 class Networks(NamedTuple):
-    """Compiled functions of a trained model; `of` and the number of draws are static."""
+    """Compiled functions of a trained model; `of` and numbers of steps and draws are static."""
 
-    encode: Callable[..., Code]  # parameters, scaling, rows, of
+    encode: Callable[..., Code]  # parameters, scaling, rows, of, steps
     decode: Callable[..., Any]  # parameters, scaling, t, z, of -> predictor
     bound: Callable[..., Any]  # parameters, scaling, rows, key, of, draws -> (draws, B)
-    weigh: Callable[..., Any]  # parameters, scaling, rows, key, of, draws -> (B,)
-    fill: Callable[..., Any]  # the same -> mean and mean square of predictors, (B, D)
+    weigh: Callable[..., Any]  # parameters, scaling, rows, code, key, of, draws -> (B,)
+    fill: Callable[
+        ..., Any
+    ]  # parameters, scaling, code, key, of, draws -> mean and mean square of predictors, (B, D)
 
 
 @lru_cache(maxsize=16)
@@ -103,7 +106,7 @@ def networks(design: Design) -> Networks:
     """Of one design."""
     jit = module("jax").jit
     return Networks(
-        jit(partial(encode, design), static_argnames="of"),
+        jit(partial(refined, design), static_argnames=("of", "steps")),
         jit(partial(predictor, design), static_argnames="of"),
         jit(partial(_bound, design), static_argnames=("of", "draws")),
         jit(partial(_weigh, design), static_argnames=("of", "draws")),
@@ -125,14 +128,21 @@ def _bound(
 
 
 def _weigh(
-    design: Design, p: Parameters, scaling: Scaling, rows: Any, key: Any, of: str, draws: int
+    design: Design,
+    p: Parameters,
+    scaling: Scaling,
+    rows: Any,
+    code: Code,
+    key: Any,
+    of: str,
+    draws: int,
 ) -> Any:
     """`ln mean_k p(x, h_k) / q(h_k | x)` (Burda et al. 2016, eq. 8), a draw at a time."""
     jax, jnp = module("jax"), load().jnp
-    code = encode(design, p, scaling, rows, of)
 
     def more(total: Any, i: Any) -> Any:
-        h, eta = _drawn(design, p, scaling, code, jax.random.fold_in(key, i), of)
+        h = code.draw(jax.random.fold_in(key, i))
+        eta = decoded(design, p, scaling, h, of)
         standard = (h - code.mean) * jnp.exp(-code.log_sd)
         log_ratio = (0.5 * (standard**2 - h**2) + code.log_sd).sum(axis=-1)
         found = log_likelihood(design, p, scaling, rows, eta) + log_ratio
@@ -143,25 +153,21 @@ def _weigh(
 
 
 def _fill(
-    design: Design, p: Parameters, scaling: Scaling, rows: Any, key: Any, of: str, draws: int
+    design: Design,
+    p: Parameters,
+    scaling: Scaling,
+    code: Code,
+    key: Any,
+    of: str,
+    draws: int,
 ) -> Any:
     """Mean and mean square of the predictor over draws of the latents."""
     jax, jnp = module("jax"), load().jnp
-    code = encode(design, p, scaling, rows, of)
 
     def more(total: Any, i: Any) -> Any:
-        eta = _drawn(design, p, scaling, code, jax.random.fold_in(key, i), of)[1]
+        eta = decoded(design, p, scaling, code.draw(jax.random.fold_in(key, i)), of)
         return (total[0] + eta, total[1] + eta**2), None
 
-    zero = jnp.zeros((len(rows), design.n_features), dtype=rows.dtype)
+    zero = jnp.zeros((len(code.mean), design.n_features), dtype=code.mean.dtype)
     total, _ = jax.lax.scan(more, (zero, zero), jnp.arange(draws))
     return jax.tree.map(lambda each: each / draws, total)
-
-
-def _drawn(
-    design: Design, p: Parameters, scaling: Scaling, code: Code, key: Any, of: str
-) -> tuple[Any, Any]:
-    """Latents and the predictor there."""
-    h = code.draw(key)
-    k = design.n_target if of == "target" else 0
-    return h, predictor(design, p, scaling, h[..., :k] if k else None, h[..., k:], of)
