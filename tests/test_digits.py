@@ -3,12 +3,14 @@
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from contrastive_lvm.datasets import DigitsOnGrass, fetch_mnist_on_grass
 from contrastive_lvm.datasets.digits import MNIST, read_idx
+from tests.published_files import isolate
 
 
 def write_idx(path: Path, values: np.ndarray) -> None:
@@ -37,8 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pool=pool,
         valid_packed=np.packbits(valid, axis=1),
     )
-    monkeypatch.setenv("CONTRASTIVE_LVM_DATA", str(tmp_path))
-    return tmp_path
+    return isolate(tmp_path, monkeypatch)
 
 
 def small(**words: float) -> DigitsOnGrass:
@@ -76,10 +77,34 @@ def test_what_is_missing_or_broken_is_named(folder: Path, monkeypatch: pytest.Mo
     with pytest.raises(ValueError, match="is not an idx file"):
         read_idx(images)
     images.unlink()
-    with pytest.raises(FileNotFoundError, match=r"put train-images-idx3-ubyte\.gz into"):
+    with pytest.raises(FileNotFoundError, match=r"put it at .*train-images-idx3-ubyte\.gz"):
         small()
     monkeypatch.delenv("CONTRASTIVE_LVM_DATA")
-    with pytest.raises(FileNotFoundError, match="CONTRASTIVE_LVM_DATA is not set"):
+    with pytest.raises(FileNotFoundError, match=r"not free .* set CONTRASTIVE_LVM_DATA to that"):
+        small()
+
+
+@pytest.mark.parametrize(
+    ("changes", "pattern"),
+    [
+        ({"pool": None}, "pool is not a file in the archive"),
+        ({"pool": np.zeros(4, dtype=np.int8)}, "has no window to use in a pool"),
+        ({"images": np.zeros((4, 100, 90), dtype=np.uint8)}, "images and flags that do not fit"),
+        ({"images": np.zeros(4, dtype=np.uint8)}, "is not a whole set of photographs"),
+        ({"images": np.zeros((9, 100, 100), dtype=np.uint8)}, "images and flags that do not fit"),
+    ],
+)
+def test_damaged_photographs_are_a_sentence(
+    folder: Path, changes: dict[str, Any], pattern: str
+) -> None:
+    path = folder / "grass" / "grass_images.npz"
+    with np.load(path) as file:
+        arrays: dict[str, Any] = dict(file) | changes
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})
+    with pytest.raises(ValueError, match=pattern):
+        small()
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ValueError, match="is not a whole npz file with the arrays images, pool"):
         small()
 
 

@@ -1,18 +1,34 @@
 """Data to try the models on."""
 
+from contrastive_lvm.datasets.cells import CellCounts, fetch_bmmc, fetch_kang_pbmc
 from contrastive_lvm.datasets.digits import DigitsOnGrass, fetch_mnist_on_grass
+from contrastive_lvm.datasets.mice import MiceProtein, fetch_mice_protein
+from contrastive_lvm.datasets.sensors import SensorData, fetch_daily_sports, fetch_mhealth
 from contrastive_lvm.datasets.synthetic import (
     ContrastiveData,
     make_contrastive,
     make_outliers,
     make_subgroups,
 )
+from contrastive_lvm.datasets.tenx import TenX, read_10x
+from contrastive_lvm.datasets.texture import make_digits_on_texture
 
 __all__ = [
+    "CellCounts",
     "ContrastiveData",
     "DigitsOnGrass",
+    "MiceProtein",
+    "SensorData",
+    "TenX",
+    "fetch_bmmc",
+    "fetch_daily_sports",
+    "fetch_kang_pbmc",
+    "fetch_mhealth",
+    "fetch_mice_protein",
     "fetch_mnist_on_grass",
     "make_contrastive",
+    "make_digits_on_texture",
     "make_outliers",
     "make_subgroups",
+    "read_10x",
 ]

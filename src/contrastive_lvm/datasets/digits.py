@@ -1,13 +1,14 @@
 """Digits on grass: the images of the paper's last experiment."""
 
 import gzip
-import os
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from contrastive_lvm.datasets.checks import whole
+from contrastive_lvm.datasets.files import arrays, find, reading
 
 SIDE = 28
 MNIST = {
@@ -42,7 +43,8 @@ def fetch_mnist_on_grass(
     `target = intensity * digit + patch`, both between 0 and 1. Patches are windows of 28 x 28
     pixels at random places; target and background never share a photograph. Held-out rows have
     digits of MNIST's test set. The files are looked for in the folders `mnist` and `grass` of
-    `$CONTRASTIVE_LVM_DATA`.
+    `$CONTRASTIVE_LVM_DATA`, then in the user's cache; MNIST is else downloaded to the latter,
+    12 MB, but `grass_images.npz` cannot be, since its photographs are not free to redistribute.
 
     Parameters
     ----------
@@ -62,15 +64,23 @@ def fetch_mnist_on_grass(
     ------
     FileNotFoundError
         If a file is not there; the sentence says what to put where.
+    ValueError
+        If a file is not what it should be or an argument is out of its bounds.
+
+    Examples
+    --------
+    >>> from contrastive_lvm.datasets import fetch_mnist_on_grass
+    >>> data = fetch_mnist_on_grass(1000, 1000, 100)  # doctest: +SKIP
+    >>> data.target.shape  # doctest: +SKIP
+    (1000, 784)
     """
     rng = np.random.default_rng(random_state)
     sizes = {"n_target": n_target, "n_background": n_background, "n_held_out": n_held_out}
     for (name, n), most in zip(sizes.items(), (60_000, 10**7, 10_000), strict=True):
-        if not 1 <= n <= most:
-            raise ValueError(f"{name}={n!r} must be a whole number from 1 to {most}.")
+        whole(name, n, 1, most)
     if not 0 < intensity < np.inf:
         raise ValueError(f"intensity={intensity!r} must be a positive number.")
-    grass = _Grass(_file("grass", GRASS))
+    grass = _Grass(find(f"grass/{GRASS}"))
     target, labels = _digits("train", n_target, rng)
     held_out, held_out_labels = _digits("test", n_held_out, rng)
     return DigitsOnGrass(
@@ -84,34 +94,24 @@ def fetch_mnist_on_grass(
     )
 
 
-def _file(*parts: str) -> Path:
-    home = os.environ.get("CONTRASTIVE_LVM_DATA")
-    where = "/".join(parts)
-    if home is None:
-        raise FileNotFoundError(
-            f"{where} is needed, but CONTRASTIVE_LVM_DATA is not set; set it to a folder with "
-            f"{where}."
-        )
-    path = Path(home).joinpath(*parts)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there; put {parts[-1]} into that folder.")
-    return path
-
-
 def _digits(part: str, n: int, rng: np.random.Generator) -> tuple[Any, npt.NDArray[np.intp]]:
     """Random digits between 0 and 1, (n, 784), and what they are."""
-    images, labels = (read_idx(_file("mnist", name)) for name in MNIST[part])
+    images, labels = (read_idx(find(f"mnist/{name}")) for name in MNIST[part])
     chosen = rng.permutation(len(images))[:n]
     pixels = images[chosen].reshape(n, -1).astype(np.float32) / np.float32(255)
     return pixels, labels[chosen].astype(np.intp)
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
-    """Bytes of a gzipped file in the idx format of MNIST."""
-    try:
+    """Bytes of a gzipped file in the idx format of MNIST.
+
+    Examples
+    --------
+    >>> read_idx(Path("train-images-idx3-ubyte.gz")).shape  # doctest: +SKIP
+    (60000, 28, 28)
+    """
+    with reading(path, "gzip file"):
         raw = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is not a whole gzip file: {error}; fetch it again.") from error
     dimensions = raw[3] if len(raw) > 4 and raw[:3] == b"\x00\x00\x08" else 0
     shape = np.frombuffer(raw[4 : 4 + 4 * dimensions], dtype=">u4").astype(int)
     data = np.frombuffer(raw, dtype=np.uint8, offset=min(4 + 4 * dimensions, len(raw)))
@@ -124,12 +124,16 @@ class _Grass:
     """Photographs, and the windows in them that touch no border."""
 
     def __init__(self, path: Path) -> None:
-        with np.load(path, allow_pickle=False) as file:
-            self.images, self.pool = file["images"], file["pool"]
-            packed = file["valid_packed"]
-        self.span = self.images.shape[1] - SIDE + 1
-        flags = np.unpackbits(packed, axis=1, count=self.span**2)
-        self.places = [np.flatnonzero(flags[self.pool == pool]) for pool in (0, 1)]
+        self.images, self.pool, packed = arrays(path, "images", "pool", "valid_packed")
+        with reading(path, "set of photographs"):
+            self.span = self.images.shape[1] - SIDE + 1
+            flags = np.unpackbits(packed, axis=1, count=self.span**2)
+            self.places = [np.flatnonzero(flags[self.pool == pool]) for pool in (0, 1)]
+        n, side = len(self.images), SIDE - 1 + self.span
+        if self.images.shape != (n, side, side) or len(flags) != n or self.span < 1:
+            raise ValueError(f"{path} has images and flags that do not fit; make it again.")
+        if not all(map(len, self.places)):
+            raise ValueError(f"{path} has no window to use in a pool; make it again.")
 
     def patches(self, n: int, pool: int, rng: np.random.Generator) -> Any:
         """Random windows of the photographs of a pool, between 0 and 1, (n, 784)."""

@@ -179,7 +179,7 @@ def _draw(
     ax.set_ylabel(axis_names[1], fontsize=9, color=INK)
     if title is not None:
         ax.set_title(title, loc="left", fontsize=10, color=INK)
-    _thin_frame(ax)
+    thin_frame(ax)
     return centres
 
 
@@ -276,8 +276,11 @@ def _handles(groups: Groups) -> list[Line2D]:
     ]
 
 
-def _thin_frame(ax: Axes) -> None:
+def thin_frame(ax: Axes) -> None:
+    """Two thin spines and small ticks."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_linewidth(0.6)
-    ax.locator_params(nbins=5)
+    for name in ("x", "y"):
+        if getattr(ax, f"get_{name}scale")() == "linear":
+            ax.locator_params(axis=name, nbins=5)
     ax.tick_params(width=0.6, length=3, labelsize=8, colors=INK)

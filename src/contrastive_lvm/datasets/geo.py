@@ -1,0 +1,130 @@
+"""Kang et al.'s cells from the files of GEO: two runs, and a table of what their cells are."""
+
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from contrastive_lvm.datasets.files import reading
+from contrastive_lvm.datasets.tenx import TenX, assembled, lines, unpacked
+
+RUNS = {"ctrl": ("GSM2560248", "2.1"), "stim": ("GSM2560249", "2.2")}
+COLUMNS = ("stim", "cell", "multiplets")
+SEED = 0
+
+
+class Draw(NamedTuple):
+    """As many cells of the control run as of the stimulated run, in this order."""
+
+    counts: Any  # (2 n, genes), scipy.sparse.csr_array
+    genes: list[str]
+    types: npt.NDArray[np.str_]  # (2 n,)
+
+
+def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
+    """Cells drawn with a fixed seed among the singlets of known type of each run.
+
+    Parameters
+    ----------
+    archive : Path
+        `GSE96583_RAW.tar`: for each run a matrix of genes x cells and its barcodes, gzipped.
+    genes : Path
+        `GSE96583_batch2.genes.tsv.gz`: identifier and symbol of each row of the matrices.
+    table : Path
+        `GSE96583_batch2.total.tsne.df.tsv.gz`: what the authors found of each cell.
+    n : int
+        Cells of each run.
+
+    Returns
+    -------
+    Draw
+
+    Examples
+    --------
+    >>> draw = drawn_cells(archive, genes, table, 1000)  # doctest: +SKIP
+    >>> draw.counts.shape  # doctest: +SKIP
+    (2000, 35635)
+    """
+    from scipy import sparse
+
+    with reading(genes, "gzip file"):
+        names = lines(unpacked(genes.name, genes.read_bytes()))
+    types, rng = read_types(table), np.random.default_rng(SEED)
+    counts, kinds = [], []
+    for run in RUNS:
+        cells = read_run(archive, run, names)
+        known = _known(cells, run, types)
+        if np.count_nonzero(known) < n:
+            raise ValueError(
+                f"{table} knows {np.count_nonzero(known)} singlets of the run {run} in {archive}, "
+                f"but {n} are needed; fetch both again."
+            )
+        chosen = rng.choice(np.flatnonzero(known), n, replace=False)
+        counts.append(cells.counts[chosen])
+        kinds.append(known[chosen])
+    return Draw(sparse.vstack(counts, format="csr"), cells.genes, np.concatenate(kinds))
+
+
+def read_run(archive: Path, run: str, genes: list[str]) -> TenX:
+    """All cells of a run, `ctrl` or `stim`.
+
+    Examples
+    --------
+    >>> cells = read_run(Path("GSE96583_RAW.tar"), "ctrl", genes)  # doctest: +SKIP
+    """
+    sample, matrix = RUNS[run]
+    members = (f"{sample}_{matrix}.mtx.gz", f"{sample}_barcodes.tsv.gz")
+    with reading(archive, f"tar file with {' and '.join(members)}"):
+        counts, barcodes = (unpacked(name, _member(archive, name)) for name in members)
+    return assembled(f"{members[0]} in {archive}", counts, genes, lines(barcodes))
+
+
+def read_types(path: Path) -> dict[tuple[str, str], str]:
+    """Type of each singlet whose type is known, by run and by the letters of its barcode.
+
+    The table was written by R: tabs, and the header lacks the column of the rows' names, which are
+    barcodes. Those of the second run that are in the first too got another digit at their end.
+
+    Examples
+    --------
+    >>> types = read_types(Path("GSE96583_batch2.total.tsne.df.tsv.gz"))  # doctest: +SKIP
+    >>> types["ctrl", "AAACATACAATGCC"]  # doctest: +SKIP
+    'CD4 T cells'
+    """
+    with reading(path, "gzip file"):
+        text = lines(unpacked(path.name, path.read_bytes()))
+    header, *rows = [line.replace('"', "").split("\t") for line in text] or [[]]
+    if not set(COLUMNS) <= set(header):
+        raise ValueError(f"{path} has not the columns {', '.join(COLUMNS)}; fetch it again.")
+    at = [header.index(name) - len(header) for name in COLUMNS]  # from the end
+    types = {}
+    for number, row in enumerate(rows, start=2):
+        if len(row) not in (len(header), len(header) + 1):
+            raise ValueError(
+                f"{path} has {len(row)} columns in line {number} instead of {len(header) + 1}; "
+                "fetch it again."
+            )
+        run, kind, multiplet = (row[column] for column in at)
+        if multiplet == "singlet" and kind != "NA":
+            types[run, _letters(row[0])] = kind
+    return types
+
+
+def _known(cells: TenX, run: str, types: Mapping[tuple[str, str], str]) -> npt.NDArray[np.str_]:
+    """The type of each cell, empty if it is not known."""
+    found = [types.get((run, _letters(barcode)), "") for barcode in cells.barcodes]
+    return np.array(found, dtype=np.str_)
+
+
+def _letters(barcode: str) -> str:
+    return re.split("[^ACGT]", barcode, maxsplit=1)[0]
+
+
+def _member(archive: Path, name: str) -> bytes:
+    with tarfile.open(archive) as tar:
+        file = tar.extractfile(name)
+        return b"" if file is None else file.read()

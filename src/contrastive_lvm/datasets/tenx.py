@@ -1,0 +1,167 @@
+"""Counts of genes in cells as 10x Genomics publishes them: three files in a folder or archive."""
+
+import gzip
+import io
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from contrastive_lvm.datasets.files import reading
+
+PARTS = {
+    "matrix.mtx": "matrix",
+    "genes.tsv": "genes",
+    "features.tsv": "genes",
+    "barcodes.tsv": "barcodes",
+}
+KINDS = [
+    [b"%%matrixmarket", b"matrix", b"coordinate", number, b"general"]
+    for number in (b"integer", b"real")
+]
+
+
+class TenX(NamedTuple):
+    """Counts, and what their rows and columns are."""
+
+    counts: Any  # (cells, genes), scipy.sparse.csr_array of float64
+    genes: list[str]  # symbols; where two genes share one, the identifier is added
+    gene_ids: list[str]
+    barcodes: list[str]
+
+
+def read_10x(path: str | PathLike[str]) -> TenX:
+    r"""Read the counts of a 10x archive or folder.
+
+    There must be a file `matrix.mtx` (genes x cells, Matrix Market), one named `genes.tsv` or
+    `features.tsv` and one named `barcodes.tsv`, in whatever subfolder; each may end in `.gz`.
+
+    Parameters
+    ----------
+    path : str or path
+        A tar archive, compressed or not, or the folder it was unpacked into.
+
+    Returns
+    -------
+    TenX
+        `counts` (cells, genes) as a sparse array, `genes`, `gene_ids`, `barcodes`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is nothing at `path`.
+    ValueError
+        If a part is missing, is there twice, is damaged, or does not fit the others.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from contrastive_lvm.datasets import read_10x
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kind = "%%MatrixMarket matrix coordinate integer general"
+    ...     _ = Path(folder, "matrix.mtx").write_text(f"{kind}\n2 1 1\n2 1 7\n")
+    ...     _ = Path(folder, "genes.tsv").write_text("ENSG1\tISG15\nENSG2\tCD3E\n")
+    ...     _ = Path(folder, "barcodes.tsv").write_text("ACGT-1\n")
+    ...     cells = read_10x(folder)
+    >>> cells.genes, cells.counts.toarray()
+    (['ISG15', 'CD3E'], array([[0., 7.]]))
+    """
+    source = Path(path)
+    if not source.exists():
+        raise FileNotFoundError(f"{source} is not there; name a 10x archive or its folder.")
+    parts: dict[str, bytes] = {}
+    with reading(source, "10x archive"):
+        found = list(_folder(source) if source.is_dir() else _archive(source))
+    for part, raw in found:
+        if part in parts:
+            raise ValueError(f"{source} has more than one {part}; name the folder of one of them.")
+        parts[part] = raw
+    for name, part in PARTS.items():
+        if part not in parts:
+            raise ValueError(f"{source} has no {name}; name a 10x archive or its folder.")
+    return assembled(source, parts["matrix"], lines(parts["genes"]), lines(parts["barcodes"]))
+
+
+def assembled(
+    where: Path | str, matrix: bytes, genes: Sequence[str], barcodes: Sequence[str]
+) -> TenX:
+    r"""Counts from the bytes of a Matrix Market file and the lines that name its rows and columns.
+
+    Examples
+    --------
+    >>> matrix = b"%%MatrixMarket matrix coordinate integer general\n1 1 1\n1 1 7\n"
+    >>> assembled("here", matrix, ["ENSG1\tISG15"], ["ACGT-1"]).genes
+    ['ISG15']
+    """
+    from scipy import io as scipy_io
+    from scipy import sparse
+
+    _check_format(where, matrix)
+    with reading(where, "matrix in Matrix Market format"):
+        counts = sparse.csr_array(scipy_io.mmread(io.BytesIO(matrix)).T.astype(float))
+    if counts.shape != (len(barcodes), len(genes)):
+        raise ValueError(
+            f"{where} has a matrix of {counts.shape[1]} genes x {counts.shape[0]} cells, but names "
+            f"of {len(genes)} genes and {len(barcodes)} cells; fetch it again."
+        )
+    if counts.nnz and not counts.data.min() >= 0:
+        raise ValueError(f"{where} has negative counts; fetch it again.")
+    columns = [line.split("\t") for line in genes]
+    ids = [column[0] for column in columns]
+    return TenX(counts, unique([column[:2][-1] for column in columns], ids), ids, list(barcodes))
+
+
+def _check_format(where: Path | str, matrix: bytes) -> None:
+    """Refuse what 10x never writes: SciPy's reader crashes on some of it."""
+    kind = matrix[: matrix.find(b"\n")].lower().split()
+    if kind not in KINDS:
+        raise ValueError(
+            f"{where} has a matrix that is not sparse, of whole or real numbers, in Matrix Market "
+            "format; fetch it again."
+        )
+    if b"\0" in matrix or not matrix.endswith(b"\n"):
+        raise ValueError(f"{where} has a matrix that is cut off or no text; fetch it again.")
+
+
+def lines(raw: bytes) -> list[str]:
+    """Lines of text that are not empty."""
+    return [line for line in raw.decode(errors="replace").splitlines() if line.strip()]
+
+
+def unique(names: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """Names, with the identifier added to those that occur more than once.
+
+    Examples
+    --------
+    >>> unique(["A", "B", "A"], ["1", "2", "3"])
+    ['A (1)', 'B', 'A (3)']
+    """
+    times = Counter(names)
+    pairs = zip(names, ids, strict=True)
+    return [f"{name} ({of})" if times[name] > 1 else name for name, of in pairs]
+
+
+def unpacked(name: str, raw: bytes) -> bytes:
+    """The bytes of a file that may be gzipped, as its name says."""
+    return gzip.decompress(raw) if name.endswith(".gz") else raw
+
+
+def _folder(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*.*")):
+        if part := _part(path.name):
+            yield part, unpacked(path.name, path.read_bytes())
+
+
+def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(path) as archive:
+        for member in archive:
+            part = _part(member.name)
+            if part and (file := archive.extractfile(member)):
+                yield part, unpacked(member.name, file.read())
+
+
+def _part(name: str) -> str | None:
+    return PARTS.get(PurePosixPath(name).name.removesuffix(".gz"))

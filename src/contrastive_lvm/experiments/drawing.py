@@ -1,0 +1,79 @@
+"""Pictures of experiments: panels of latents, densities, bars and curves in one style."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.stats import gaussian_kde
+
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.plots import plot_comparison
+from contrastive_lvm.plots.scatter import INK, PALETTE, PANEL_INCHES, thin_frame
+
+GRID = 60  # points of a density, each way
+
+
+def grid_of_latents(panels: Mapping[str, Array], labels: Any, columns: int = 3) -> Figure:
+    """Planes of the same rows, some beside each other, then below."""
+    names = list(panels)
+    rows = [names[i : i + columns] for i in range(0, len(names), columns)]
+    width, height = PANEL_INCHES
+    figure = Figure(figsize=(width * columns, height * len(rows)), layout="constrained")
+    for part, own in zip(figure.subfigures(len(rows), 1, squeeze=False)[:, 0], rows, strict=True):
+        plot_comparison({name: panels[name] for name in own}, labels, figure=part)
+    return figure
+
+
+def axes_in_a_row(count: int, width: float = PANEL_INCHES[0]) -> tuple[Figure, list[Axes]]:
+    """A figure of panels side by side."""
+    figure = Figure(figsize=(width * count, PANEL_INCHES[1]), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def finish(ax: Axes, title: str, x: str, y: str) -> None:
+    """Titles and names of axes, as everywhere in the project."""
+    ax.set_title(title, loc="left", fontsize=10, color=INK)
+    ax.set_xlabel(x, fontsize=9, color=INK)
+    ax.set_ylabel(y, fontsize=9, color=INK)
+    thin_frame(ax)
+
+
+def name_at(ax: Axes, x: float, y: float, name: str, colour: str, **words: Any) -> None:
+    """A name beside what it names, in its colour."""
+    place = {"ha": "left", "va": "center"} | words
+    ax.text(x, y, name, color=colour, fontsize=9, fontweight="bold", **place)
+
+
+def densities(rows: Mapping[str, Mapping[str, Array]], labels: Any, names: Sequence[str]) -> Figure:
+    """A grid of planes with the density of each group: methods below each other.
+
+    `rows` holds for each method the latents of every panel of its row.
+    """
+    columns = max(len(panels) for panels in rows.values())
+    figure = Figure(figsize=(2.6 * columns, 2.5 * len(rows) + 0.3), layout="constrained")
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    for own, (method, panels) in zip(grid, rows.items(), strict=True):
+        for ax, (title, latents) in zip(own, panels.items(), strict=True):
+            _density(ax, latents, np.asarray(labels))
+            ax.set_title(f"{method}, {title}", loc="left", fontsize=9, color=INK)
+            ax.set(xticks=[], yticks=[])
+            thin_frame(ax)
+    for code, name in enumerate(names):
+        ax = grid[0, 0]
+        name_at(ax, 0.02, 0.97 - 0.1 * code, name, PALETTE[code], va="top", transform=ax.transAxes)
+    return figure
+
+
+def _density(ax: Axes, latents: Array, labels: np.ndarray) -> None:
+    low, high = latents.min(axis=0), latents.max(axis=0)
+    margin = 0.12 * (high - low)
+    axes = [np.linspace(a, b, GRID) for a, b in zip(low - margin, high + margin, strict=True)]
+    x, y = np.meshgrid(*axes)
+    for code, label in enumerate(np.unique(labels)):
+        points = latents[labels == label]
+        ax.scatter(points[:, 0], points[:, 1], s=5, color=PALETTE[code], alpha=0.5, linewidths=0)
+        density = gaussian_kde(points.T)(np.vstack([x.ravel(), y.ravel()])).reshape(x.shape)
+        levels = density.max() * np.array([0.1, 0.35, 0.6, 0.85])
+        ax.contour(x, y, density, levels=levels, colors=PALETTE[code], linewidths=1.0)

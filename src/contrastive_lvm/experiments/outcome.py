@@ -1,0 +1,110 @@
+"""What an experiment gives: a table, claims with thresholds, pictures and notes."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+
+class Spread(NamedTuple):
+    """One number, measured with several seeds."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(np.mean(self.values))
+
+    @property
+    def least(self) -> float:
+        """Over seeds."""
+        return min(self.values)
+
+    @property
+    def most(self) -> float:
+        """Over seeds."""
+        return max(self.values)
+
+    def __str__(self) -> str:
+        whole = all(float(value).is_integer() for value in self.values)
+        digits = 0 if whole else 2
+        mean, least, most = (f"{v:.{digits}f}" for v in (self.mean, self.least, self.most))
+        if least == most:
+            return least
+        return (
+            f"{self.mean:.{max(digits, 1)}f} ({least} to {most})"
+            if whole
+            else (f"{mean} ({least} to {most})")
+        )
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Of any numbers."""
+    return Spread(tuple(float(value) for value in values))
+
+
+class Claim(NamedTuple):
+    """A sentence of the paper as a number that can miss its threshold."""
+
+    says: str
+    measure: str  # what the number is
+    value: float  # the worst over seeds
+    threshold: float
+    at_least: bool = True
+
+    @property
+    def met(self) -> bool:
+        """Whether the number is on the right side."""
+        return self.value >= self.threshold if self.at_least else self.value <= self.threshold
+
+    def __str__(self) -> str:
+        sign = "at least" if self.at_least else "at most"
+        verdict = "met" if self.met else "NOT MET"
+        return f"{verdict}: {self.measure} {self.value:.3g} ({sign} {self.threshold:g})"
+
+
+class Outcome(NamedTuple):
+    """An experiment's results."""
+
+    name: str
+    title: str
+    data: str  # which data, and how many rows
+    table: list[dict[str, Any]]  # rows of names, numbers and spreads
+    claims: list[Claim]
+    figures: Mapping[str, Figure]
+    notes: list[str]  # how this differs from the paper, and why
+
+    @property
+    def met(self) -> bool:
+        """Whether all claims are."""
+        return all(claim.met for claim in self.claims)
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON; pictures by name."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "data": self.data,
+            "table": [{key: _plain(value) for key, value in row.items()} for row in self.table],
+            "claims": [claim._asdict() | {"met": claim.met} for claim in self.claims],
+            "figures": list(self.figures),
+            "notes": self.notes,
+        }
+
+
+def paragraphs(text: str) -> list[str]:
+    """Notes from a text with blank lines between them."""
+    return [" ".join(part.split()) for part in text.strip().split("\n\n")]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Spread):
+        return {
+            "mean": value.mean,
+            "least": value.least,
+            "most": value.most,
+            "values": list(value.values),
+        }
+    return value
