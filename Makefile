@@ -15,10 +15,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types slow calibrate digits bench clean
+.PHONY: help demo test lint types slow calibrate digits reproduce bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.base  ## set up and compare PCA, cPCA and cLVM on synthetic data
 	@$(BIN)/clvm demo
@@ -41,6 +41,9 @@ calibrate: $(VENV)/.dev  ## check coverage and ranks of posteriors on simulated 
 
 digits: $(VENV)/.dev  ## train autoencoders on digits on grass, an hour; writes docs
 	$(BIN)/python docs/make_digits.py
+
+reproduce: $(VENV)/.dev  ## repeat the paper's experiments, ten minutes; writes docs
+	$(BIN)/python docs/make_reproduced.py
 
 bench: $(VENV)/.bench  ## set up and run the benchmarks
 	$(BIN)/python -m benchmarks.run

@@ -101,9 +101,9 @@ What `make digits` found. 30,000 MNIST digits at two intensities on photographs 
 and 256), {epochs} epochs, {n_seeds} seeds that draw digits, patches and networks. Accuracy is
 that of 20 nearest neighbours among 10,000 rows of the target for 5,000 held-out rows with other
 digits and other patches, from the target latents and from the shared ones, which should tell
-nothing (0.1 is chance). Means, and the least and greatest over seeds. Latents are posterior means after
-`refine_steps=30`; "by encoder" is what the encoder alone says, as in the paper (`refine_steps=0`).
-The bound is in nats a row of the data that a model was trained on, by encoders.
+nothing (0.1 is chance). Means, and the least and greatest over seeds. Latents are posterior means
+after `refine_steps=30`; "by encoder" is what the encoder alone says, as in the paper
+(`refine_steps=0`). The bound is in nats a row of the data that a model was trained on, by encoders.
 
 | intensity | model | target latents | by encoder | shared latents | by encoder | bound |
 |---|---|---|---|---|---|---|

@@ -1,5 +1,17 @@
 """Experiments as functions that return their numbers and what their pictures show."""
 
 from contrastive_lvm.experiments.demo import DemoResult, MethodResult, draw_demo, run_demo
+from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread
+from contrastive_lvm.experiments.reproduce import NAMES, reproduce
 
-__all__ = ["DemoResult", "MethodResult", "draw_demo", "run_demo"]
+__all__ = [
+    "NAMES",
+    "Claim",
+    "DemoResult",
+    "MethodResult",
+    "Outcome",
+    "Spread",
+    "draw_demo",
+    "reproduce",
+    "run_demo",
+]

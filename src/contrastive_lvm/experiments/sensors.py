@@ -101,7 +101,7 @@ def run(*, quick: bool = False) -> Outcome:
                 "A penalty drops signals while the activities stay apart.",
                 f"least share of signals dropped at an ARI of {SEPARABLE} or more",
                 1.0 - left.most / total if agreement["group lasso"].least >= SEPARABLE else 0.0,
-                0.1 if quick else 0.25,
+                0.25,
             ),
             *(
                 Claim(f"The activities are separated with {name}.", "least ARI", own.least, 0.95)

@@ -1,0 +1,74 @@
+"""`clvm demo`: the three methods on synthetic data."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contrastive_lvm.cli.writing import aligned, folder, whole
+
+if TYPE_CHECKING:
+    from contrastive_lvm.experiments.demo import DemoResult
+
+LARGEST_SEED = 2**32 - 1  # what scikit-learn takes
+
+
+def _seed(value: str | int) -> int:
+    text = str(value)  # the default comes as the number it is
+    number = int(text) if text.isdecimal() else -1
+    if not 0 <= number <= LARGEST_SEED:
+        raise typer.BadParameter(f"{text!r} is not a whole number from 0 to {LARGEST_SEED}")
+    return number
+
+
+def demo(
+    *,
+    output: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the picture; made if absent.")
+    ] = Path("demo"),
+    seed: Annotated[int, typer.Option(metavar="N", parser=_seed, help="Seed of the data.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
+    picture = folder(output) / "comparison.png"
+    typer.echo("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
+    from contrastive_lvm.experiments.demo import draw_demo, run_demo
+
+    result = run_demo(random_state=seed)
+    figure = draw_demo(result)
+    whole(picture, lambda file: figure.savefig(file, format="png", dpi=150))
+    if as_json:
+        typer.echo(json.dumps(_facts(result, seed, picture), indent=2, allow_nan=False))
+    else:
+        typer.echo(_text(result, picture))
+
+
+def _facts(result: "DemoResult", seed: int, picture: Path) -> dict[str, Any]:
+    methods = [
+        {
+            "method": method.name,
+            "silhouette": method.silhouette,
+            "ari": method.ari,
+            "seconds": method.seconds,
+        }
+        for method in result.methods
+    ]
+    shapes = {"target": result.data.target.shape, "background": result.data.background.shape}
+    return {"seed": seed, "shapes": shapes, "methods": methods, "picture": str(picture)}
+
+
+def _text(result: "DemoResult", picture: Path) -> str:
+    (rows, features), others = result.data.target.shape, len(result.data.background)
+    table = [("method", "silhouette", "ARI", "seconds")]
+    table += [
+        (m.name, f"{m.silhouette:.3f}", f"{m.ari:.3f}", f"{m.seconds:.3f}") for m in result.methods
+    ]
+    lines = [
+        f"{rows} target and {others} background rows, {features} features, four hidden subgroups",
+        "",
+        *aligned(table),
+        "",
+        f"picture: {picture}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""`clvm reproduce`: the paper's experiments, one or all."""
+
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contrastive_lvm.cli.writing import aligned, folder, whole
+
+if TYPE_CHECKING:
+    from contrastive_lvm.experiments.outcome import Outcome
+
+EXPERIMENTS = ("synthetic", "generative", "outliers", "mice", "rnaseq", "sensors", "digits")
+NOT_MET = 1  # exit code when a number misses its threshold
+DPI = 130
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"all, or {', '.join(EXPERIMENTS)}.")],
+    *,
+    output: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for pictures, JSON and the page.")
+    ] = Path("reproduced"),
+    skip: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="With all: leave one out.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Much smaller, to see that it runs.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+) -> int:
+    """Repeat experiments of the paper: tables with its claims, pictures, and a page of all."""
+    names = _names(name, skip or [])
+    place = folder(output)
+    outcomes, found = [], []
+    for own in names:
+        outcome, seconds = _run(own, quick=quick)
+        outcomes.append(outcome)
+        found.append(outcome.facts() | {"seconds": round(seconds, 1)})
+        _write(outcome, found[-1], place)
+        if not as_json:
+            typer.echo(f"{_text(outcome)}\n")
+    if as_json:
+        typer.echo(json.dumps(found if name == "all" else found[0], indent=1))
+    if name == "all":
+        from contrastive_lvm.experiments.page import page
+
+        text = page(outcomes)
+        whole(place / "index.md", lambda file: file.write_text(text, encoding="utf-8"))
+    typer.echo(f"pictures and numbers: {place}", err=True)
+    return 0 if all(outcome.met for outcome in outcomes) else NOT_MET
+
+
+def _names(name: str, skip: list[str]) -> list[str]:
+    for given in (name, *skip):
+        if given not in (*EXPERIMENTS, "all"):
+            known = ", ".join(EXPERIMENTS)
+            raise ValueError(f"{given!r} is not an experiment; choose all, or one of {known}.")
+    return [own for own in EXPERIMENTS if own not in skip] if name == "all" else [name]
+
+
+def _run(name: str, *, quick: bool) -> tuple["Outcome", float]:
+    typer.echo(f"Running {name} ...", err=True)
+    from contrastive_lvm.experiments import reproduce as run
+
+    begin = time.perf_counter()
+    outcome = run(name, quick=quick)
+    return outcome, time.perf_counter() - begin
+
+
+def _write(outcome: "Outcome", facts: dict[str, object], place: Path) -> None:
+    for name, figure in outcome.figures.items():
+        save = partial(figure.savefig, format="png", dpi=DPI)
+        whole(place / f"{outcome.name}_{name}.png", save)
+    text = json.dumps(facts, indent=1) + "\n"
+    whole(place / f"{outcome.name}.json", lambda file: file.write_text(text, encoding="utf-8"))
+
+
+def _text(outcome: "Outcome") -> str:
+    from contrastive_lvm.experiments.page import rows
+
+    claims = [f"{claim}\n    {claim.says}" for claim in outcome.claims]
+    table = [line.rstrip() for line in aligned(rows(outcome))]
+    return "\n".join([outcome.title, outcome.data, "", *table, "", *claims, "", *outcome.notes])
