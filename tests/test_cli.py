@@ -170,3 +170,21 @@ def test_console_script_ends_with_the_exit_code() -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("clvm: ")
     assert "Traceback" not in done.stderr
+
+
+def test_datasets_lists_what_is_here_what_is_damaged_and_where_the_rest_comes_from(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTRASTIVE_LVM_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("grass/grass_images.npz", "mice_protein/Data_Cortex_Nuclear.csv"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"something")
+    assert run(["datasets", "--json"]) == 0
+    states = {file["file"]: file["state"] for file in json.loads(capsys.readouterr().out)}
+    assert states["grass/grass_images.npz"] == "here"
+    assert states["mice_protein/Data_Cortex_Nuclear.csv"] == "damaged"
+    assert states["mhealth/mhealth+dataset.zip"] == "absent"
+    assert run(["datasets"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"absent +mhealth/mhealth\+dataset\.zip\n +from https://archive", out)

@@ -10,6 +10,7 @@ from typing import Annotated, cast
 import typer
 
 from contrastive_lvm import __version__
+from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
 from contrastive_lvm.cli.reproduce import reproduce
 
@@ -63,3 +64,4 @@ def main(
 
 app.command()(demo)
 app.command()(reproduce)
+app.command()(datasets)
