@@ -44,10 +44,10 @@ def markdown(outcome: Outcome, places: Mapping[str, str]) -> str:
         _line(["---"] * 5),
         *(_line(_claim(claim)) for claim in outcome.claims),
     ]
-    figures = [f"![{outcome.title}: {name}]({places[name]})\n" for name in outcome.figures]
+    figures = [f"![{outcome.title}: {name}]({places[name]})" for name in outcome.figures]
     notes = [f"- {note}" for note in outcome.notes]
     parts = [f"## {outcome.title}", outcome.data, "\n".join(table), "\n".join(claims)]
-    return "\n\n".join([*parts, "\n".join(figures), "\n".join(notes)]) + "\n"
+    return "\n\n".join([*parts, *figures, "\n".join(notes)]) + "\n"
 
 
 def _claim(claim: Claim) -> list[str]:

@@ -35,9 +35,15 @@ def _lines(name: str, total: int, logger: logging.Logger, unit: str) -> Callable
 
 def _bar(name: str, total: int) -> Iterator[Callable[[int, str], None]]:
     from rich.console import Console
-    from rich.progress import Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[message]}"))
+    columns = (  # narrow enough to leave half of 80 characters to the message
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[message]}"),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(name, total=total, message="")
         yield lambda steps, message: bar.update(task, advance=steps, message=message)

@@ -269,15 +269,15 @@ class Training:
         )
 
     def message(self) -> str:
-        """Both parts of the bound, nats a row, for people."""
+        """Both parts of the bound, reconstruction and divergence, nats a row, for people."""
         h, n = self.state.history, sum(self.data.sizes)
         if not len(h["epoch"]):
             return ""
         at = {name: values[-1] / n for name, values in h.items()}
         reconstruction = at["target_reconstruction"] + at["background_reconstruction"]
         divergence = reconstruction - at["bound"]
-        held = f", held-out bound {at['validation_bound']:.5g}" if self.data.held else ""
-        return f"reconstruction {reconstruction:.5g}, KL {divergence:.4g}{held} a row"
+        held = f", held out {at['validation_bound']:.5g}" if self.data.held else ""
+        return f"bound {reconstruction:.5g} - {divergence:.4g}{held}"
 
 
 def _numpy(tree: Any) -> Any:
