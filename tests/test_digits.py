@@ -122,7 +122,9 @@ def test_digits_settle_in_the_target_latents(intensity: float) -> None:
     plain = contrastive(data)
     apart = contrastive(data, separation=4000.0)
     if intensity == 0.5:
-        assert plain.accuracy("target") >= 0.62
-    assert apart.accuracy("target") >= plain.accuracy("target") - 0.01
+        assert plain.spaces[0].by_encoder is not None
+        assert plain.spaces[0].by_encoder >= 0.6
+        assert plain.accuracy("target") >= 0.68
+    assert apart.accuracy("target") >= plain.accuracy("target") - 0.03  # seeds differ by as much
     excess = plain.accuracy("shared") - 0.1
     assert apart.accuracy("shared") - 0.1 <= 0.5 * excess

@@ -4,13 +4,16 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from contrastive_lvm.cli.main import run
 from contrastive_lvm.cli.reproduce import EXPERIMENTS
+from contrastive_lvm.datasets.files import BMMC
 from contrastive_lvm.experiments import NAMES, Claim, Outcome, Spread, reproduce
 from contrastive_lvm.experiments.page import page
+from tests.published_files import isolate, matrix_market, put, tarred, zipped
 
 NEEDS = {
     "mice": "mice_protein/Data_Cortex_Nuclear.csv",
@@ -129,3 +132,42 @@ def test_a_missing_file_is_one_sentence(
 )
 def test_spreads_read_well(values: tuple[float, ...], text: str) -> None:
     assert str(Spread(values)) == text
+
+
+def test_the_papers_own_sensors_are_taken_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten short logs in the real format, two activities apart in the first sensors."""
+    folder, rng = isolate(tmp_path, monkeypatch), np.random.default_rng(0)
+    members = {}
+    for subject in range(1, 11):
+        labels = np.repeat([3, 8, 9], 60)
+        signals = 0.3 * rng.standard_normal((len(labels), 23))
+        signals[:, :12] += 2.0 * (labels[:, None] == 9)
+        rows = np.column_stack([signals, labels])
+        text = "\n".join("\t".join(f"{value:g}" for value in row) for row in rows)
+        members[f"MHEALTHDATASET/mHealth_subject{subject}.log"] = text.encode()
+    put(folder, "mhealth/mhealth+dataset.zip", zipped(members))
+    outcome = reproduce("sensors", quick=True)
+    assert "mHealth" in outcome.data
+    assert "23 signals" in outcome.data
+    assert all(claim.met for claim in outcome.claims[1:])  # the activities are apart
+
+
+def test_the_papers_own_cells_are_taken_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three archives in the real format, the second with other counts of some genes."""
+    folder, rng = isolate(tmp_path, monkeypatch), np.random.default_rng(0)
+    genes = "".join(f"ENSG{i}\tG{i}\n" for i in range(70)).encode()
+    for i, name in enumerate(BMMC):
+        rates = np.where(np.arange(70) < 20, 9.0 if i == 1 else 1.0, 4.0)
+        counts = rng.poisson(rates * rng.gamma(5.0, 0.2, (80, 70)))
+        barcodes = "".join(f"cell{j}-1\n" for j in range(80)).encode()
+        where = "filtered_matrices_mex/hg19/"
+        members = {"matrix.mtx": matrix_market(counts), "genes.tsv": genes}
+        members |= {"barcodes.tsv": barcodes}
+        raw = tarred({where + key: value for key, value in members.items()})
+        put(folder, f"bmmc/{name}_filtered_gene_bc_matrices.tar.gz", raw)
+    outcome = reproduce("rnaseq", quick=True)
+    assert outcome.data.startswith("Bone marrow (Zheng 2017): 144 + 72 of the cells, 60 genes")
