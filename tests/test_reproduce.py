@@ -141,7 +141,7 @@ def test_the_papers_own_sensors_are_taken_where_they_are(
     folder, rng = isolate(tmp_path, monkeypatch), np.random.default_rng(0)
     members = {}
     for subject in range(1, 11):
-        labels = np.repeat([3, 8, 9], 60)
+        labels = np.repeat([3, 8, 9], 300)
         signals = 0.3 * rng.standard_normal((len(labels), 23))
         signals[:, :12] += 2.0 * (labels[:, None] == 9)
         rows = np.column_stack([signals, labels])

@@ -168,7 +168,8 @@ def _draw(shares: dict[str, Array]) -> Figure:
     for colour, (name, own) in zip(PALETTE, shares.items(), strict=False):
         used = own[own > NEGLIGIBLE]
         ax.plot(np.arange(1, len(used) + 1), 100 * used, color=colour, linewidth=1.8)
-        name_at(ax, len(used), 100 * used[-1], f" {name}: {len(used)}", colour, va="bottom")
+        end = (len(used), 100 * float(used[-1])) if len(used) else (1, 100.0)
+        name_at(ax, *end, f" {name}: {len(used)}", colour, va="bottom")
     ax.set(xscale="log", yscale="log")
     ax.set_xlim(0.8, 20 * max(len(own) for own in shares.values()))
     finish(ax, "Variance explained by shared columns", "column, ordered", "% of shared variance")
