@@ -124,6 +124,12 @@ def test_a_missing_file_is_one_sentence(
     assert run(["reproduce", "mice", "--output", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err.splitlines()
     assert "Data_Cortex_Nuclear.csv" in err[-1]
+    words = ["reproduce", "all", "--quick", "--output", str(tmp_path / "out")]
+    others = [name for name in NAMES if name not in ("generative", "mice")]
+    assert run([*words, *(word for name in others for word in ("--skip", name))]) == 1
+    assert "clvm: mice is left out: mice_protein/Data_Cortex" in capsys.readouterr().err
+    text = (tmp_path / "out" / "index.md").read_text(encoding="utf-8")
+    assert "Data drawn from the model" in text
 
 
 @pytest.mark.parametrize(

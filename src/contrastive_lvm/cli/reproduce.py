@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.experiments.outcome import Outcome
 
 EXPERIMENTS = ("synthetic", "generative", "outliers", "mice", "rnaseq", "sensors", "digits")
-NOT_MET = 1  # exit code when a number misses its threshold
+NOT_MET = 1  # exit code when a number misses its threshold, or data of some experiment are absent
 DPI = 130
 
 
@@ -35,9 +35,16 @@ def reproduce(
     """Repeat experiments of the paper: tables with its claims, pictures, and a page of all."""
     names = _names(name, skip or [])
     place = folder(output)
-    outcomes, found = [], []
+    outcomes, found, absent = [], [], 0
     for own in names:
-        outcome, seconds = _run(own, quick=quick)
+        try:
+            outcome, seconds = _run(own, quick=quick)
+        except FileNotFoundError as error:
+            if name != "all":
+                raise
+            typer.echo(f"clvm: {own} is left out: {error}", err=True)
+            absent += 1
+            continue
         outcomes.append(outcome)
         found.append(outcome.facts() | {"seconds": round(seconds, 1)})
         _write(outcome, found[-1], place)
@@ -51,7 +58,7 @@ def reproduce(
         text = page(outcomes)
         whole(place / "index.md", lambda file: file.write_text(text, encoding="utf-8"))
     typer.echo(f"pictures and numbers: {place}", err=True)
-    return 0 if all(outcome.met for outcome in outcomes) else NOT_MET
+    return 0 if absent == 0 and all(outcome.met for outcome in outcomes) else NOT_MET
 
 
 def _names(name: str, skip: list[str]) -> list[str]:
