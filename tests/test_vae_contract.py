@@ -74,6 +74,7 @@ def test_scikit_learn_habits() -> None:
         ({"validation_fraction": 0.9}, "validation_fraction=0.9 must be a share"),
         ({"patience": 0}, "patience=0 must be a whole number"),
         ({"n_devices": 99}, "n_devices=99, but JAX has"),
+        ({"n_devices": 0}, "n_devices=0 must be a whole number"),
     ],
 )
 def test_bad_parameters_are_refused_in_a_sentence(words: dict[str, Any], match: str) -> None:

@@ -158,6 +158,8 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
         )
         self._design(1, n_target, n_shared, gaps=False)  # refuse bad words before reading rows
         check_whole("refine_steps", self.refine_steps, 0)
+        devices = self.n_devices
+        place = placement(None if devices is None else check_whole("n_devices", devices, 1))
         found = tuple(self._moments(rows, name) for name, rows in sets.items())
         refuse_constant(sum(m.variance for m in found), max(np.abs(m.mean).max() for m in found))
         rows = tuple(sets.values())
@@ -167,7 +169,7 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
         if resume is not None:
             seed = resume.seed if isinstance(resume, State) else read_seed(resume)
         data = prepared(design, rows, found, fraction, np.random.default_rng([seed, 1]))
-        training = Training(design, plan, data, placement(self.n_devices), seed)
+        training = Training(design, plan, data, place, seed)
         if resume is not None:
             known = isinstance(resume, State)
             training.resume(resume if known else read_state(resume, training.state))
