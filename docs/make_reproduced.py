@@ -25,7 +25,7 @@ def main() -> None:
         seconds = round(time.perf_counter() - begin, 1)
         places = {}
         for picture, figure in outcome.figures.items():
-            figure.savefig(PICTURES / f"{name}_{picture}.png", dpi=110)
+            figure.savefig(PICTURES / f"{name}_{picture}.png", dpi=180)
             places[picture] = f"images/{name}_{picture}.png"
         facts = outcome.facts() | {"seconds": seconds}
         _write(SECTIONS / f"{name}.json", json.dumps(facts, indent=1) + "\n")

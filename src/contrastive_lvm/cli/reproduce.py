@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EXPERIMENTS = ("synthetic", "generative", "outliers", "mice", "rnaseq", "sensors", "digits")
 NOT_MET = 1  # exit code when a number misses its threshold, or data of some experiment are absent
-DPI = 130
+DPI = 180
 
 
 def reproduce(

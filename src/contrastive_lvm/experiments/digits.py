@@ -12,8 +12,8 @@ from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import DigitsOnGrass, fetch_mnist_on_grass
 from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 from contrastive_lvm.estimators.vae import VAE
+from contrastive_lvm.experiments.drawing import grid_of_latents
 from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs
-from contrastive_lvm.plots import plot_comparison
 
 NEIGHBOURS, CHANCE = 20, 0.1
 KNOWN = 10_000  # rows of the target among which neighbours are looked for
@@ -187,12 +187,12 @@ def _accuracy(data: DigitsOnGrass, known: Array, new: Array) -> float:
 def draw_spaces(spaces: tuple[Space, ...], labels: Any) -> Figure:
     """Planes side by side, each with its accuracy."""
     panels = {f"{s.name}  ({s.accuracy:.2f})": s.latents[:SHOWN] for s in spaces}
-    return plot_comparison(panels, np.asarray(labels)[:SHOWN])
+    return grid_of_latents(panels, np.asarray(labels)[:SHOWN])
 
 
 def draw_images(rows: dict[str, Array], count: int = 12) -> Figure:
     """Rows of images with their names above."""
-    figure = Figure(figsize=(0.62 * count, 0.95 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(0.45 * count, 0.75 * len(rows)), layout="constrained")
     grids = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
     for ax, (name, images) in zip(grids, rows.items(), strict=True):
         ax.imshow(_strip(images[:count]), cmap="gray", interpolation="nearest")

@@ -10,26 +10,34 @@ from scipy.stats import gaussian_kde
 
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.plots import plot_comparison
-from contrastive_lvm.plots.scatter import INK, PALETTE, PANEL_INCHES, thin_frame
+from contrastive_lvm.plots.scatter import INK, PALETTE, thin_frame
 
+PANEL = (2.7, 2.6)  # inches: two of them, as wide as a phone, leave names of nine points readable
 GRID = 60  # points of a density, each way
 
 
-def grid_of_latents(panels: Mapping[str, Array], labels: Any, columns: int = 3) -> Figure:
-    """Planes of the same rows, some beside each other, then below."""
+def grid_of_latents(panels: Mapping[str, Array], labels: Any) -> Figure:
+    """Planes of the same rows, two beside each other, then below."""
     names = list(panels)
-    rows = [names[i : i + columns] for i in range(0, len(names), columns)]
-    width, height = PANEL_INCHES
-    figure = Figure(figsize=(width * columns, height * len(rows)), layout="constrained")
+    rows = [names[i : i + 2] for i in range(0, len(names), 2)]
+    width, height = PANEL
+    figure = Figure(figsize=(2 * width, height * len(rows)), layout="constrained")
     for part, own in zip(figure.subfigures(len(rows), 1, squeeze=False)[:, 0], rows, strict=True):
-        plot_comparison({name: panels[name] for name in own}, labels, figure=part)
+        whole = part if len(own) == 2 else part.subfigures(1, 2)[0]
+        plot_comparison({name: panels[name] for name in own}, labels, figure=whole)
     return figure
 
 
-def axes_in_a_row(count: int, width: float = PANEL_INCHES[0]) -> tuple[Figure, list[Axes]]:
-    """A figure of panels side by side."""
-    figure = Figure(figsize=(width * count, PANEL_INCHES[1]), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+def axes_in_a_grid(
+    count: int, columns: int = 2, panel: tuple[float, float] = PANEL
+) -> tuple[Figure, list[Axes]]:
+    """A figure of panels, some beside each other, then below."""
+    rows = -(-count // columns)
+    figure = Figure(figsize=(panel[0] * columns, panel[1] * rows), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for ax in axes[count:]:
+        ax.set_axis_off()
+    return figure, axes[:count]
 
 
 def finish(ax: Axes, title: str, x: str, y: str) -> None:
@@ -46,23 +54,25 @@ def name_at(ax: Axes, x: float, y: float, name: str, colour: str, **words: Any) 
     ax.text(x, y, name, color=colour, fontsize=9, fontweight="bold", **place)
 
 
-def densities(rows: Mapping[str, Mapping[str, Array]], labels: Any, names: Sequence[str]) -> Figure:
-    """A grid of planes with the density of each group: methods below each other.
+def densities(
+    methods: Mapping[str, Mapping[str, Array]], labels: Any, names: Sequence[str]
+) -> Figure:
+    """A grid of planes with the density of each group: methods beside each other.
 
-    `rows` holds for each method the latents of every panel of its row.
+    `methods` holds for each of them the latents of every panel of its column.
     """
-    columns = max(len(panels) for panels in rows.values())
-    figure = Figure(figsize=(2.6 * columns, 2.5 * len(rows) + 0.3), layout="constrained")
-    grid = figure.subplots(len(rows), columns, squeeze=False)
-    for own, (method, panels) in zip(grid, rows.items(), strict=True):
+    rows = max(len(panels) for panels in methods.values())
+    figure = Figure(figsize=(2.0 * len(methods), 1.9 * rows), layout="constrained")
+    grid = figure.subplots(rows, len(methods), squeeze=False)
+    for own, (method, panels) in zip(grid.T, methods.items(), strict=True):
         for ax, (title, latents) in zip(own, panels.items(), strict=True):
             _density(ax, latents, np.asarray(labels))
-            ax.set_title(f"{method}, {title}", loc="left", fontsize=9, color=INK)
+            ax.set_title(f"{method}, {title}", loc="left", fontsize=8, color=INK)
             ax.set(xticks=[], yticks=[])
             thin_frame(ax)
+    place: dict[str, Any] = {"va": "top", "transform": grid[0, 0].transAxes}
     for code, name in enumerate(names):
-        ax = grid[0, 0]
-        name_at(ax, 0.02, 0.97 - 0.1 * code, name, PALETTE[code], va="top", transform=ax.transAxes)
+        name_at(grid[0, 0], 0.02, 0.99 - 0.12 * code, name, PALETTE[code], **place)
     return figure
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import make_contrastive, make_outliers
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.experiments.drawing import axes_in_a_row, finish, name_at
+from contrastive_lvm.experiments.drawing import axes_in_a_grid, finish, name_at
 from contrastive_lvm.experiments.measures import moved, turned_onto
 from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread
 from contrastive_lvm.inference.em import EM
@@ -19,8 +19,8 @@ SHARED, OUTLIERS = 8, 20
 LITTLE = 0.1  # of the latents' spread
 VARIANTS: dict[str, Any] = {
     "cLVM": Gaussian(),
-    "robust cLVM (per element)": StudentT(),
-    "robust cLVM (per sample)": StudentT(per="sample"),
+    "robust, per element": StudentT(),
+    "robust, per sample": StudentT(per="sample"),
 }
 NOTES = """
 Moves are relative to the spread of the latents, after the best rotation and scale.
@@ -87,14 +87,14 @@ def _pair(likelihood: Any, seed: int) -> Pair:
 
 
 def _draw(pairs: dict[str, Pair]) -> Figure:
-    figure, axes = axes_in_a_row(len(pairs))
+    figure, axes = axes_in_a_grid(len(pairs))
     for ax, (name, pair) in zip(axes, pairs.items(), strict=True):
         after = turned_onto(pair.before, pair.after)[: len(pair.before)]
         (x, y), (u, v) = pair.before.T, after.T
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=INK, linewidths=0.5)
         ax.scatter(u, v, s=7, marker="s", color=PALETTE[1], linewidths=0, alpha=0.8)
         finish(ax, name, "dimension 1", "dimension 2")
-    place = {"transform": axes[0].transAxes, "va": "top"}
-    name_at(axes[0], 0.01, 0.16, "\N{WHITE CIRCLE} without outliers", INK, **place)
-    name_at(axes[0], 0.01, 0.08, "\N{BLACK SQUARE} with outliers", PALETTE[1], **place)
+    place: dict[str, Any] = {"transform": axes[-1].transAxes}  # beside the last panel
+    name_at(axes[-1], 1.2, 0.6, "\N{WHITE CIRCLE} without outliers", INK, **place)
+    name_at(axes[-1], 1.2, 0.5, "\N{BLACK SQUARE} with outliers", PALETTE[1], **place)
     return figure

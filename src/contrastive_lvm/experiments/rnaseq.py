@@ -13,7 +13,7 @@ from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import CellCounts, fetch_bmmc, fetch_kang_pbmc
 from contrastive_lvm.datasets.files import BMMC, present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.experiments.drawing import axes_in_a_row, finish, grid_of_latents, name_at
+from contrastive_lvm.experiments.drawing import axes_in_a_grid, finish, grid_of_latents, name_at
 from contrastive_lvm.experiments.measures import contrastive_pca, pca, silhouette
 from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread, paragraphs, spread
 from contrastive_lvm.inference.em import EM
@@ -164,7 +164,7 @@ def _claims(columns: dict[str, Spread], shape: dict[str, Spread]) -> list[Claim]
 
 
 def _draw(shares: dict[str, Array]) -> Figure:
-    figure, (ax,) = axes_in_a_row(1, width=5.4)
+    figure, (ax,) = axes_in_a_grid(1, 1, (5.0, 3.2))
     for colour, (name, own) in zip(PALETTE, shares.items(), strict=False):
         used = own[own > NEGLIGIBLE]
         ax.plot(np.arange(1, len(used) + 1), 100 * used, color=colour, linewidth=1.8)

@@ -9,7 +9,7 @@ from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import SensorData
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.path import LassoPath
-from contrastive_lvm.experiments.drawing import axes_in_a_row, finish, name_at
+from contrastive_lvm.experiments.drawing import axes_in_a_grid, finish, name_at
 from contrastive_lvm.plots.scatter import INK, PALETTE
 
 TYPES = {
@@ -26,7 +26,7 @@ def draw_norms(
     """Norms of the target loadings of each signal, types side by side."""
     types = np.array(data.sensor_types)
     order = np.argsort([list(TYPES).index(t) for t in types], kind="stable")
-    figure, axes = axes_in_a_row(3, width=4.2)
+    figure, axes = axes_in_a_grid(3, 1, (5.2, 1.9))
     models = {"no penalty": plain, "group lasso": lasso, "horseshoe": horseshoe}
     for ax, (title, model) in zip(axes, models.items(), strict=True):
         norms = np.linalg.norm(model.target_components_, axis=0)[order]
@@ -34,7 +34,7 @@ def draw_norms(
         ax.bar(np.arange(len(norms)), norms, color=colours, width=0.8)
         dropped = np.flatnonzero(norms == 0)
         ax.scatter(dropped, np.zeros(len(dropped)), marker="x", s=14, color=INK, linewidths=0.9)
-        finish(ax, title, "signal", "norm of its target loadings")
+        finish(ax, title, "signal", "norm of loadings")
         ax.margins(y=0.16)
         for kind in dict.fromkeys(types[order]):
             at = float(np.flatnonzero(types[order] == kind).mean())
@@ -45,7 +45,7 @@ def draw_norms(
 
 def draw_path(data: SensorData, path: LassoPath, agreement: Array, chosen: int) -> Figure:
     """Norms along the strengths, and how well the activities stay apart."""
-    figure, (left, right) = axes_in_a_row(2, width=4.6)
+    figure, (left, right) = axes_in_a_grid(2, 1, (5.0, 2.4))
     for kind in dict.fromkeys(data.sensor_types):
         own = np.array(data.sensor_types) == kind
         left.plot(path.rhos, path.row_norms[:, own], color=_colour(kind), linewidth=0.9, alpha=0.7)
@@ -72,7 +72,7 @@ def draw_scales(data: SensorData, model: ContrastiveLVM) -> Figure:
     at, found = np.geomspace(1e-7, 1e2, 400), model.posterior_
     prior = model.target_prior
     density = prior.scale_density(found.prior_states[1], at) * at[:, None]  # of the logarithm
-    figure, (ax,) = axes_in_a_row(1, width=5.8)
+    figure, (ax,) = axes_in_a_grid(1, 1, (5.0, 3.0))
     for kind in dict.fromkeys(data.sensor_types):
         own = np.array(data.sensor_types) == kind
         ax.plot(at, density[:, own], color=_colour(kind), linewidth=0.8, alpha=0.7)
