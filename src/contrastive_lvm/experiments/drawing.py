@@ -51,7 +51,8 @@ def finish(ax: Axes, title: str, x: str, y: str) -> None:
 def name_at(ax: Axes, x: float, y: float, name: str, colour: str, **words: Any) -> None:
     """A name beside what it names, in its colour."""
     place = {"ha": "left", "va": "center"} | words
-    ax.text(x, y, name, color=colour, fontsize=9, fontweight="bold", **place)
+    text = ax.text(x, y, name, color=colour, fontsize=9, fontweight="bold", **place)
+    text.set_in_layout(False)  # axes keep their place
 
 
 def densities(
