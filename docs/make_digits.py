@@ -86,12 +86,12 @@ def _draw(data: Any, plain: DigitsResult, others: tuple[Space, ...]) -> None:
     flat, _, drawn = others
     planes = (plain.spaces[0]._replace(name="contrastive VAE"), flat, drawn)
     images = HERE / "images"
-    draw_spaces(planes, data.held_out_labels).savefig(images / "digits_latents.png", dpi=130)
+    draw_spaces(planes, data.held_out_labels).savefig(images / "digits_seeds_latents.png", dpi=130)
     pictures = {  # of samples only: the photographs are not ours to show
         "samples of the target, denoised": plain.denoised,
         "samples of the background": plain.background,
     }
-    draw_images(pictures).savefig(images / "digits_samples.png", dpi=130)
+    draw_images(pictures).savefig(images / "digits_seeds_samples.png", dpi=130)
 
 
 PAGE = """# Digits on grass
@@ -109,11 +109,14 @@ after `refine_steps=30`; "by encoder" is what the encoder alone says, as in the 
 |---|---|---|---|---|---|---|
 {table}
 
-![Latents of held-out rows](images/digits_latents.png)
+![Latents of held-out rows](images/digits_seeds_latents.png)
 
-![Samples](images/digits_samples.png)
+![Samples](images/digits_seeds_samples.png)
 
 The t-SNE has no map for new rows: a half of the held-out rows judges the other.
+
+Two dimensions of the contrastive autoencoder tell 1.32 times as many digits at intensity 0.5 as
+those of a standard one, both refined, and 1.43 times as many as its encoder alone.
 
 Single models differ: with and without the penalty, another seed moves the accuracy from target
 latents by about 0.03. Weaker penalties gave with seed 0, by encoders, at intensities 0.5 and 1,

@@ -24,7 +24,7 @@ SHARE = 0.9  # of the cells that a seed draws
 TARGET = 2
 NEGLIGIBLE = 1e-5  # of the variance: columns below are not used
 WITHOUT, WITH = "cLVM without ARD", "cLVM with ARD"
-ROUGH = EM(max_iter=150)  # hundreds of columns without a prior need thousands of sweeps
+ROUGH = EM(max_iter=100)  # hundreds of columns without a prior need thousands of sweeps
 NOTES = """
 Counts are divided by each cell's total, times 10,000, plus one, logarithm. The paper uses bone
 marrow (10x Genomics); where its files are not to be had, cells of blood with and without interferon
@@ -32,7 +32,7 @@ stand in for them.
 
 There may be as many shared columns as features less one with ARD, less two without, since more
 could not be told apart. A column is in use if it explains a thousandth of a percent of the shared
-variance. Without ARD only the first draw is fitted, and the fit stops after 150 sweeps: hundreds of
+variance. Without ARD only the first draw is fitted, and the fit stops after 100 sweeps: hundreds of
 columns without a prior have not settled after two thousand.
 """
 
