@@ -122,9 +122,22 @@ def plot_comparison(
     if groups.names and not named:
         handles = _handles(groups)
         figure.legend(
-            handles=handles, loc="outside lower center", ncols=min(len(handles), 8), frameon=False
+            handles=handles,
+            loc="outside lower center",
+            ncols=_legend_columns(figure, groups.names),
+            frameon=False,
+            fontsize=9,
+            columnspacing=1.0,
+            handletextpad=0.1,
         )
     return figure
+
+
+def _legend_columns(figure: Figure, names: list[str]) -> int:
+    """As many entries side by side as fit, by a rough width of a letter."""
+    inches = float(figure.bbox.width) / float(figure.dpi)
+    entry = 0.4 + 0.08 * max(len(name) for name in names)
+    return max(1, min(len(names) + 1, int(inches / entry)))
 
 
 def _points(latents: Any, name: str) -> Array:
