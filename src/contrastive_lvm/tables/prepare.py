@@ -71,6 +71,14 @@ def restored(facts: Any, arrays: dict[str, Any], source: Path) -> Preparation:
     return Preparation(features, facts["named"], scaling)
 
 
+def unprepared(estimator: Any) -> Preparation:
+    """Of a model that was fitted in Python to data as it was."""
+    d, names = int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None)
+    features = numbered(d) if names is None else [str(name) for name in names]
+    scaling = Scaling("none", np.zeros(d), np.ones(d))
+    return Preparation(features, names is not None, scaling)
+
+
 def read_sets(
     target_file: Path,
     background_file: Path | None,

@@ -34,6 +34,13 @@ class Scaling(NamedTuple):
         return values * self.scale + (0.0 if spread else self.center)
 
 
+def check_method(method: str) -> str:
+    """One of the known words."""
+    if method not in METHODS:
+        raise ValueError(f"--scale={method} is unknown; use {', '.join(METHODS)}.")
+    return method
+
+
 def scaling_of(method: str, sets: list[Matrix]) -> Scaling:
     """Centre and spread of each column over the rows of all sets together.
 
@@ -56,8 +63,7 @@ def scaling_of(method: str, sets: list[Matrix]) -> Scaling:
     >>> scaling.center, scaling.scale.round(3)
     (array([3.]), array([1.633]))
     """
-    if method not in METHODS:
-        raise ValueError(f"--scale={method} is unknown; use {', '.join(METHODS)}.")
+    check_method(method)
     d = sets[0].shape[1]
     if method == "none":
         return Scaling(method, np.zeros(d), np.ones(d))
