@@ -315,10 +315,10 @@ def test_one_file_by_a_column(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sets.background.values, VALUES[[1, 3]])
     assert sets.target.annotations["mouse"].tolist() == ["a", "c"]
     assert sets.target.row_names == ["1", "3"]
-    only = Choice(by="group", target=["case"], background=["control"])
+    only = Choice(by="group", target=["case"], background=["other"])
     background = read_sets(mice(tmp_path), None, only).background
     assert background is not None
-    assert background.annotations["mouse"].tolist() == ["b"]
+    assert background.annotations["mouse"].tolist() == ["d"]
 
 
 def test_a_column_of_conditions_never_reaches_the_model(tmp_path: Path) -> None:
@@ -365,6 +365,12 @@ def test_two_files_that_do_not_fit(content: str, sentence: str, tmp_path: Path) 
     np.save(tmp_path / "x.npy", np.eye(3))
     with pytest.raises(ValueError, match=r"has 2 columns of numbers, .*has 3, and they have no"):
         read_sets(one, tmp_path / "x.npy", Choice())
+
+
+def test_columns_without_values_in_a_set_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", "g,a,b\nt,1,2\nt,2,3\nc,1,\nc,5,NA\n")
+    with pytest.raises(ValueError, match=r"no value in column 'b' among .* --annotation b\."):
+        read_sets(path, None, Choice(by="g", target=["t"]))
 
 
 @pytest.mark.parametrize("method", ["standard", "robust"])

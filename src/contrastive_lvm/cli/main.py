@@ -4,6 +4,8 @@ Results go to stdout, messages to stderr. Bad input is exit code 2 and one sente
 to import is imported by the command that needs it, so that `clvm --help` answers at once.
 """
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated, cast
 
@@ -33,6 +35,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except UsageError as error:
         return _refuse(_usage_sentence(error.format_message()))
+    except BrokenPipeError:  # whoever reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError, ImportError) as error:  # an extra may not be installed
         return _refuse(str(error))
     except MemoryError:

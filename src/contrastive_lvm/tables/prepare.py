@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.core.blocks import is_sparse
+from contrastive_lvm.core.blocks import is_sparse, row_slices
 from contrastive_lvm.tables.choose import Condition, Mask, divided, matching, parsed, taken
 from contrastive_lvm.tables.read import read_table
 from contrastive_lvm.tables.scale import METHODS, Scaling, scaling_of
@@ -280,9 +280,27 @@ def _with_features(table: Table, preparation: Preparation) -> Table:
 
 def _scaled(target: Table, background: Table | None, method: str, dropped: list[str]) -> Sets:
     tables = [target] if background is None else [target, background]
+    for table in tables:
+        _refuse_unobserved(table)
     scaling = scaling_of(method, [table.values for table in tables])
     tables = [table._replace(values=scaling.applied(table.values)) for table in tables]
     named = target.named
     features = target.features if named else numbered(len(target.features))
     preparation = Preparation(list(features), named, scaling)
     return Sets(tables[0], tables[1] if background is not None else None, preparation, dropped)
+
+
+def _refuse_unobserved(table: Table) -> None:
+    """The estimators refuse such columns too, but know no names of sparse or nameless ones."""
+    if is_sparse(table.values):
+        return
+    observed = np.zeros(len(table.features), dtype=bool)
+    for rows in row_slices(*table.values.shape):
+        observed |= ~np.isnan(table.values[rows]).all(axis=0)
+        if observed.all():
+            return
+    absent = [name for name, seen in zip(table.features, observed, strict=True) if not seen]
+    raise ValueError(
+        f"{table.source} has no value in column {some(absent)} among the rows of one set; keep it "
+        f"out of the model with --annotation {absent[0]}."
+    )
