@@ -20,6 +20,7 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
     "inference": 3,
     "vae": 4,
     "estimators": 5,
+    "tables": 6,
     "plots": 6,
     "experiments": 7,
     "cli": 8,

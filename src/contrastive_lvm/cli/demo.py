@@ -6,20 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contrastive_lvm.cli.options import Json, Seed
 from contrastive_lvm.cli.writing import aligned, folder, whole
 
 if TYPE_CHECKING:
     from contrastive_lvm.experiments.demo import DemoResult
-
-LARGEST_SEED = 2**32 - 1  # what scikit-learn takes
-
-
-def _seed(value: str | int) -> int:
-    text = str(value)  # the default comes as the number it is
-    number = int(text) if text.isdecimal() else -1
-    if not 0 <= number <= LARGEST_SEED:
-        raise typer.BadParameter(f"{text!r} is not a whole number from 0 to {LARGEST_SEED}")
-    return number
 
 
 def demo(
@@ -27,8 +18,8 @@ def demo(
     output: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the picture; made if absent.")
     ] = Path("demo"),
-    seed: Annotated[int, typer.Option(metavar="N", parser=_seed, help="Seed of the data.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    seed: Seed = 0,
+    as_json: Json = False,
 ) -> None:
     """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
     picture = folder(output) / "comparison.png"

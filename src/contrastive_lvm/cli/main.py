@@ -4,24 +4,27 @@ Results go to stdout, messages to stderr. Bad input is exit code 2 and one sente
 to import is imported by the command that needs it, so that `clvm --help` answers at once.
 """
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated, cast
 
 import typer
 
 from contrastive_lvm import __version__
+from contrastive_lvm.cli.apply import denoise, impute, transform
 from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
+from contrastive_lvm.cli.fit import fit
 from contrastive_lvm.cli.reproduce import reproduce
+from contrastive_lvm.cli.select import select
 
 BAD_INPUT, INTERRUPTED = 2, 130
 
 # Newer versions of typer carry a copy of click, so the class has no name to import from everywhere.
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
 
-app = typer.Typer(
-    name="clvm", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
+app = typer.Typer(name="clvm", rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -32,8 +35,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except UsageError as error:
         return _refuse(_usage_sentence(error.format_message()))
+    except BrokenPipeError:  # whoever reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError, ImportError) as error:  # an extra may not be installed
         return _refuse(str(error))
+    except MemoryError:
+        return _refuse("there is not enough memory; use fewer rows or features, or float32.")
     return code if isinstance(code, int) else 0
 
 
@@ -62,6 +70,5 @@ def main(
         typer.echo(context.get_help())
 
 
-app.command()(demo)
-app.command()(reproduce)
-app.command()(datasets)
+for command in (fit, transform, impute, denoise, select, demo, reproduce, datasets):
+    app.command()(command)

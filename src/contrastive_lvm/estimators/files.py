@@ -7,7 +7,7 @@ class, its parameters and a checksum of all arrays.
 import os
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -37,7 +37,15 @@ PIECES = (
     *(Flat, ARD, GroupLasso, Horseshoe),
     *(EM, VariationalBayes, SVI, NUTS),
 )
+PREPARED = "preparation."  # before the names of its arrays; others have no such dot
 OBJECTS: dict[str, type] = {kind.__name__: kind for kind in PIECES}
+
+
+class Preparation(NamedTuple):
+    """What was done to data before a fit: facts for JSON, and arrays."""
+
+    facts: Any
+    arrays: dict[str, Any]
 
 
 class Saveable:
@@ -59,20 +67,7 @@ class Saveable:
         >>> clvm.load_model(path).bound_ == model.bound_
         True
         """
-        check_is_fitted(self)
-        arrays = {
-            name: np.asarray(array, dtype=np.float64)
-            for name, array in self._fitted_arrays().items()
-        }
-        names = getattr(self, "feature_names_in_", None)
-        settings = {
-            "estimator": type(self).__name__,
-            "parameters": {k: _encode(k, v) for k, v in _parameters(self).items()},
-            "facts": self._fitted_facts(),
-            "n_features": int(self.n_features_in_),
-            "feature_names": None if names is None else [str(n) for n in names],
-        }
-        write_sealed(Path(path), FORMAT, arrays, settings)
+        write_model(self, path)
 
     def _fitted_arrays(self) -> dict[str, Any]:
         raise TypeError(f"{type(self).__name__} cannot be saved.")
@@ -82,6 +77,29 @@ class Saveable:
 
     def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
+
+
+def write_model(
+    estimator: Any, path: str | os.PathLike[str], preparation: Preparation | None = None
+) -> None:
+    """Write a fitted estimator, and what was done to its data before, if anything."""
+    check_is_fitted(estimator)
+    arrays = {
+        name: np.asarray(array, dtype=np.float64)
+        for name, array in estimator._fitted_arrays().items()
+    }
+    names = getattr(estimator, "feature_names_in_", None)
+    settings = {
+        "estimator": type(estimator).__name__,
+        "parameters": {k: _encode(k, v) for k, v in _parameters(estimator).items()},
+        "facts": estimator._fitted_facts(),
+        "n_features": int(estimator.n_features_in_),
+        "feature_names": None if names is None else [str(n) for n in names],
+    }
+    if preparation is not None:
+        settings["preparation"] = preparation.facts
+        arrays |= {f"{PREPARED}{name}": array for name, array in preparation.arrays.items()}
+    write_sealed(Path(path), FORMAT, arrays, settings)
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -104,6 +122,11 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     >>> clvm.load_model(path)
     PPCA()
     """
+    return read_model(path)[0]
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[Any, Preparation | None]:
+    """The estimator of a model file, and the preparation of its data, which is not checked."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path={str(path)!r} is not a file; give what save() has written.")
@@ -120,7 +143,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         estimator._restore(arrays, settings["facts"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
-    return estimator
+    if "preparation" not in settings:
+        return estimator, None
+    own = {n.removeprefix(PREPARED): a for n, a in arrays.items() if n.startswith(PREPARED)}
+    return estimator, Preparation(settings["preparation"], own)
 
 
 DRAWN = ("values", "rhat", "ess")

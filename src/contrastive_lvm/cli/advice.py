@@ -1,0 +1,76 @@
+"""Warnings about a fit, each with what to do about it."""
+
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.core.blocks import column_variances, widen
+from contrastive_lvm.core.types import Matrix
+from contrastive_lvm.tables.prepare import Sets
+
+NOISY, LITTLE, GAPPY, UNEVEN = 0.3, 0.02, 0.5, 1e3
+PEEK = 200  # rows that are looked at for counts
+MANY = 0.02  # share of outlying rows
+
+
+def data_advice(sets: Sets, likelihood: str) -> list[str]:
+    """What the data itself calls for, before the fit."""
+    found = []
+    if sets.dropped:
+        found.append(
+            f"{len(sets.dropped)} columns are only in one of the two files and were left out: "
+            f"{', '.join(sets.dropped[:3])}{' ...' if len(sets.dropped) > 3 else ''}."
+        )
+    gaussian = likelihood == "gaussian"
+    if gaussian and sets.preparation.scaling.method == "none" and _uneven(sets.target.values):
+        found.append(
+            "The features' variances differ by more than a factor of 1,000, so a few of them "
+            "decide the result: use --scale standard, or --likelihood gaussian:noise=feature."
+        )
+    if gaussian and sets.preparation.scaling.method == "none" and _counts(sets.target.values):
+        found.append(
+            "The target looks like counts: try --likelihood negative_binomial, or take logarithms."
+        )
+    return found
+
+
+def fit_advice(facts: dict[str, Any]) -> list[str]:
+    """What the fit calls for."""
+    found = []
+    noise, target = facts["variance"]["noise"], sum(facts["variance"]["target"])
+    if noise >= NOISY:
+        found.append(
+            f"{noise:.0%} of the target's variance is noise: allow more dimensions "
+            "(--n-shared auto), or leave out features that vary without structure."
+        )
+    if facts["n_target"] and target < LITTLE:
+        found.append(
+            f"The target dimensions have only {target:.1%} of the target's variance: little is "
+            "enriched there; check which set is the target, or use fewer of them."
+        )
+    for name in ("target", "background"):
+        missing = facts.get(name, {}).get("missing", 0.0)
+        if missing > GAPPY:
+            found.append(
+                f"{missing:.0%} of the {name} is missing: look at --sd before trusting single rows."
+            )
+    outliers = facts["outliers"]["count"]
+    if outliers > MANY * facts["target"]["rows"] and facts["likelihood"].startswith("Gaussian"):
+        found.append(
+            f"{outliers} rows of the target are far from what the model expects: "
+            "try --likelihood student_t."
+        )
+    return found
+
+
+def _uneven(values: Matrix) -> bool:
+    variances, _ = column_variances(values[: 10 * PEEK])
+    varying = variances[variances > 0]
+    return bool(len(varying) and varying.max() > UNEVEN * varying.min())
+
+
+def _counts(values: Matrix) -> bool:
+    block = widen(values[:PEEK])
+    seen = block[~np.isnan(block)]
+    whole = len(seen) > 0 and bool((seen >= 0).all() and (seen == np.round(seen)).all())
+    return whole and float(seen.max()) > 1.0

@@ -1,0 +1,135 @@
+"""`clvm fit`: two sets of rows in, a model file and what it found out."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contrastive_lvm.cli import options
+from contrastive_lvm.cli.bars import reading, working
+from contrastive_lvm.cli.writing import destination, whole
+
+if TYPE_CHECKING:
+    from contrastive_lvm.cli.words import Words
+    from contrastive_lvm.tables.prepare import Choice, Sets
+
+
+def fit(
+    file: options.TargetFile,
+    background_file: options.BackgroundFile = None,
+    *,
+    by: options.By = None,
+    target: options.Target = None,
+    background: options.Background = None,
+    where: options.Where = None,
+    annotation: options.Annotation = None,
+    scale: options.Scale = "none",
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="clvm, or vae for nonlinear structure; with settings as in "
+            "vae:hidden=128+256,max_epochs=50.",
+        ),
+    ] = "clvm",
+    n_target: options.NTarget = 2,
+    n_shared: options.NShared = None,
+    likelihood: options.Likelihood = "gaussian",
+    shared_prior: options.SharedPrior = None,
+    target_prior: options.TargetPrior = None,
+    inference: options.Inference = "auto",
+    n_init: options.NInit = 1,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")
+    ] = Path("model.clvm"),
+    top: options.Top = 5,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Fit a model to a target and a background, and say what only the target has.
+
+    Columns of words are kept as annotations; numbers are features. Empty cells, NA and NaN are
+    missing entries, which the model integrates out.
+    """
+    from contrastive_lvm.cli.words import Words
+    from contrastive_lvm.tables.prepare import Choice
+
+    path = destination(output)
+    words = Words(
+        model=model,
+        n_target=n_target,
+        n_shared=n_shared,
+        likelihood=likelihood,
+        shared_prior=shared_prior,
+        target_prior=target_prior,
+        inference=inference,
+        n_init=n_init,
+        seed=seed,
+    )
+    choice = Choice(by, target or (), background or (), where or (), annotation or ())
+    sets = read(file, background_file, choice, scale, words)
+    facts = _fitted(words, sets, path, top) | {"seed": seed}
+    if as_json:
+        typer.echo(json.dumps(facts, indent=1, allow_nan=False))
+    else:
+        from contrastive_lvm.cli.telling import told
+
+        typer.echo(told(facts))
+
+
+def read(
+    file: Path, background_file: Path | None, choice: "Choice", scale: str, words: "Words"
+) -> "Sets":
+    """The two sets that the options of a command describe."""
+    from contrastive_lvm.tables.prepare import read_sets
+    from contrastive_lvm.tables.scale import check_method
+
+    if check_method(scale) != "none" and not words.scalable:
+        raise ValueError(
+            f"--scale={scale} does not go with --likelihood {words.likelihood}: counts and binary "
+            "values have no other units; leave --scale out."
+        )
+    with reading() as told:
+        return read_sets(
+            file, background_file, choice, scale=scale, alone=words.n_shared == 0, told=told
+        )
+
+
+def _fitted(words: "Words", sets: "Sets", path: Path, top: int) -> dict[str, Any]:
+    """Fit, write the model file, and collect the facts."""
+    from contrastive_lvm.cli.advice import data_advice, fit_advice
+    from contrastive_lvm.cli.findings import findings
+    from contrastive_lvm.cli.words import plainly
+    from contrastive_lvm.tables.prepare import frame
+
+    named = sets.preparation.named
+    estimator = words.estimator(sets.preparation.features, verbose=words.has_bar and terminal())
+    others = None if sets.background is None else frame(sets.background, named=named)
+    advice = data_advice(sets, words.likelihood)
+    with warnings.catch_warnings(record=True) as caught, plainly():
+        warnings.simplefilter("always")
+        with working("Fitting", shown=not words.has_bar):
+            estimator.fit(frame(sets.target, named=named), background=others, **words.fit_arguments)
+        with working("Looking at rows"):
+            facts = findings(estimator, sets, top=top)
+    save(estimator, sets, path)
+    said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    facts["warnings"] = list(dict.fromkeys([*advice, *said, *fit_advice(facts)]))
+    return facts | {"model": str(path)}
+
+
+def save(estimator: Any, sets: "Sets", path: Path) -> None:
+    """Write a model file with the preparation of its data."""
+    from contrastive_lvm.estimators.files import Preparation, write_model
+
+    section = Preparation(sets.preparation.facts(), sets.preparation.arrays())
+    whole(path, lambda file: write_model(estimator, file, section))
+
+
+def terminal() -> bool:
+    """Whether somebody is looking."""
+    import sys
+
+    return sys.stderr.isatty()

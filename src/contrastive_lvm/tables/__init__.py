@@ -1,0 +1,1 @@
+"""Tables in files: reading them, choosing their rows, scaling their columns, writing results."""
