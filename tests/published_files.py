@@ -1,5 +1,6 @@
 """What the tests of fetchers share: an empty data folder without a network, and small archives."""
 
+import gzip
 import io
 import tarfile
 import zipfile
@@ -38,12 +39,12 @@ def put(folder: Path, name: str, raw: bytes) -> Path:
 
 def tarred(members: Mapping[str, bytes], *, compressed: bool = True) -> bytes:
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz" if compressed else "w") as archive:
+    with tarfile.open(fileobj=out, mode="w") as archive:
         for name, raw in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(raw)
             archive.addfile(info, io.BytesIO(raw))
-    return out.getvalue()
+    return gzip.compress(out.getvalue(), mtime=0) if compressed else out.getvalue()
 
 
 def zipped(members: Mapping[str, bytes]) -> bytes:
