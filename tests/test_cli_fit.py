@@ -412,6 +412,7 @@ def test_counts_are_recognised(tmp_path: Path, capsys: Capture) -> None:
     assert any("looks like counts" in warning for warning in facts_of(capsys)["warnings"])
 
 
+@pytest.mark.slow
 def test_a_network_is_fitted_and_applied(one: Path, tmp_path: Path, capsys: Capture) -> None:
     pytest.importorskip("jax", reason="jax is not installed")
     model = "vae:hidden=4,max_epochs=2,batch_size=64,refine_steps=0"

@@ -59,6 +59,7 @@ def test_the_dependence_is_that_of_all_quadruples() -> None:
     assert float(jax.jit(dependence)(a, b)) == pytest.approx(np.mean(terms), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_separation_makes_shared_latents_alike() -> None:
     """A target of more dimensions than are its own: its shared latents stand apart, at a price."""
     rng = np.random.default_rng(0)

@@ -119,7 +119,7 @@ def test_grid_search_finds_the_shared_dimension(data: clvm.datasets.ContrastiveD
 
 
 @pytest.mark.usefixtures("routing")
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_background_as_long_as_the_target_is_refused_in_cross_validation(
     data: clvm.datasets.ContrastiveData, n_jobs: int | None
 ) -> None:
