@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import tarfile
 import zipfile
 from collections.abc import Mapping
@@ -60,3 +61,13 @@ def matrix_market(counts: np.ndarray) -> bytes:
     out = io.BytesIO()
     mmwrite(out, coo_matrix(counts.T), field="integer")
     return out.getvalue()
+
+
+def real(*parts: str) -> Path:
+    """A file of the data folder; the test is skipped when it is not there."""
+    if "CONTRASTIVE_LVM_DATA" not in os.environ:
+        pytest.skip("CONTRASTIVE_LVM_DATA is not set")
+    path = Path(os.environ["CONTRASTIVE_LVM_DATA"]).joinpath(*parts)
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not there")
+    return path

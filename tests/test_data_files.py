@@ -1,7 +1,6 @@
 """Where files of real data come from, what is in the real ones, and digits on texture."""
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from contrastive_lvm import datasets
 from contrastive_lvm.datasets import files
 from contrastive_lvm.datasets.mice import read_mice
 from contrastive_lvm.datasets.sensors import read_mhealth
-from tests.published_files import isolate, put
+from tests.published_files import isolate, put, real
 
 NAME = "folder/words.txt"
 CONTENT = b"some words\n"
@@ -127,16 +126,6 @@ def test_every_fetcher_says_what_it_needs(
         f"{name} is not here and could not be downloaded (ConnectionError); "
         f"fetch it from {files.SOURCES[name].address} and put it at {tmp_path / name}."
     )
-
-
-def real(*parts: str) -> Path:
-    """A file of the data folder; the test is skipped when it is not there."""
-    if "CONTRASTIVE_LVM_DATA" not in os.environ:
-        pytest.skip("CONTRASTIVE_LVM_DATA is not set")
-    path = Path(os.environ["CONTRASTIVE_LVM_DATA"]).joinpath(*parts)
-    if not path.is_file():
-        pytest.skip(f"{path.name} is not there")
-    return path
 
 
 def test_real_mice() -> None:

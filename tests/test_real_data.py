@@ -1,7 +1,5 @@
 """Real data, where `CONTRASTIVE_LVM_DATA` says it is: what the models find without tuning."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,44 +13,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import contrastive_lvm as clvm
 from contrastive_lvm.core.types import Array
-
-
-def data_file(*parts: str) -> Path:
-    """A file of the data folder; the test is skipped when it is not there."""
-    if "CONTRASTIVE_LVM_DATA" not in os.environ:
-        pytest.skip("CONTRASTIVE_LVM_DATA is not set")
-    path = Path(os.environ["CONTRASTIVE_LVM_DATA"]).joinpath(*parts)
-    if not path.is_file():
-        pytest.skip(f"{path.name} is not there")
-    return path
-
-
-def scaled(X: Array, B: Array) -> tuple[Array, Array]:
-    """Both sets over the features' standard deviations about each set's own mean."""
-    both = np.vstack([X - np.nanmean(X, axis=0), B - np.nanmean(B, axis=0)])
-    std = np.nanstd(both, axis=0)
-    return X / std, B / std
-
-
-def mice() -> tuple[Array, Array, np.ndarray]:
-    """The paper's target and background, and the genotype of the target's rows."""
-    table = pd.read_csv(data_file("mice_protein", "Data_Cortex_Nuclear.csv"), encoding="utf-8-sig")
-    saline = table[table["Treatment"] == "Saline"]
-    target = saline[saline["Behavior"] == "S/C"]
-    background = saline[(saline["Behavior"] == "C/S") & (saline["Genotype"] == "Control")]
-    proteins = table.columns[1:78]
-    X, B = target[proteins].to_numpy(), background[proteins].to_numpy()
-    assert (X.shape, B.shape) == ((270, 77), (135, 77))
-    return X, B, (target["Genotype"] == "Ts65Dn").to_numpy()
-
-
-def with_gaps(X: Array, share: float, seed: int) -> Array:
-    """The paper's missingness: runs of 3 to 5 rows in a column go until a share is missing."""
-    rng, X = np.random.default_rng(seed), X.copy()
-    while np.isnan(X).mean() < share:
-        row, column, length = rng.integers(len(X)), rng.integers(X.shape[1]), rng.integers(3, 6)
-        X[row : row + length, column] = np.nan
-    return X
+from contrastive_lvm.experiments.measures import over_own_spread
+from contrastive_lvm.experiments.mice import with_gaps
+from tests.published_files import real
 
 
 @pytest.mark.parametrize(
@@ -61,10 +24,12 @@ def with_gaps(X: Array, share: float, seed: int) -> Array:
 )
 def test_mice_genotypes_show_without_labels(share: float, ari: float, silhouette: float) -> None:
     """The paper's robust model; means over five missing patterns."""
-    X, B, genotype = mice()
+    real("mice_protein", "Data_Cortex_Nuclear.csv")
+    data = clvm.datasets.fetch_mice_protein()
+    genotype = data.target_labels
     found = []
     for seed in range(5 if share else 1):
-        target, background = scaled(with_gaps(X, share, seed), B)
+        target, background = with_gaps(data, share, seed)
         model = clvm.ContrastiveLVM(2, 2, likelihood="student_t")
         latents = model.fit_transform(target, background=background)
         clusters = KMeans(2, n_init=10, random_state=0).fit_predict(latents)
@@ -76,7 +41,7 @@ def test_mice_genotypes_show_without_labels(share: float, ari: float, silhouette
 
 
 def test_kang_cells_need_fewer_than_120_of_499_shared_dimensions() -> None:
-    with np.load(data_file("kang_pbmc", "kang_pbmc_500genes.npz"), allow_pickle=False) as file:
+    with np.load(real("kang_pbmc", "kang_pbmc_500genes.npz"), allow_pickle=False) as file:
         counts, total = file["X"].astype(float), file["total_counts"]
         X = np.log1p(counts / total[:, None] * 1e4)
         target, background = X[file["target_idx"]], X[file["background_idx"]]
@@ -94,7 +59,7 @@ def test_kang_counts_show_the_stimulus_and_leave_cell_types_to_the_shared_space(
     while latents have all unit variance.
     """
     pytest.importorskip("numpyro", reason="the extra jax is not installed")
-    with np.load(data_file("kang_pbmc", "kang_pbmc_500genes.npz"), allow_pickle=False) as file:
+    with np.load(real("kang_pbmc", "kang_pbmc_500genes.npz"), allow_pickle=False) as file:
         counts, total = file["X"].astype(np.float32), file["total_counts"]
         at, others = file["target_idx"], file["background_idx"]
         stimulated, cell_type = file["target_label"], file["cell_type"][at]
@@ -125,10 +90,10 @@ def test_kang_counts_show_the_stimulus_and_leave_cell_types_to_the_shared_space(
 
 def test_sensors_drop_by_type() -> None:
     """Three types of sensor as groups: each type stays or goes as one, magnetometers first."""
-    with np.load(data_file("daily_sports", "daily_sports_subject1.npz"), allow_pickle=False) as f:
+    with np.load(real("daily_sports", "daily_sports_subject1.npz"), allow_pickle=False) as f:
         X, activity, names = f["X"].astype(float), f["activity"], [str(c) for c in f["columns"]]
     types = [name.split("_")[1][1:] for name in names]  # T_xacc and so on
-    target, background = scaled(X[np.isin(activity, [15, 17])][::5], X[activity == 3][::5])
+    target, background = over_own_spread(X[np.isin(activity, [15, 17])][::5], X[activity == 3][::5])
     prior = clvm.GroupLasso(groups=types)
     path = clvm.group_lasso_path(
         clvm.ContrastiveLVM(2, 5, target_prior=prior), target, background=background, n_rhos=15

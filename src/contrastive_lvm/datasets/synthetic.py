@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from contrastive_lvm.datasets.checks import whole
+
 WITHIN_CLUSTER = 0.25  # standard deviation of target latents about their cluster
 
 
@@ -53,11 +55,11 @@ def make_subgroups(
     ((400, 30), (400, 30))
     """
     rng = np.random.default_rng(random_state)
-    labels = np.arange(_rows("n_target", n_target)) * 4 // n_target
+    labels = np.arange(whole("n_target", n_target)) * 4 // n_target
     target = rng.standard_normal((n_target, 30))
     target[:, :10] += 6.0 * (labels >= 2)[:, None]
     target[:, 10:20] += 3.0 * (labels % 2)[:, None]
-    background = rng.standard_normal((_rows("n_background", n_background), 30))
+    background = rng.standard_normal((whole("n_background", n_background), 30))
     background[:, :10] *= 3.0
     target[:, 20:] *= 10.0
     background[:, 20:] *= 10.0
@@ -102,10 +104,10 @@ def make_contrastive(
     """
     rng = np.random.default_rng(random_state)
     for name, value in (("n_features", n_features), ("n_clusters", n_clusters)):
-        _rows(name, value)
+        whole(name, value)
     if not noise_std > 0:
         raise ValueError(f"noise_std={noise_std!r} must be positive.")
-    labels = np.arange(_rows("n_target", n_target)) * n_clusters // n_target
+    labels = np.arange(whole("n_target", n_target)) * n_clusters // n_target
     angle = 2.0 * np.pi * labels / n_clusters
     radius = np.sqrt(2.0 * (1.0 - WITHIN_CLUSTER**2))
     t = radius * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -117,7 +119,7 @@ def make_contrastive(
         return rng.standard_normal((rows, n_shared)) @ S.T + noise
 
     target = shared(n_target) + t @ W.T
-    background = shared(_rows("n_background", n_background))
+    background = shared(whole("n_background", n_background))
     description = (
         f"The generative model: {n_shared} shared dimensions, {n_clusters} target clusters."
     )
@@ -158,19 +160,13 @@ def make_outliers(
     """
     clean = make_contrastive(n_target, n_background, random_state=random_state, **settings)
     rng = np.random.default_rng(None if random_state is None else [random_state, 1])
-    size = (_rows("n_outliers", n_outliers, least=0), clean.target.shape[1])
+    size = (whole("n_outliers", n_outliers, least=0), clean.target.shape[1])
     return clean._replace(
         target=np.vstack([clean.target, rng.uniform(-20.0, 20.0, size)]),
         background=np.vstack([clean.background, rng.uniform(-20.0, 20.0, size)]),
         target_labels=np.concatenate([clean.target_labels, np.full(n_outliers, -1)]),
         description=f"{clean.description} {n_outliers} outliers in each set.",
     )
-
-
-def _rows(name: str, value: int, least: int = 1) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
-    return int(value)
 
 
 def _data(

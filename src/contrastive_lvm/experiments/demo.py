@@ -6,16 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
-from sklearn.metrics import adjusted_rand_score, silhouette_score
-from threadpoolctl import threadpool_limits
 
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import ContrastiveData, make_subgroups
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
 from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.experiments.measures import ari, contrastive_pca, pca, silhouette
 from contrastive_lvm.plots import plot_comparison
 
 SUBGROUPS = ("A", "B", "C", "D")  # the paper's names
@@ -59,8 +55,8 @@ def run_demo(*, random_state: int = 0) -> DemoResult:
     """
     data = make_subgroups(random_state=check_whole("random_state", random_state, 0))
     fits: dict[str, Callable[[ContrastiveData], Array]] = {
-        "PCA": _pca,
-        "cPCA": _contrastive_pca,
+        "PCA": lambda own: pca(own.target),
+        "cPCA": lambda own: contrastive_pca(own.target, own.background),
         "cLVM": _contrastive_lvm,
     }
     return DemoResult(data, tuple(_measure(name, fit, data) for name, fit in fits.items()))
@@ -92,26 +88,7 @@ def _measure(
     latents = fit(data)
     seconds = time.perf_counter() - start
     labels = data.target_labels
-    with threadpool_limits(1):  # threads that wait for each other cost seconds on a busy machine
-        clusters = KMeans(len(SUBGROUPS), n_init=10, random_state=0).fit_predict(latents)
-    return MethodResult(
-        name=name,
-        latents=latents,
-        silhouette=float(silhouette_score(latents, labels)),
-        ari=float(adjusted_rand_score(labels, clusters)),
-        seconds=seconds,
-    )
-
-
-def _pca(data: ContrastiveData) -> Array:
-    latents: Array = PCA(2).fit(data.target).transform(data.target)
-    return latents
-
-
-def _contrastive_pca(data: ContrastiveData) -> Array:
-    model = ContrastivePCA(n_components=2).fit(data.target, background=data.background)
-    latents: Array = model.transform(data.target)
-    return latents
+    return MethodResult(name, latents, silhouette(latents, labels), ari(latents, labels), seconds)
 
 
 def _contrastive_lvm(data: ContrastiveData) -> Array:

@@ -44,7 +44,7 @@ def run(*, quick: bool = False) -> Outcome:
     levels = {"natural": 0.0, "75 % missing": 0.75} if quick else LEVELS
     found = {
         (name, level): [
-            METHODS[name](*_with_gaps(data, share, seed))
+            METHODS[name](*with_gaps(data, share, seed))
             for seed in range(n_patterns if share else 1)
         ]
         for name in METHODS
@@ -65,7 +65,7 @@ def run(*, quick: bool = False) -> Outcome:
     )
 
 
-def _with_gaps(data: MiceProtein, share: float, seed: int) -> tuple[Array, Array]:
+def with_gaps(data: MiceProtein, share: float, seed: int) -> tuple[Array, Array]:
     """Runs of three to five rows of a column go until a share of the target is missing."""
     rng, X = np.random.default_rng(seed), data.target.copy()
     while np.isnan(X).mean() < share:
