@@ -14,7 +14,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from contrastive_lvm.plots import plot_comparison, plot_latents
-from contrastive_lvm.plots.scatter import MARKERS, PALETTE
+from contrastive_lvm.plots.style import MARKERS, PALETTE
 
 
 def clusters(centres: list[tuple[float, float]], size: int = 30) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import MiceProtein, fetch_mice_protein
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.experiments.drawing import densities
+from contrastive_lvm.experiments.drawing import grid_of_densities
 from contrastive_lvm.experiments.measures import (
     ari,
     contrastive_pca,
@@ -52,7 +52,8 @@ def run(*, quick: bool = False) -> Outcome:
     }
     scores = {key: _scores(own, data) for key, own in found.items()}
     table = [{"method": n, "target": level, **scores[n, level]} for n, level in found]
-    pictures = {name: {level: found[name, level][0] for level in levels} for name in METHODS}
+    panels = {f"{name}, {level}": found[name, level][0] for level in levels for name in METHODS}
+    genotypes = [GENOTYPES[int(label)] for label in data.target_labels]
     return Outcome(
         name="mice",
         title="Mice proteins with missing entries",
@@ -60,7 +61,7 @@ def run(*, quick: bool = False) -> Outcome:
         f"{data.target.shape[1]} proteins, {n_patterns} missing patterns a level",
         table=table,
         claims=_claims(scores, levels),
-        figures={"latents": densities(pictures, data.target_labels, GENOTYPES)},
+        figures={"latents": grid_of_densities(panels, genotypes, len(METHODS))},
         notes=paragraphs(NOTES),
     )
 

@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import make_contrastive, make_outliers
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.experiments.drawing import axes_in_a_grid, finish, name_at
+from contrastive_lvm.experiments.drawing import axes_in_a_grid
 from contrastive_lvm.experiments.measures import moved, turned_onto
 from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread
 from contrastive_lvm.inference.em import EM
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.plots.scatter import INK, PALETTE
+from contrastive_lvm.plots.style import INK, PALETTE, finish, name_at
 
 SHARED, OUTLIERS = 8, 20
 LITTLE = 0.1  # of the latents' spread
@@ -94,7 +94,8 @@ def _draw(pairs: dict[str, Pair]) -> Figure:
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=INK, linewidths=0.5)
         ax.scatter(u, v, s=7, marker="s", color=PALETTE[1], linewidths=0, alpha=0.8)
         finish(ax, name, "dimension 1", "dimension 2")
-    place: dict[str, Any] = {"transform": axes[-1].transAxes}  # beside the last panel
+    # Beside the last panel, where the grid has room.
+    place: dict[str, Any] = {"transform": axes[-1].transAxes, "in_layout": False}
     name_at(axes[-1], 1.2, 0.6, "\N{WHITE CIRCLE} without outliers", INK, **place)
     name_at(axes[-1], 1.2, 0.5, "\N{BLACK SQUARE} with outliers", PALETTE[1], **place)
     return figure

@@ -13,11 +13,12 @@ from contrastive_lvm.core.types import Array
 from contrastive_lvm.datasets import CellCounts, fetch_bmmc, fetch_kang_pbmc
 from contrastive_lvm.datasets.files import BMMC, present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.experiments.drawing import axes_in_a_grid, finish, grid_of_latents, name_at
+from contrastive_lvm.experiments.drawing import axes_in_a_grid, grid_of_latents
 from contrastive_lvm.experiments.measures import contrastive_pca, pca, silhouette
 from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread, paragraphs, spread
 from contrastive_lvm.inference.em import EM
-from contrastive_lvm.plots.scatter import PALETTE
+from contrastive_lvm.plots import plot_spectrum
+from contrastive_lvm.plots.spectra import column_shares
 from contrastive_lvm.priors.ard import ARD
 
 SHARE = 0.9  # of the cells that a seed draws
@@ -60,7 +61,8 @@ def run(*, quick: bool = False) -> Outcome:
         },
     }
     columns = {
-        name: spread((_shares(m) > NEGLIGIBLE).sum() for m in own) for name, own in models.items()
+        name: spread((column_shares(m.shared_components_) > NEGLIGIBLE).sum() for m in own)
+        for name, own in models.items()
     }
     shape = {
         name: spread(silhouette(h, d.labels) for h, d in zip(own, draws, strict=False))
@@ -88,7 +90,7 @@ def run(*, quick: bool = False) -> Outcome:
         claims=_claims(columns, shape),
         figures={
             "latents": grid_of_latents(panels, shown),
-            "columns": _draw({name: _shares(own[0]) for name, own in models.items()}),
+            "columns": _draw({name: own[0] for name, own in models.items()}),
         },
         notes=paragraphs(NOTES),
     )
@@ -128,13 +130,6 @@ def _without(cells: Cells) -> ContrastiveLVM:
         return model.fit(cells.target, background=cells.background)
 
 
-def _shares(model: ContrastiveLVM) -> Array:
-    """Of the shared variance that each column explains, the greatest first."""
-    energy = np.sort((model.shared_components_**2).sum(axis=1))[::-1]
-    shares: Array = energy / energy.sum()
-    return shares
-
-
 def _told(latents: Array, labels: Any) -> float:
     return float(cross_val_score(KNeighborsClassifier(20), latents, labels, cv=5).mean())
 
@@ -163,14 +158,8 @@ def _claims(columns: dict[str, Spread], shape: dict[str, Spread]) -> list[Claim]
     ]
 
 
-def _draw(shares: dict[str, Array]) -> Figure:
+def _draw(models: dict[str, ContrastiveLVM]) -> Figure:
     figure, (ax,) = axes_in_a_grid(1, 1, (5.0, 3.2))
-    for colour, (name, own) in zip(PALETTE, shares.items(), strict=False):
-        used = own[own > NEGLIGIBLE]
-        ax.plot(np.arange(1, len(used) + 1), 100 * used, color=colour, linewidth=1.8)
-        end = (len(used), 100 * float(used[-1])) if len(used) else (1, 100.0)
-        name_at(ax, *end, f" {name}: {len(used)}", colour, va="bottom")
-    ax.set(xscale="log", yscale="log")
-    ax.set_xlim(0.8, 20 * max(len(own) for own in shares.values()))
-    finish(ax, "Variance explained by shared columns", "column, ordered", "% of shared variance")
+    title = "Variance explained by shared columns"
+    plot_spectrum(models, negligible=NEGLIGIBLE, ax=ax, title=title)
     return figure

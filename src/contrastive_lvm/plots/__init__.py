@@ -1,5 +1,27 @@
-"""Pictures of latents: functions that take and return Matplotlib's objects, nothing else."""
+"""Pictures of fitted models: functions that take and return Matplotlib's objects, nothing else."""
 
+from contrastive_lvm.plots.diagnostics import plot_imputation, plot_missing, plot_trace
+from contrastive_lvm.plots.latents import plot_shared, plot_uncertainty
+from contrastive_lvm.plots.loadings import plot_loadings, plot_relevance
+from contrastive_lvm.plots.outliers import plot_outliers, plot_weights
 from contrastive_lvm.plots.scatter import plot_comparison, plot_latents
+from contrastive_lvm.plots.sparsity import plot_lasso_path, plot_scales
+from contrastive_lvm.plots.spectra import plot_spectrum, plot_variance_shares
 
-__all__ = ["plot_comparison", "plot_latents"]
+__all__ = [
+    "plot_comparison",
+    "plot_imputation",
+    "plot_lasso_path",
+    "plot_latents",
+    "plot_loadings",
+    "plot_missing",
+    "plot_outliers",
+    "plot_relevance",
+    "plot_scales",
+    "plot_shared",
+    "plot_spectrum",
+    "plot_trace",
+    "plot_uncertainty",
+    "plot_variance_shares",
+    "plot_weights",
+]

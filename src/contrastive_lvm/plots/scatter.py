@@ -1,44 +1,38 @@
-"""Latents as points, one panel or several side by side.
-
-Figures are made from `matplotlib.figure.Figure` directly: no backend is chosen, `pyplot` is never
-loaded and no setting of Matplotlib is changed.
-"""
+"""Latents as points or densities, one panel or several side by side."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 
 from contrastive_lvm.core.types import Array
-
-# Okabe & Ito's colours, told apart with any colour vision; the faint yellow comes last.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
-MARKERS = ("o", "^", "s", "D", "v", "P", "X")  # the next one whenever the colours are used up
-UNLABELLED, INK = "#999999", "#222222"
-PANEL_INCHES = (3.6, 3.4)
-
-
-class Groups(NamedTuple):
-    """Which group each row belongs to."""
-
-    names: list[str]
-    codes: npt.NDArray[np.intp]  # (N,) position in names; -1 for a row without a label
-
-    def positions(self) -> range:
-        """Positions of the groups in `names`."""
-        return range(len(self.names))
+from contrastive_lvm.estimators.validation import check_choice, check_whole
+from contrastive_lvm.plots.density import density_curve, draw_contours
+from contrastive_lvm.plots.inputs import KINDS, Groups, read_points, row_groups
+from contrastive_lvm.plots.style import (
+    MARKERS,
+    PALETTE,
+    PANEL_INCHES,
+    axes_or_new,
+    colour_of,
+    finish,
+    limits_of,
+    name_at,
+)
 
 
 def plot_latents(
-    latents: Any, labels: Any = None, *, ax: Axes | None = None, title: str | None = None
+    latents: Any,
+    labels: Any = None,
+    *,
+    kind: str = "points",
+    ax: Axes | None = None,
+    title: str | None = None,
 ) -> Axes:
-    """Scatter plot of the first two latent dimensions, or histograms of a single one.
+    """The first two latent dimensions in a plane, or a single one as histograms.
 
     Groups are named at their centres where the names have room, otherwise in a legend.
 
@@ -48,6 +42,10 @@ def plot_latents(
         What `transform` returns; the columns of a data frame name the axes.
     labels : array-like of shape (n,), optional
         Group of each row, which decides its colour; missing labels are grey.
+    kind : {"points", "density", "both"}
+        Rows as points, or contours of the density of each group at 10, 35, 60 and 85 % of its
+        peak, or both; of a single dimension histograms, curves, or both. Groups without a density
+        (too few rows, or all on a line) are drawn as points in any case.
     ax : matplotlib.axes.Axes, optional
         Where to draw; by default the axes of a new figure, `ax.figure`.
     title : str, optional
@@ -66,19 +64,25 @@ def plot_latents(
     >>> ax.get_title(loc="left")
     'cLVM'
     """
-    points = _points(latents, "latents")
-    groups = _groups(labels, len(points))
-    if ax is None:
-        ax = Figure(figsize=(4.6, 4.2), layout="constrained").subplots()
-    centres = _draw(ax, points, groups, _axis_names(latents), title)
-    if not _name_centres(ax, centres, groups) and groups.names:
+    check_choice("kind", kind, KINDS)
+    points = read_points(latents, "latents")
+    groups = row_groups(labels, len(points))
+    ax = axes_or_new(ax)
+    centres = draw_rows(ax, points, groups, kind)
+    _finish(ax, latents, points, title)
+    if not name_centres(ax, centres, groups) and groups.names:
         # Not loc="best": it tries every point, slowly.
-        ax.legend(handles=_handles(groups), loc="upper right", fontsize=8, edgecolor="none")
+        ax.legend(handles=_handles(groups), loc="upper right", fontsize=9, edgecolor="none")
     return ax
 
 
 def plot_comparison(
-    panels: Mapping[str, Any], labels: Any = None, *, figure: Figure | None = None
+    panels: Mapping[str, Any],
+    labels: Any = None,
+    *,
+    kind: str = "points",
+    columns: int | None = None,
+    figure: Figure | None = None,
 ) -> Figure:
     """The same rows under several methods, side by side and in the same colours.
 
@@ -89,6 +93,10 @@ def plot_comparison(
     labels : array-like of shape (n,), optional
         Group of each row. Names stand at the centres of the groups in the panels that separate
         them, or in one legend if no panel does.
+    kind : {"points", "density", "both"}
+        As in `plot_latents`.
+    columns : int, optional
+        Panels beside each other before the next row of them; all by default.
     figure : matplotlib.figure.Figure, optional
         An empty figure or subfigure to draw in; by default a new one.
 
@@ -105,24 +113,25 @@ def plot_comparison(
     >>> [ax.get_title(loc="left") for ax in figure.axes]
     ['one', 'another']
     """
-    if not panels:
-        raise ValueError("panels is empty; give at least one title with its latents.")
-    points = {title: _points(latents, f"panels[{title!r}]") for title, latents in panels.items()}
-    rows = {title: len(array) for title, array in points.items()}
-    if len(set(rows.values())) > 1:
-        raise ValueError(f"panels have different numbers of rows, {rows}; give each the same rows.")
-    groups = _groups(labels, next(iter(rows.values())))
+    check_choice("kind", kind, KINDS)
+    points = _panels(panels)
+    groups = row_groups(labels, len(next(iter(points.values()))))
+    wide = min(len(points), check_whole("columns", columns or len(points), 1))
+    high = -(-len(points) // wide)
     if figure is None:
         width, height = PANEL_INCHES
-        figure = Figure(figsize=(width * len(points), height), layout="constrained")
+        figure = Figure(figsize=(width * wide, height * high), layout="constrained")
+    grid = list(figure.subplots(high, wide, squeeze=False).flat)
+    for empty in grid[len(points) :]:
+        empty.remove()
     named = False
-    for ax, (title, array) in zip(_row_of_axes(figure, len(points)), points.items(), strict=True):
-        centres = _draw(ax, array, groups, _axis_names(panels[title]), title)
-        named |= _name_centres(ax, centres, groups)
+    for ax, (title, array) in zip(grid, points.items(), strict=False):
+        centres = draw_rows(ax, array, groups, kind)
+        _finish(ax, panels[title], array, title)
+        named |= name_centres(ax, centres, groups)
     if groups.names and not named:
-        handles = _handles(groups)
         figure.legend(
-            handles=handles,
+            handles=_handles(groups),
             loc="outside lower center",
             ncols=_legend_columns(figure, groups.names),
             frameon=False,
@@ -140,68 +149,66 @@ def _legend_columns(figure: Figure, names: list[str]) -> int:
     return max(1, min(len(names) + 1, int(inches / entry)))
 
 
-def _points(latents: Any, name: str) -> Array:
-    """Latents as a finite array with at least one row and one column."""
-    points = np.asarray(latents, dtype=np.float64)
-    if points.ndim != 2 or 0 in points.shape:
-        raise ValueError(
-            f"{name} has shape {points.shape}, but needs rows and at least one column; "
-            "pass what transform returns."
-        )
-    bad = int((~np.isfinite(points)).any(axis=1).sum())
-    if bad:
-        raise ValueError(f"{name} holds NaN or infinity in {bad} row(s); drop those rows first.")
+def _panels(panels: Mapping[str, Any]) -> dict[str, Array]:
+    """Latents of the same rows, checked."""
+    if not panels:
+        raise ValueError("panels is empty; give at least one title with its latents.")
+    points = {
+        title: read_points(latents, f"panels[{title!r}]") for title, latents in panels.items()
+    }
+    rows = {title: len(array) for title, array in points.items()}
+    if len(set(rows.values())) > 1:
+        raise ValueError(f"panels have different numbers of rows, {rows}; give each the same rows.")
     return points
 
 
-def _groups(labels: Any, n_rows: int) -> Groups:
-    if labels is None:
-        return Groups([], np.full(n_rows, -1))
-    values = labels if isinstance(labels, pd.Series | pd.Categorical) else np.asarray(labels)
-    if values.ndim != 1 or len(values) != n_rows:
-        raise ValueError(
-            f"labels has shape {values.shape}, but the latents have {n_rows} rows; "
-            "give one label a row."
-        )
-    codes, names = pd.factorize(values, sort=True)
-    return Groups([str(name) for name in names], codes)
+def _finish(ax: Axes, latents: Any, points: Array, title: str | None) -> None:
+    columns = getattr(latents, "columns", ["dimension 1", "dimension 2"])
+    names = [str(column) for column in columns[:2]]
+    finish(ax, title, names[0], names[1] if points.shape[1] > 1 else "rows")
 
 
-def _axis_names(latents: Any) -> list[str]:
-    columns = getattr(latents, "columns", None)
-    if columns is None:
-        return ["dimension 1", "dimension 2"]
-    return [str(column) for column in columns[:2]]
-
-
-def _row_of_axes(figure: Figure, count: int) -> list[Axes]:
-    axes: list[Axes] = list(figure.subplots(1, count, squeeze=False)[0])
-    return axes
-
-
-def _draw(
-    ax: Axes, points: Array, groups: Groups, axis_names: list[str], title: str | None
-) -> Array:
+def draw_rows(ax: Axes, points: Array, groups: Groups, kind: str) -> Array:
     """Draw the rows; the places for the groups' names, (G, 2)."""
     if points.shape[1] == 1:
-        centres = _histograms(ax, points[:, 0], groups)
-        axis_names = [axis_names[0], "rows"]
+        return _histograms(ax, points[:, 0], groups, kind)
+    plane = points[:, :2]
+    if kind == "points":
+        _scatter(ax, plane, groups.codes, labelled=bool(groups.names))
+        ax.margins(0.06)
     else:
-        centres = _scatter(ax, points[:, :2], groups)
-    ax.set_xlabel(axis_names[0], fontsize=9, color=INK)
-    ax.set_ylabel(axis_names[1], fontsize=9, color=INK)
-    if title is not None:
-        ax.set_title(title, loc="left", fontsize=10, color=INK)
-    thin_frame(ax)
-    return centres
+        _densities(ax, plane, groups, points_too=kind == "both")
+    return centres_of(plane, groups)
 
 
-def _scatter(ax: Axes, points: Array, groups: Groups) -> Array:
+def _densities(ax: Axes, points: Array, groups: Groups, *, points_too: bool) -> None:
+    """Contours a group, and its points if asked or if it has no density."""
+    bare, corners = np.ones(len(points), dtype=bool), []
+    for code in np.unique(groups.codes):
+        own = groups.codes == code
+        colour = _colour(int(code), labelled=bool(groups.names))
+        enclosed = draw_contours(ax, points[own], colour)
+        bare[own] = points_too or enclosed is None
+        corners.append(points[own] if enclosed is None else enclosed)
+    if bare.any():
+        _scatter(ax, points[bare], groups.codes[bare], labelled=bool(groups.names))
+    # Matplotlib would show the whole grids.
+    x, y = np.vstack([points[bare], *corners]).T
+    ax.set(xlim=limits_of(x), ylim=limits_of(y))
+
+
+def centres_of(points: Array, groups: Groups) -> Array:
+    """Medians of the groups, (G, 2)."""
+    members = [points[groups.codes == code] for code in groups.positions()]
+    return np.array([np.median(rows, axis=0) for rows in members]).reshape(-1, 2)
+
+
+def _scatter(ax: Axes, points: Array, all_codes: np.ndarray, *, labelled: bool) -> None:
     """Small translucent points, in an order that lets no group hide another."""
     order = np.random.default_rng(0).permutation(len(points))
-    codes = groups.codes[order]
+    codes = all_codes[order]
     styles = np.where(codes < 0, 0, codes // len(PALETTE) % len(MARKERS))
-    colours = np.array([_colour(code, groups) for code in codes])
+    colours = np.array([_colour(code, labelled=labelled) for code in codes])
     size = float(np.clip(6000.0 / len(points), 2.0, 14.0))
     for style in np.unique(styles):
         chosen = styles == style
@@ -216,47 +223,42 @@ def _scatter(ax: Axes, points: Array, groups: Groups) -> Array:
             linewidths=0.0,
             rasterized=len(points) > 10_000,  # keeps vector files small
         )
-    ax.margins(0.06)
-    members = [points[groups.codes == code] for code in groups.positions()]
-    return np.array([np.median(rows, axis=0) for rows in members]).reshape(-1, 2)
 
 
-def _histograms(ax: Axes, values: Array, groups: Groups) -> Array:
+def _histograms(ax: Axes, values: Array, groups: Groups, kind: str) -> Array:
     """One translucent histogram a group over common bins; names go to their peaks."""
     edges = np.histogram_bin_edges(values, bins=min(60, max(10, int(np.sqrt(len(values))))))
+    at = np.linspace(*limits_of(values, margin=0.1), 200)
     centres = []
-    present = [-1] if (groups.codes < 0).any() else []
-    for code in [*present, *groups.positions()]:
+    for code in np.unique(groups.codes):
+        colour = _colour(int(code), labelled=bool(groups.names))
         members = values[groups.codes == code]
-        counts, _, _ = ax.hist(members, bins=edges.tolist(), color=_colour(code, groups), alpha=0.6)
+        curve = None if kind == "points" else density_curve(members, at)
+        if curve is not None:
+            curve *= edges[1] - edges[0]  # rows a bin, as the histogram has
+            ax.plot(at, curve, color=colour, linewidth=1.5)
+            ax.fill_between(at, curve, color=colour, alpha=0.1, linewidth=0.0)
+        heights = np.zeros(1) if curve is None else curve
+        if curve is None or kind == "both":
+            counts, _, _ = ax.hist(members, bins=edges.tolist(), color=colour, alpha=0.6)
+            heights = np.append(heights, counts)
         if code >= 0:
-            centres.append([np.median(members), 1.04 * np.max(counts)])
+            centres.append([np.median(members), 1.04 * np.max(heights)])
     ax.margins(y=0.12)
+    ax.set_ylim(bottom=0.0)
     return np.array(centres).reshape(-1, 2)
 
 
-def _colour(code: int, groups: Groups) -> str:
-    if not groups.names:
-        return PALETTE[0]
-    return UNLABELLED if code < 0 else PALETTE[code % len(PALETTE)]
+def _colour(code: int, *, labelled: bool) -> str:
+    return colour_of(code) if labelled else PALETTE[0]
 
 
-def _name_centres(ax: Axes, centres: Array, groups: Groups) -> bool:
+def name_centres(ax: Axes, centres: Array, groups: Groups) -> bool:
     """Write each name at its centre if none would touch another; whether that was done."""
     if not groups.names or _crowded(ax, centres, groups.names):
         return False
     for name, (x, y) in zip(groups.names, centres, strict=True):
-        ax.text(
-            x,
-            y,
-            name,
-            color=INK,
-            fontsize=10,
-            fontweight="bold",
-            ha="center",
-            va="center",
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
-        )
+        name_at(ax, x, y, name, fontsize=10, ha="center")
     return True
 
 
@@ -281,19 +283,9 @@ def _handles(groups: Groups) -> list[Line2D]:
             [],
             linestyle="none",
             marker=MARKERS[max(code, 0) // len(PALETTE) % len(MARKERS)],
-            color=_colour(code, groups),
+            color=colour_of(code),
             markersize=5,
             label=name,
         )
         for code, name in entries
     ]
-
-
-def thin_frame(ax: Axes) -> None:
-    """Two thin spines and small ticks."""
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_linewidth(0.6)
-    for name in ("x", "y"):
-        if getattr(ax, f"get_{name}scale")() == "linear":
-            ax.locator_params(axis=name, nbins=5)
-    ax.tick_params(width=0.6, length=3, labelsize=8, colors=INK)

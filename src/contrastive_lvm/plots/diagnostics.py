@@ -1,0 +1,281 @@
+"""Whether a fit can be trusted: its trace, missing entries and how well they are filled."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
+
+from contrastive_lvm.core.blocks import is_sparse
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.plots.inputs import Gaps, able, learned, named_models, read_gaps
+from contrastive_lvm.plots.latents import WIDEST
+from contrastive_lvm.plots.style import (
+    BACKGROUND,
+    INK,
+    PALETTE,
+    axes_or_new,
+    colour_of,
+    finish,
+    limits_of,
+    names_at_ends,
+    names_in_corner,
+    shortened,
+)
+
+FEW = 30  # sweeps that have a point each
+LONG = 50  # sweeps that need a logarithmic axis, since most is gained early
+CELLS = 240  # of a map, each way at most
+MOST_INTERVALS = 300
+
+
+def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """The bound after every sweep (or epoch), with the outcome beside its end.
+
+    Autoencoders that held rows out have a second, dashed curve, the bound of those rows.
+
+    Parameters
+    ----------
+    models : fitted estimator with a `bound_trace_`, or a mapping of str to such estimators
+        One model, or several with their names.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the axes of a new figure, `ax.figure`.
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+    >>> ax = clvm.plots.plot_trace(model)
+    >>> len(ax.lines[0].get_ydata()) == len(model.bound_trace_)
+    True
+    """
+    named = named_models(models)
+    which = "ContrastiveLVM, ContrastiveVAE or VAE"
+    traces = {n: np.asarray(learned(m, "bound_trace_", which)) for n, m in named.items()}
+    ax = axes_or_new(ax, (5.4, 3.6))
+    last = [
+        _draw_trace(ax, model, traces[name], colour_of(code))
+        for code, (name, model) in enumerate(named.items())
+    ]
+    if max(last) > LONG:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    epochs = any(hasattr(model, "history_") for model in named.values())
+    finish(ax, title, "epoch" if epochs else "sweep", "bound")
+    words = [(_outcome(n, m, traces[n]), colour_of(i)) for i, (n, m) in enumerate(named.items())]
+    if len(words) == 1:  # a bound rises to the right, so that there is room below its end
+        names_in_corner(ax, words, right=True, top=False)
+        return ax
+    low, high = ax.get_xlim()
+    ax.set_xlim(low, high * 6.0 if ax.get_xscale() == "log" else high + 0.5 * (high - low))
+    ends = zip(traces.values(), words, strict=True)
+    names_at_ends(ax, ((max(last), float(own[-1]), *word) for own, word in ends))
+    return ax
+
+
+def _draw_trace(ax: Axes, model: Any, trace: Array, colour: str) -> float:
+    """Draw the curves of one model; the number of its last sweep or epoch."""
+    history = getattr(model, "history_", {})
+    at = np.asarray(history.get("epoch", np.arange(1, len(trace) + 1)))
+    marker = "o" if len(trace) <= FEW else ""
+    ax.plot(at, trace, marker=marker, ms=3.0, color=colour, lw=1.5)
+    held = np.asarray(history.get("validation_bound", []))
+    if np.isfinite(held).any():
+        ax.plot(at, held, color=colour, linewidth=1.2, linestyle="--")
+    return float(at[-1])
+
+
+def _outcome(name: str, model: Any, trace: Array) -> str:
+    """The end of a fit in words: in full of a single one, beside its name otherwise."""
+    early = not getattr(model, "converged_", True)
+    if name:
+        return shortened(name) + (", stopped early" if early else "")
+    return f"{'stopped early' if early else 'converged'} at {trace[-1]:.6g}"
+
+
+def plot_missing(
+    X: Any, background: Any = None, *, ax: Axes | None = None, title: str | None = None
+) -> Axes:
+    """A map of the missing entries of both sets, rows downwards and features to the right.
+
+    Large sets are drawn coarsely: a cell is as dark as the share of its entries that is missing.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        The target set; NaN is a missing entry.
+    background : array-like or sparse matrix of shape (m, d), optional
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the axes of a new figure, `ax.figure`.
+    title : str, optional
+        By default the shares that are missing.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import contrastive_lvm as clvm
+    >>> ax = clvm.plots.plot_missing([[1.0, np.nan], [2.0, 3.0]], [[np.nan, 1.0]])
+    >>> ax.get_title(loc="left")
+    'Missing: target 25 %, background 50 %'
+    """
+    sets = {"target": read_gaps(X, "X")}
+    if background is not None:
+        sets["background"] = read_gaps(background, "background")
+    widths = {name: gaps.shape[1] for name, gaps in sets.items()}
+    if len(set(widths.values())) > 1:
+        raise ValueError(
+            f"X and background have different numbers of features, {widths}; "
+            "give both the same columns."
+        )
+    ax = axes_or_new(ax, (5.4, 4.2))
+    middles, top = [], 0.0
+    for (name, gaps), colour in zip(sets.items(), (PALETTE[0], BACKGROUND), strict=False):
+        bottom = top + gaps.shape[0]
+        extent = (-0.5, gaps.shape[1] - 0.5, bottom, top)
+        ax.imshow(_shaded(gaps, colour), extent=extent, aspect="auto", interpolation="nearest")
+        middles.append(((top + bottom) / 2.0, f"{name}\n{gaps.shape[0]} rows"))
+        top = bottom + 0.03 * sum(g.shape[0] for g in sets.values())
+    ax.set_ylim(bottom, 0.0)
+    shares = ", ".join(f"{name} {_percent(gaps.share)}" for name, gaps in sets.items())
+    finish(ax, f"Missing: {shares}" if title is None else title, "feature", "")
+    ax.set_yticks([at for at, _ in middles], [name for _, name in middles])
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    return ax
+
+
+def _shaded(gaps: Gaps, colour: str) -> Array:
+    """Shares of missing entries of cells as a colour on light grey, (rows, columns, 3)."""
+    edges = [np.linspace(0, n, min(n, CELLS) + 1).round() for n in gaps.shape]
+    counts, _, _ = np.histogram2d(gaps.rows + 0.5, gaps.columns + 0.5, bins=edges)
+    share = (counts / np.outer(*(np.diff(e) for e in edges)))[:, :, None]
+    blend: Array = (1.0 - share) * 0.94 + share * np.array(to_rgb(colour))
+    return blend
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.3g} %"
+
+
+def plot_imputation(
+    model: Any,
+    X: Any,
+    held_out: Any,
+    *,
+    of: str = "target",
+    scaled: bool = True,
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Known entries against what the model fills in when it does not see them.
+
+    Up to 300 entries have 90 % intervals; the share of all entries inside theirs is written
+    beside. Fit the model without the held-out entries, or it will look too good.
+
+    Parameters
+    ----------
+    model : ContrastiveLVM, ContrastiveVAE, PPCA or VAE
+        Fitted.
+    X : array-like of shape (n, d)
+        Rows with the held-out entries in place.
+    held_out : array-like of bool of shape (n, d)
+        Entries to hide and fill in; those that are NaN in X are passed over.
+    of : {"target", "background"}
+        Which set the rows belong to.
+    scaled : bool
+        Whether to draw entries in standard deviations of their feature about its mean in X.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the axes of a new figure, `ax.figure`.
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> hidden = np.random.default_rng(0).random(data.target.shape) < 0.02
+    >>> seen = np.where(hidden, np.nan, data.target)
+    >>> model = clvm.ContrastiveLVM().fit(seen, background=data.background)
+    >>> ax = clvm.plots.plot_imputation(model, data.target, hidden)
+    >>> ax.get_ylabel()
+    'filled in, with 90 % intervals'
+    """
+    impute = able(model, "impute", "ContrastiveLVM, ContrastiveVAE, PPCA or VAE")
+    rows, hidden = _held_out(X, held_out)
+    which = {"of": of} if of != "target" else {}  # PPCA and VAE have one set
+    seen: Any = np.where(hidden, np.nan, rows)
+    if hasattr(X, "columns"):  # models remember the names of features
+        seen = pd.DataFrame(seen, columns=X.columns)
+    filled, std = impute(seen, return_std=True, **which)
+    mean, spread = _units(rows) if scaled else (0.0, 1.0)
+    truth, guess = (((values - mean) / spread)[hidden] for values in (rows, filled))
+    sd = (np.asarray(std) / spread)[hidden]
+    ax = axes_or_new(ax)
+    drawn = _draw_guesses(ax, truth, guess, sd)
+    inside = float((np.abs(truth - guess) <= WIDEST * sd).mean())
+    error = float(np.sqrt(np.mean((truth - guess) ** 2)))
+    names_in_corner(
+        ax,
+        [
+            (f"{len(truth)} entries", INK),
+            (f"error {error:.2g} (root mean square)", INK),
+            (f"{100.0 * inside:.0f} % inside 90 % intervals", INK),
+        ],
+    )
+    unit = ", standard deviations" if scaled else ""
+    return finish(
+        ax, title, f"true value{unit}", "filled in, with 90 % intervals" if drawn else "filled in"
+    )
+
+
+def _held_out(X: Any, held_out: Any) -> tuple[Array, np.ndarray]:
+    rows = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
+    mask = np.asarray(held_out)
+    if mask.dtype != bool or mask.shape != rows.shape:
+        raise ValueError(
+            f"held_out has type {mask.dtype} and shape {mask.shape}, but X has shape "
+            f"{rows.shape}; give a true or false for every entry of X."
+        )
+    mask = mask & ~np.isnan(rows)
+    if not mask.any():
+        raise ValueError("held_out holds out no known entry of X; mark some entries as True.")
+    return rows, mask
+
+
+def _units(rows: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of each feature over its known entries."""
+    known = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
+    mean = np.nansum(rows, axis=0) / known
+    spread = np.sqrt(np.nansum((rows - mean) ** 2, axis=0) / known)
+    return mean, np.where(spread > 0, spread, 1.0)
+
+
+def _draw_guesses(ax: Axes, truth: Array, guess: Array, sd: Array) -> bool:
+    """Points about the diagonal; whether there are few enough for intervals."""
+    few = len(truth) <= MOST_INTERVALS
+    reach = WIDEST * sd if few else np.zeros(len(sd))
+    both = limits_of(truth, guess - reach, guess + reach, margin=0.04)
+    ax.plot(both, both, color=INK, linewidth=0.8, linestyle=":")
+    if few:
+        ends = np.stack([np.column_stack([truth, guess + s * reach]) for s in (-1.0, 1.0)], axis=1)
+        ax.add_collection(LineCollection(list(ends), colors=PALETTE[4], linewidths=0.8, alpha=0.7))
+    size = float(np.clip(6000.0 / len(truth), 2.0, 12.0))
+    ax.scatter(truth, guess, s=size, color=PALETTE[0], alpha=0.7, linewidths=0.0, zorder=3)
+    ax.set(xlim=both, ylim=(both[0], both[1] + 0.22 * (both[1] - both[0])))  # room for words
+    return few

@@ -1,0 +1,156 @@
+"""What users hand to the pictures, checked: one sentence with the reason and the way out."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.exceptions import NotFittedError
+
+from contrastive_lvm.core.blocks import is_sparse
+from contrastive_lvm.core.types import Array
+
+KINDS = ("points", "density", "both")
+
+
+class Groups(NamedTuple):
+    """Which group each row or feature belongs to."""
+
+    names: list[str]
+    codes: npt.NDArray[np.intp]  # (N,) position in names; -1 without a label
+
+    def positions(self) -> range:
+        """Positions of the groups in `names`."""
+        return range(len(self.names))
+
+
+class Gaps(NamedTuple):
+    """Where entries of a set are missing."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    shape: tuple[int, int]
+
+    @property
+    def share(self) -> float:
+        """Of all entries."""
+        return len(self.rows) / max(1, self.shape[0] * self.shape[1])
+
+    def known(self) -> Array:
+        """Known entries of each row, (N,)."""
+        missing = np.bincount(self.rows, minlength=self.shape[0])
+        return np.asarray(self.shape[1] - missing, dtype=np.float64)
+
+
+def read_points(latents: Any, name: str) -> Array:
+    """Latents as a finite array with at least one row and one column."""
+    points = np.asarray(latents, dtype=np.float64)
+    if points.ndim != 2 or 0 in points.shape:
+        raise ValueError(
+            f"{name} has shape {points.shape}, but needs rows and at least one column; "
+            "pass what transform returns."
+        )
+    bad = int((~np.isfinite(points)).any(axis=1).sum())
+    if bad:
+        raise ValueError(f"{name} holds NaN or infinity in {bad} row(s); drop those rows first.")
+    return points
+
+
+def read_gaps(X: Any, name: str) -> Gaps:
+    """The missing entries of dense or sparse rows."""
+    values: Any = X.tocoo() if is_sparse(X) else np.asarray(X, dtype=np.float64)
+    shape = tuple(int(size) for size in values.shape)
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"{name} has shape {shape}, but needs rows and features; give an array.")
+    if is_sparse(X):
+        missing = np.isnan(values.data)
+        return Gaps(values.row[missing], values.col[missing], (shape[0], shape[1]))
+    rows, columns = np.nonzero(np.isnan(values))
+    return Gaps(rows, columns, (shape[0], shape[1]))
+
+
+def row_groups(labels: Any, n_rows: int) -> Groups:
+    """The group of each row, sorted by name; missing labels belong to none."""
+    if labels is None:
+        return Groups([], np.full(n_rows, -1))
+    values = labels if isinstance(labels, pd.Series | pd.Categorical) else np.asarray(labels)
+    if values.ndim != 1 or len(values) != n_rows:
+        raise ValueError(
+            f"labels has shape {values.shape}, but the latents have {n_rows} rows; "
+            "give one label a row."
+        )
+    codes, names = pd.factorize(values, sort=True)
+    return Groups([str(name) for name in names], codes)
+
+
+def feature_groups(groups: Any, n_features: int, names: list[str]) -> Groups:
+    """The group of each feature, in order of appearance.
+
+    `groups` is None, one label a feature, or a dict from group to its features by name or position;
+    features that the dict leaves out belong to none.
+    """
+    if groups is None:
+        return Groups([], np.full(n_features, -1))
+    if isinstance(groups, Mapping):
+        return _named_groups(groups, names)
+    values = groups if isinstance(groups, pd.Series | pd.Categorical) else np.asarray(groups)
+    if values.ndim != 1 or len(values) != n_features:
+        raise ValueError(
+            f"groups has shape {values.shape}, but there are {n_features} features; "
+            "give one label a feature, or a dict from group to features."
+        )
+    codes, found = pd.factorize(values)
+    return Groups([str(name) for name in found], codes)
+
+
+def _named_groups(groups: Mapping[Any, Any], names: list[str]) -> Groups:
+    codes = np.full(len(names), -1)
+    position = {name: i for i, name in enumerate(names)}
+    for code, (group, members) in enumerate(groups.items()):
+        for member in [members] if isinstance(members, str) else members:
+            i = position.get(member, member)
+            if not isinstance(i, int | np.integer) or not 0 <= i < len(names):
+                raise ValueError(
+                    f"groups[{group!r}] names the feature {member!r}, which the model does not "
+                    "have; name features as the data does, or by position."
+                )
+            codes[i] = code
+    return Groups([str(group) for group in groups], codes)
+
+
+def learned(model: Any, attribute: str, instead: str) -> Any:
+    """An attribute of a fitted model; `instead` says which models have it."""
+    value = getattr(model, attribute, None)
+    if value is not None:
+        return value
+    if not hasattr(model, "fit"):
+        raise TypeError(f"model={model!r} is not an estimator; pass a fitted {instead}.")
+    if not hasattr(model, "n_features_in_"):
+        raise NotFittedError(
+            f"model={model!r} is not fitted, so there is nothing to draw; call its fit first."
+        )
+    raise TypeError(f"model={model!r} has no {attribute}; pass a fitted {instead}.")
+
+
+def able(model: Any, method: str, instead: str) -> Any:
+    """A method of a fitted model; `instead` says which models have it."""
+    if not hasattr(model, method) and hasattr(model, "n_features_in_"):
+        raise TypeError(f"model={model!r} has no method {method}; pass a fitted {instead}.")
+    learned(model, "n_features_in_", instead)
+    return getattr(model, method)
+
+
+def feature_names(model: Any, n_features: int) -> list[str]:
+    """Names of the features of a fitted model, or their positions."""
+    names = getattr(model, "feature_names_in_", None)
+    return [f"feature {i}" for i in range(n_features)] if names is None else [str(n) for n in names]
+
+
+def named_models(models: Any) -> dict[str, Any]:
+    """A mapping of titles to models; a single model has no title."""
+    if not isinstance(models, Mapping):
+        return {"": models}
+    if not models:
+        raise ValueError("models={} is empty; give a fitted model, or several with their names.")
+    return {str(name): model for name, model in models.items()}

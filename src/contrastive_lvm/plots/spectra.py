@@ -1,0 +1,190 @@
+"""Where the variance goes: shares of dimensions and noise, and spectra of columns."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from contrastive_lvm.core.types import Array
+from contrastive_lvm.estimators.validation import check_choice, check_number
+from contrastive_lvm.plots.inputs import learned, named_models
+from contrastive_lvm.plots.style import (
+    BACKGROUND,
+    INK,
+    PALETTE,
+    axes_or_new,
+    colour_of,
+    finish,
+    names_at_ends,
+    names_of_rows,
+    shortened,
+)
+
+MOST_BARS = 8  # of one kind; the others are added up
+FEW = 30  # columns that a linear axis has room for
+WIDE = 20.0  # ratio of shares that a linear axis has no room for
+
+
+class Bar(NamedTuple):
+    """A share with its name and colour."""
+
+    name: str
+    share: float
+    colour: str
+
+
+def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """Shares of the target dimensions, the shared ones and the noise in the target's variance.
+
+    Of more than eight dimensions of a kind the smallest are added up.
+
+    Parameters
+    ----------
+    model : ContrastiveLVM
+        Fitted.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the axes of a new figure, `ax.figure`.
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM(2, 3).fit(data.target, background=data.background)
+    >>> ax = clvm.plots.plot_variance_shares(model)
+    >>> len(ax.patches)
+    6
+    """
+    target = learned(model, "target_variance_ratio_", "ContrastiveLVM")
+    bars = [
+        *_bars("target", target, PALETTE[0]),
+        *_bars("shared", model.shared_variance_ratio_, PALETTE[1]),
+        Bar("noise", float(model.noise_variance_ratio_), BACKGROUND),
+    ]
+    ax = axes_or_new(ax, (4.6, 1.1 + 0.22 * len(bars)))
+    at, shares = np.arange(len(bars)), 100.0 * np.array([bar.share for bar in bars])
+    ax.barh(at, shares, color=[bar.colour for bar in bars], height=0.72)
+    for i, share in enumerate(shares):
+        ax.annotate(
+            f"{share:.3g} %",
+            (share, i),
+            (4.0, 0.0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=INK,
+        )
+    ax.set_xlim(0.0, 1.18 * float(shares.max()))
+    finish(ax, title, "% of the target set's modelled variance", "")
+    names_of_rows(ax, [bar.name for bar in bars])
+    return ax
+
+
+def _bars(kind: str, shares: Any, colour: str) -> Iterable[Bar]:
+    shares = np.asarray(shares, dtype=np.float64)
+    shown = len(shares) if len(shares) <= MOST_BARS else MOST_BARS - 1
+    for i, share in enumerate(shares[:shown]):
+        yield Bar(f"{kind} {i + 1}", float(share), colour)
+    rest = shares[shown:]
+    if len(rest):
+        yield Bar(f"{len(rest)} more {kind}", float(rest.sum()), colour)
+
+
+def plot_spectrum(
+    models: Any,
+    *,
+    of: str = "shared",
+    negligible: float = 1e-5,
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Variance that each column of the loadings explains, the greatest first.
+
+    Under `ARD` the spectrum ends where the data supports no more columns; without, it tails off.
+
+    Parameters
+    ----------
+    models : ContrastiveLVM, or a mapping of str to ContrastiveLVM
+        One fitted model, or several with their names.
+    of : {"shared", "target"}
+        Which columns.
+    negligible : float
+        Columns that explain a smaller share are not in use and are left out.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the axes of a new figure, `ax.figure`.
+    title : str, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_contrastive(n_shared=8, random_state=0)
+    >>> sized = clvm.ContrastiveLVM(2, "auto").fit(data.target, background=data.background)
+    >>> fixed = clvm.ContrastiveLVM(2, 20).fit(data.target, background=data.background)
+    >>> ax = clvm.plots.plot_spectrum({"ARD": sized, "none": fixed})
+    >>> sorted(text.get_text() for text in ax.texts)
+    ['ARD: 8', 'none: 20']
+    """
+    check_choice("of", of, ("shared", "target"))
+    check_number("negligible", negligible, 0.0, 1.0, "a share between 0 and 1")
+    spectra = {
+        name: column_shares(learned(model, f"{of}_components_", "ContrastiveLVM"))
+        for name, model in named_models(models).items()
+    }
+    used = {name: own[own > negligible] for name, own in spectra.items()}
+    ax = axes_or_new(ax, (5.4, 3.8))
+    for code, own in enumerate(used.values()):
+        _draw_spectrum(ax, own, colour_of(code), 3.0 - 0.1 * code)
+    _scale_spectra(ax, list(used.values()), named=len(used) > 1)
+    finish(ax, title, "column, ordered", f"% of the {of} variance")
+    names_at_ends(ax, (_end(name, own, code) for code, (name, own) in enumerate(used.items())))
+    return ax
+
+
+def column_shares(components: Array) -> Array:
+    """Shares of the variance that columns of loadings explain, the greatest first."""
+    energy = np.sort((np.asarray(components) ** 2).sum(axis=1))[::-1]
+    shares: Array = energy / max(float(energy.sum()), np.finfo(float).tiny)
+    return shares
+
+
+def _draw_spectrum(ax: Axes, shares: Array, colour: str, height: float) -> None:
+    """A line, with a point for each column if they are few."""
+    marker = "o" if len(shares) <= FEW else ""
+    at = np.arange(1, len(shares) + 1)
+    ax.plot(at, 100.0 * shares, marker=marker, ms=3.5, color=colour, lw=1.5, zorder=height)
+
+
+def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:
+    """Logarithms where the numbers ask for them, and room for names to the right."""
+    longest = max(1, *(len(own) for own in spectra))
+    shares = np.concatenate(spectra)
+    if len(shares) and shares.max() > WIDE * shares.min():
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    else:
+        ax.set_ylim(0.0, 110.0 * float(shares.max(initial=0.01)))
+    if longest > FEW:
+        ax.set_xscale("log")
+        ax.set_xlim(0.8, (8.0 if named else 1.3) * longest)
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        return
+    ax.set_xlim(0.5, (1.35 if named else 1.1) * longest + 0.5)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _end(name: str, shares: Array, code: int) -> tuple[float, float, str, str]:
+    """Where a line ends, with its name and the number of its columns."""
+    words = f"{shortened(name)}: {len(shares)}" if name else f"{len(shares)} columns"
+    if not len(shares):
+        return 1.0, 0.0, words, colour_of(code)
+    return len(shares), 100.0 * float(shares[-1]), words, colour_of(code)

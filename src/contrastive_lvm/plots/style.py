@@ -1,0 +1,129 @@
+"""One look for every picture: colours, frames, and names that stand beside what they name.
+
+Figures are made from `matplotlib.figure.Figure` directly: no backend is chosen, `pyplot` is never
+loaded and no setting of Matplotlib is changed.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+# Okabe & Ito's colours, told apart with any colour vision; the faint yellow comes last.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
+MARKERS = ("o", "^", "s", "D", "v", "P", "X")  # the next one whenever the colours are used up
+UNLABELLED, INK = "#999999", "#222222"
+BACKGROUND = "#777777"  # of rows of the background beside the target's first colour
+PANEL_INCHES = (3.6, 3.4)
+AXES_INCHES = (4.6, 4.2)
+LONGEST = 26  # letters of a name
+
+
+def axes_or_new(ax: Axes | None, inches: tuple[float, float] = AXES_INCHES) -> Axes:
+    """The axes given, or those of a new figure."""
+    if ax is None:
+        return Figure(figsize=inches, layout="constrained").subplots()
+    if not isinstance(ax, Axes):
+        raise TypeError(f"ax={ax!r} is not an Axes of Matplotlib; pass one, or leave it out.")
+    return ax
+
+
+def finish(ax: Axes, title: str | None, x: str, y: str) -> Axes:
+    """Title, names of the axes and a thin frame, as everywhere."""
+    if title is not None:
+        ax.set_title(title, loc="left", fontsize=10, color=INK)
+    ax.set_xlabel(x, fontsize=9, color=INK)
+    ax.set_ylabel(y, fontsize=9, color=INK)
+    thin_frame(ax)
+    return ax
+
+
+def thin_frame(ax: Axes) -> None:
+    """Two thin spines and small ticks."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_linewidth(0.6)
+    for name in ("x", "y"):
+        if getattr(ax, f"get_{name}scale")() == "linear":
+            ax.locator_params(axis=name, nbins=5)
+    ax.tick_params(width=0.6, length=3, labelsize=9, colors=INK)
+
+
+def name_at(ax: Axes, x: float, y: float, name: str, colour: str = INK, **words: Any) -> None:
+    """A name beside what it names, in its colour, legible on top of anything."""
+    usual: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 9, "fontweight": "bold"}
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    ax.text(x, y, name, color=colour, path_effects=halo, **(usual | words))
+
+
+def names_in_corner(
+    ax: Axes, names: Iterable[tuple[str, str]], *, right: bool = False, top: bool = True
+) -> None:
+    """Names and their colours below each other, for what has no place of its own."""
+    listed = list(names) if top else list(names)[::-1]
+    for i, (name, colour) in enumerate(listed):
+        ax.annotate(
+            name,
+            (0.98 if right else 0.02, 0.98 if top else 0.02),
+            (0.0, (-13.0 if top else 13.0) * i),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            ha="right" if right else "left",
+            va="top" if top else "bottom",
+            color=colour,
+            fontsize=9,
+            fontweight="bold",
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )
+
+
+def names_at_ends(ax: Axes, ends: Iterable[tuple[float, float, str, str]]) -> None:
+    """Names and colours of lines at their ends (x, y), moved apart where they would touch.
+
+    The limits of the axes have to be final.
+    """
+    listed = list(ends)
+    points = 72.0 / ax.figure.dpi
+    heights = [float(ax.transData.transform((x, y))[1]) * points for x, y, _, _ in listed]
+    lowest = -np.inf
+    for i in np.argsort(heights, kind="stable"):
+        x, y, name, colour = listed[i]
+        lowest = max(lowest + 12.0, heights[i])
+        ax.annotate(
+            name,
+            (x, y),
+            (6.0, lowest - heights[i]),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            fontsize=9,
+            fontweight="bold",
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )
+
+
+def names_of_rows(ax: Axes, names: list[str]) -> None:
+    """A name at each whole number of a vertical axis, from the top down."""
+    ax.set_yticks(np.arange(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+
+
+def shortened(name: str, most: int = LONGEST) -> str:
+    """A name that leaves room for the picture."""
+    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def colour_of(code: int) -> str:
+    """Of a group by its position; grey for none."""
+    return UNLABELLED if code < 0 else PALETTE[code % len(PALETTE)]
+
+
+def limits_of(*values: Any, margin: float = 0.06) -> tuple[float, float]:
+    """The range of values with some room about it."""
+    low = min(float(np.min(v)) for v in values)
+    high = max(float(np.max(v)) for v in values)
+    room = margin * (high - low) or 1.0
+    return low - room, high + room
