@@ -99,9 +99,9 @@ def read(
 
 def _fitted(words: "Words", sets: "Sets", path: Path, top: int) -> dict[str, Any]:
     """Fit, write the model file, and collect the facts."""
-    from contrastive_lvm.cli.advice import data_advice, fit_advice
-    from contrastive_lvm.cli.findings import findings
     from contrastive_lvm.cli.words import plainly
+    from contrastive_lvm.report.advice import data_advice, fit_advice
+    from contrastive_lvm.report.findings import findings
     from contrastive_lvm.tables.prepare import frame
 
     named = sets.preparation.named

@@ -122,7 +122,7 @@ def _one(estimator: Any, sets: "Sets", kind: str) -> tuple[dict[str, Any], Any]:
 
 
 def _features(model: Any, sets: "Sets") -> dict[str, Any]:
-    from contrastive_lvm.cli.findings import ranked_features
+    from contrastive_lvm.report.findings import ranked_features
 
     position = {name: i for i, name in enumerate(sets.preparation.features)}
     selected = [

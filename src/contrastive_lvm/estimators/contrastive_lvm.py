@@ -20,6 +20,7 @@ from contrastive_lvm.estimators.files import (
 )
 from contrastive_lvm.estimators.posterior_draws import PosteriorDraws
 from contrastive_lvm.estimators.predictions import Predictions
+from contrastive_lvm.estimators.reporting import Reporting
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
     check_variances,
@@ -43,7 +44,7 @@ from contrastive_lvm.priors.horseshoe import Horseshoe
 logger = logging.getLogger(__name__)
 
 
-class ContrastiveLVM(Predictions, PosteriorDraws, Saveable, BaseEstimator):
+class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, Saveable, BaseEstimator):
     """Structure that a target set has and a background set has not.
 
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background

@@ -4,6 +4,7 @@ from typing import Any, ClassVar, Self
 
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
+from contrastive_lvm.estimators.reporting import Reporting
 from contrastive_lvm.estimators.validation import (
     check_number,
     check_whole,
@@ -14,7 +15,7 @@ from contrastive_lvm.vae.fitted import Fitted
 from contrastive_lvm.vae.rows import Source, is_lazy, source
 
 
-class ContrastiveVAE(ContrastivePredictions):
+class ContrastiveVAE(ContrastivePredictions, Reporting):
     """Nonlinear structure that a target set has and a background set has not.
 
     Rows of the target follow `x = f_s(z) + f_t(t) + mean + noise`, rows of the background

@@ -1,10 +1,10 @@
 """What a fit found, as facts for JSON."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core.blocks import column_sums, is_sparse
+from contrastive_lvm.core.blocks import column_sums, is_sparse, row_slices
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.tables.prepare import Sets, frame
@@ -16,8 +16,9 @@ LIGHT = 0.5  # weight below which a row is an outlier under Student-t noise
 LOOKED_AT = 2000  # rows from which shares of networks are estimated
 
 
-def findings(model: Any, sets: Sets, *, top: int) -> dict[str, Any]:
-    """Everything that is printed, without the warnings."""
+def findings(model: Any, sets: Sets, *, top: int, found: "Unusual | None" = None) -> dict[str, Any]:
+    """Everything that is printed, without the warnings; `found` may be known already."""
+    found = unusual(model, sets) if found is None else found
     linear = isinstance(model, ContrastiveLVM)
     observed = {"target": column_sums(sets.target.values)[1]}
     if sets.background is not None:
@@ -33,9 +34,9 @@ def findings(model: Any, sets: Sets, *, top: int) -> dict[str, Any]:
         "n_target": int(model.n_target_),
         "n_shared": int(model.n_shared_),
         "variance": _shares(model) if linear else _network_shares(model, sets),
-        "dimensions": _dimensions(model, sets, observed["target"], top),
+        "dimensions": _dimensions(model, sets, top),
         "selected_features": _selected(model, sets) if linear else None,
-        "outliers": _outliers(model, sets, observed["target"]),
+        "outliers": _outliers(found, sets.target),
         "bound": float(model.bound_),
         "iterations": int(model.n_iter_),
         "converged": bool(model.converged_),
@@ -80,14 +81,11 @@ def _network_shares(model: Any, sets: Sets) -> dict[str, Any]:
     }
 
 
-def _dimensions(model: Any, sets: Sets, observed: Array, top: int) -> list[dict[str, Any]]:
-    if isinstance(model, ContrastiveLVM):
-        loadings, sds = model.target_components_, _loading_sds(model, observed)
-        shares = model.target_variance_ratio_.tolist()
-    else:  # half of what a step from -1 to 1 changes
-        steps = np.eye(model.n_target_)
-        loadings = 0.5 * (model.inverse_transform(steps) - model.inverse_transform(-steps))
-        sds, shares = None, [None] * len(loadings)
+def _dimensions(model: Any, sets: Sets, top: int) -> list[dict[str, Any]]:
+    loadings, sds = effects(model, sets)
+    loadings = loadings[: model.n_target_]
+    linear = isinstance(model, ContrastiveLVM)
+    shares = model.target_variance_ratio_.tolist() if linear else [None] * len(loadings)
     found = []
     for k, row in enumerate(loadings):
         ranked = [int(i) for i in np.argsort(-np.abs(row), kind="stable")[:top] if row[i] != 0]
@@ -103,20 +101,40 @@ def _dimensions(model: Any, sets: Sets, observed: Array, top: int) -> list[dict[
     return found
 
 
-def _loading_sds(model: Any, observed: Array) -> Array | None:
-    """Standard deviations of the target loadings, latents taken as known.
+def effects(model: Any, sets: Sets) -> tuple[Array, Array | None]:
+    """What a unit of each dimension adds to each feature, target dimensions first, and its sd.
+
+    Loadings of linear models; of networks half of what a step from -1 to 1 changes, for the target
+    alone.
+    """
+    if not isinstance(model, ContrastiveLVM):
+        steps = np.eye(model.n_target_)
+        return 0.5 * (model.inverse_transform(steps) - model.inverse_transform(-steps)), None
+    loadings = np.vstack([model.target_components_, model.shared_components_])
+    tables = [t for t in (sets.target, sets.background) if t is not None]
+    target, both = (sum(column_sums(t.values)[1] for t in own) for own in (tables[:1], tables))
+    parts = [
+        _loading_sds(model, model.target_components_std_, len(model.target_components_), target),
+        _loading_sds(model, model.shared_components_std_, len(model.shared_components_), both),
+    ]
+    if any(part is None for part in parts):
+        return loadings, None
+    return loadings, np.vstack([part for part in parts if part is not None])
+
+
+def _loading_sds(model: Any, posterior: Array | None, n: int, observed: Any) -> Array | None:
+    """Standard deviations of loadings, latents taken as known.
 
     Those of the posterior where there is one. Points have the error of a regression on latents of
     unit variance, `sqrt(noise variance / rows)`.
     """
-    if model.target_components_std_ is not None:
-        posterior: Array = model.target_components_std_
+    if posterior is not None:
         return posterior
     noise = np.broadcast_to(model.noise_variance_, observed.shape)
     if not noise.all():
         return None
     sd = np.sqrt(noise / np.maximum(observed, 1.0))
-    return np.broadcast_to(sd, model.target_components_.shape)
+    return np.broadcast_to(sd, (n, len(sd)))
 
 
 def _selected(model: Any, sets: Sets) -> list[str] | None:
@@ -132,29 +150,56 @@ def ranked_features(model: Any, sets: Sets) -> list[str]:
     return [sets.preparation.features[i] for i in order if model.selected_features_[i]]
 
 
-def _outliers(model: Any, sets: Sets, observed: Array) -> dict[str, Any]:
-    rows, labels = frame(sets.target, named=sets.preparation.named), sets.target.labels()
-    linear = isinstance(model, ContrastiveLVM)
-    if linear and model.posterior_.df is not None:
-        found = model.outliers(rows)
-        weights, light = found.row_weights, [i for i in found.rows if found.row_weights[i] < LIGHT]
-        listed = [{"row": labels[i], "weight": float(weights[i])} for i in light[:ROWS]]
-        return {"count": len(light), "rows": listed}
-    scores = model.score_samples(rows) if linear else model.score_samples(rows, n_draws=10)
-    far = _distances(scores, sets.target, observed)
-    worst = np.argsort(-far, kind="stable")[:ROWS]
-    listed = [{"row": labels[i], "distance": float(far[i])} for i in worst if far[i] > FAR]
-    return {"count": int((far > FAR).sum()), "rows": listed}
+class Unusual(NamedTuple):
+    """How badly each row of the target fits the model."""
+
+    measure: str  # "weight", small for outliers, or "distance", large for them
+    values: Array  # (n,)
+
+    @property
+    def order(self) -> np.ndarray:
+        """Rows from the most outlying on."""
+        outlying = self.values if self.measure == "weight" else -self.values
+        return np.argsort(outlying, kind="stable")
+
+    @property
+    def outlying(self) -> np.ndarray:
+        """Which rows are outliers."""
+        return self.values < LIGHT if self.measure == "weight" else self.values > FAR
 
 
-def _distances(scores: Array, table: Table, observed: Array) -> Array:
+def unusual(model: Any, sets: Sets) -> Unusual:
+    """Weights under Student-t noise, else how improbable rows are beside the others."""
+    rows = frame(sets.target, named=sets.preparation.named)
+    if not isinstance(model, ContrastiveLVM):
+        return Unusual("distance", _distances(model.score_samples(rows, n_draws=10), sets.target))
+    if model.posterior_.df is not None:
+        return Unusual("weight", model.outliers(rows).row_weights)
+    return Unusual("distance", _distances(model.score_samples(rows), sets.target))
+
+
+def _outliers(found: Unusual, table: Table) -> dict[str, Any]:
+    labels, outlying = table.labels(), found.outlying
+    worst = [int(i) for i in found.order[:ROWS] if outlying[i]]
+    listed = [{"row": labels[i], found.measure: float(found.values[i])} for i in worst]
+    return {"count": int(outlying.sum()), "rows": listed}
+
+
+def _distances(scores: Array, table: Table) -> Array:
     """How far below the median the log-likelihood of each row's entries is, in robust sds."""
-    n, d = table.values.shape
-    counts = np.full(n, float(d))
-    if observed.sum() < n * d and not is_sparse(table.values):
-        counts = np.maximum((~np.isnan(table.values)).sum(axis=1), 1.0)
-    scores = scores / counts
+    scores = scores / np.maximum(entries_of_rows(table), 1.0)
     middle = np.median(scores)
     spread = 1.4826 * np.median(np.abs(scores - middle))
-    distances: Array = (middle - scores) / spread if spread > 0 else np.zeros(n)
+    distances: Array = (middle - scores) / spread if spread > 0 else np.zeros(len(scores))
     return distances
+
+
+def entries_of_rows(table: Table) -> Array:
+    """Number of observed entries of each row, (n,)."""
+    n, d = table.values.shape
+    if is_sparse(table.values):
+        return np.full(n, float(d))
+    counts = [
+        (~np.isnan(table.values[rows])).sum(axis=1) for rows in row_slices(*table.values.shape)
+    ]
+    return np.concatenate(counts).astype(np.float64)

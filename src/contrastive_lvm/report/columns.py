@@ -1,0 +1,54 @@
+"""Annotations of the rows, for colour, hover and search."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contrastive_lvm.report.arrays import packed
+
+MOST_COLOURS = 60  # groups that a legend lists; columns with more are for hover and search
+FEW_NUMBERS = 8  # whole numbers of so few values are names of groups, not amounts
+
+
+def columns(target: pd.DataFrame, background: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """All annotations, the rows of the target first, then those of the background.
+
+    A column is numbers (`values`) or groups (`levels` and a code for each row, -1 for none).
+    """
+    frames = [target] if background is None else [target, background]
+    names = dict.fromkeys(str(name) for frame in frames for name in frame.columns)
+    return [_column(name, pd.concat([_own(name, f) for f in frames])) for name in names]
+
+
+def _own(name: str, frame: pd.DataFrame) -> "pd.Series[Any]":
+    for column in frame.columns:
+        if str(column) == name:
+            return frame[column]
+    return pd.Series(np.full(len(frame), np.nan), index=frame.index)
+
+
+def _column(name: str, values: "pd.Series[Any]") -> dict[str, Any]:
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if not _names_groups(numbers):
+            finite = np.where(np.isfinite(numbers), numbers, np.nan)
+            return {"name": name, "kind": "number", "values": packed(finite)}
+        values = values.astype("Int64") if np.isnan(numbers).any() else values.astype(int)
+    codes, levels = _groups(values)
+    kind = "group" if len(levels) <= MOST_COLOURS else "text"
+    return {"name": name, "kind": kind, "levels": levels, "codes": packed(codes, "<i4")}
+
+
+def _names_groups(numbers: np.ndarray) -> bool:
+    seen = np.unique(numbers[~np.isnan(numbers)])
+    return len(seen) <= FEW_NUMBERS and bool((seen == np.rint(seen)).all())
+
+
+def _groups(values: "pd.Series[Any]") -> tuple[np.ndarray, list[str]]:
+    """Codes and names in their order: that of categories or numbers, else of the alphabet."""
+    try:
+        codes, levels = pd.factorize(values, sort=True)
+    except TypeError:  # kinds that cannot be compared
+        codes, levels = pd.factorize(values.astype("string"), sort=True)
+    return codes, [str(level) for level in levels]

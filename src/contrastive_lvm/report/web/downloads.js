@@ -1,0 +1,66 @@
+// The numbers as files, made in the page.
+function save(name, parts, type) {
+  const link = make("a", { download: name, href: URL.createObjectURL(new Blob(parts, { type })) });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+function savePicture(scatter, name) {
+  scatter.base.toBlob((blob) => save(name, [blob], "image/png"), "image/png");
+}
+
+function quoted(text) { return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text; }
+function exact(x) { return Number.isFinite(x) ? String(Number(x.toPrecision(7))) : ""; }
+
+function csv(head, lines) { return [`${head.map(quoted).join(",")}\r\n`, ...lines.map((line) => `${line.join(",")}\r\n`)]; }
+
+function annotationCells(row) {
+  return columns.filter((c) => !c.sets).map((c) => c.kind === "number" ? exact(c.values[row]) : quoted(cell(c, row) ?? ""));
+}
+
+// Latents with standard deviations and annotations, a line for each wanted row.
+function latentLines(prefix, wanted) {
+  const own = axes.filter((axis) => axis.sd && axis.label.startsWith(prefix));
+  const head = ["row", "set", ...own.flatMap((axis) => [axis.label, `${axis.label} sd`]), ...columns.filter((c) => !c.sets).map((c) => c.name)];
+  const lines = [];
+  for (let i = 0; i < nRows; i++) {
+    if (!wanted(i)) continue;
+    const numbers = own.flatMap((axis) => [exact(axis.values[i]), exact(sdOf(axis, i))]);
+    lines.push([quoted(String(rowName(i))), isTarget(i) ? "target" : "background", ...numbers, ...annotationCells(i)]);
+  }
+  return csv(head, lines);
+}
+
+function loadingLines() {
+  const dims = Array.from({ length: nLoadings }, (_, k) => k);
+  const head = ["feature", ...dims.flatMap((k) => [dimensionName(k), ...(loadingSds ? [`${dimensionName(k)} sd`] : [])])];
+  const lines = report.features.map((name, j) => [quoted(name), ...dims.flatMap((k) => {
+    const at = k * nFeatures + j;
+    return [exact(loadings.values[at]), ...(loadingSds ? [exact(loadingSds[at])] : [])];
+  })]);
+  return csv(head, lines);
+}
+
+function differenceLines() {
+  const lines = differences().map((f) => [quoted(f.name), exact(f.selected.mean), exact(f.rest.mean), f.selected.n, f.rest.n, exact(f.size), exact(f.error)]);
+  return csv(["feature", "mean of selected", "mean of rest", "selected observed", "rest observed", "difference in sds", "standard error"], lines);
+}
+
+function drawDownloads() {
+  const all = [
+    ["Target latents", "target_latents.csv", () => latentLines("target", isTarget)],
+    ["Shared latents", "shared_latents.csv", () => latentLines("shared", () => true), !nSharedDims],
+    ["Loadings", "loadings.csv", loadingLines],
+    ["Selected rows", "selected_rows.csv", () => latentLines("", (i) => selection.chosen[i]), null],
+    ["Differences", "differences.csv", differenceLines, null],
+  ];
+  const buttons = all.map(([text, name, lines, absent]) => make("button", {
+    type: "button", id: `save-${name.split(".")[0].replace("_", "-")}`, disabled: absent === true || absent === null,
+    class: absent === null ? "of-selection" : "", text: `${text} (CSV)`, onclick: () => save(name, lines(), "text/csv") }));
+  const facts = { ...report.facts, settings: Object.fromEntries(report.settings), diagnostics: report.diagnostics };
+  buttons.push(make("button", { type: "button", id: "save-summary", text: "Summary (JSON)",
+    onclick: () => save("summary.json", [JSON.stringify(facts, null, 1)], "application/json") }));
+  on("selection", () => document.querySelectorAll(".of-selection").forEach((button) => { button.disabled = !selection.count; }));
+  document.getElementById("downloads").replaceChildren(make("h2", { text: "The numbers" }), make("div", { class: "controls" }, ...buttons),
+    make("p", { class: "small", text: "Everything is in this file; nothing is fetched or sent." }));
+}
