@@ -7,6 +7,7 @@ import numpy as np
 from contrastive_lvm.core.blocks import column_sums, is_sparse
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.summary import leading, short, target_loadings
 from contrastive_lvm.tables.prepare import Sets, frame
 from contrastive_lvm.tables.table import Table
 
@@ -25,7 +26,7 @@ def findings(model: Any, sets: Sets, *, top: int) -> dict[str, Any]:
     tables = {"target": sets.target, "background": sets.background}
     return {
         "estimator": type(model).__name__,
-        "likelihood": _short(model.likelihood),
+        "likelihood": short(model.likelihood),
         **{name: _set(tables[name], seen) for name, seen in observed.items()},
         "features": len(sets.preparation.features),
         "left_out": sets.dropped,
@@ -40,11 +41,6 @@ def findings(model: Any, sets: Sets, *, top: int) -> dict[str, Any]:
         "iterations": int(model.n_iter_),
         "converged": bool(model.converged_),
     }
-
-
-def _short(likelihood: Any) -> str:
-    text = likelihood if isinstance(likelihood, str) else repr(likelihood)
-    return text if len(text) < 60 else type(likelihood).__name__
 
 
 def _set(table: Table | None, observed: Array) -> dict[str, Any]:
@@ -81,23 +77,18 @@ def _network_shares(model: Any, sets: Sets) -> dict[str, Any]:
 
 
 def _dimensions(model: Any, sets: Sets, observed: Array, top: int) -> list[dict[str, Any]]:
+    loadings, sds, shares = target_loadings(model), None, [None] * model.n_target_
     if isinstance(model, ContrastiveLVM):
-        loadings, sds = model.target_components_, _loading_sds(model, observed)
-        shares = model.target_variance_ratio_.tolist()
-    else:  # half of what a step from -1 to 1 changes
-        steps = np.eye(model.n_target_)
-        loadings = 0.5 * (model.inverse_transform(steps) - model.inverse_transform(-steps))
-        sds, shares = None, [None] * len(loadings)
+        sds, shares = _loading_sds(model, observed), model.target_variance_ratio_.tolist()
     found = []
     for k, row in enumerate(loadings):
-        ranked = [int(i) for i in np.argsort(-np.abs(row), kind="stable")[:top] if row[i] != 0]
         features = [
             {
                 "feature": sets.preparation.features[i],
                 "loading": float(row[i]),
                 "sd": None if sds is None else float(sds[k, i]),
             }
-            for i in ranked
+            for i in leading(row, top)
         ]
         found.append({"dimension": k + 1, "share": shares[k], "features": features})
     return found
