@@ -1,10 +1,11 @@
-"""Progress on a terminal; nothing elsewhere."""
+"""Progress on a terminal, once it takes more than two seconds; nothing elsewhere."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from contrastive_lvm.inference.bars import LateBar, on_terminal
 
 Told = Callable[[Path], Callable[[int], None]]
 
@@ -12,15 +13,15 @@ Told = Callable[[Path], Callable[[int], None]]
 @contextmanager
 def reading() -> Iterator[Told]:
     """A function that, given a file, gives one to tell how many of its bytes are behind."""
-    if not sys.stderr.isatty():
+    if not on_terminal():
         yield lambda path: lambda done: None
         return
-    with _progress() as bar:
+    with LateBar(_columns) as bar:
 
         def told(path: Path) -> Callable[[int], None]:
             size = path.stat().st_size if path.is_file() else None
-            task = bar.add_task(f"Reading {path.name}", total=size)
-            return lambda done: bar.update(task, completed=done)
+            task = bar.add(f"Reading {path.name}", size)
+            return lambda done: bar.update(task, done)
 
         yield told
 
@@ -28,17 +29,15 @@ def reading() -> Iterator[Told]:
 @contextmanager
 def working(what: str, *, shown: bool = True) -> Iterator[None]:
     """A bar without an end and the seconds that have passed, for work that cannot say how far."""
-    if not (shown and sys.stderr.isatty()):
+    if not (shown and on_terminal()):
         yield
         return
-    with _progress() as bar:
-        bar.add_task(what, total=None)
+    with LateBar(_columns) as bar:
+        bar.add(what)
         yield
 
 
-def _progress() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+def _columns() -> tuple[Any, ...]:
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    return TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contrastive_lvm.cli.bars import working
 from contrastive_lvm.cli.options import Json, Seed
 from contrastive_lvm.cli.writing import aligned, folder, whole
 
@@ -24,10 +25,11 @@ def demo(
     """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
     picture = folder(output) / "comparison.png"
     typer.echo("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
-    from contrastive_lvm.experiments.demo import draw_demo, run_demo
+    with working("Fitting"):
+        from contrastive_lvm.experiments.demo import draw_demo, run_demo
 
-    result = run_demo(random_state=seed)
-    figure = draw_demo(result)
+        result = run_demo(random_state=seed)
+        figure = draw_demo(result)
     whole(picture, lambda file: figure.savefig(file, format="png", dpi=150))
     if as_json:
         typer.echo(json.dumps(_facts(result, seed, picture), indent=2, allow_nan=False))

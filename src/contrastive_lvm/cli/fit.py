@@ -10,6 +10,7 @@ import typer
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.bars import reading, working
 from contrastive_lvm.cli.writing import destination, whole
+from contrastive_lvm.inference.bars import on_terminal
 
 if TYPE_CHECKING:
     from contrastive_lvm.cli.words import Words
@@ -105,7 +106,7 @@ def _fitted(words: "Words", sets: "Sets", path: Path, top: int) -> dict[str, Any
     from contrastive_lvm.tables.prepare import frame
 
     named = sets.preparation.named
-    estimator = words.estimator(sets.preparation.features, verbose=words.has_bar and terminal())
+    estimator = words.estimator(sets.preparation.features, verbose=words.has_bar and on_terminal())
     others = None if sets.background is None else frame(sets.background, named=named)
     advice = data_advice(sets, words.likelihood)
     with warnings.catch_warnings(record=True) as caught, plainly():
@@ -126,10 +127,3 @@ def save(estimator: Any, sets: "Sets", path: Path) -> None:
 
     section = Preparation(sets.preparation.facts(), sets.preparation.arrays())
     whole(path, lambda file: write_model(estimator, file, section))
-
-
-def terminal() -> bool:
-    """Whether somebody is looking."""
-    import sys
-
-    return sys.stderr.isatty()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contrastive_lvm.cli.bars import working
 from contrastive_lvm.cli.writing import aligned, folder, whole
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def _run(name: str, *, quick: bool) -> tuple["Outcome", float]:
     from contrastive_lvm.experiments import reproduce as run
 
     begin = time.perf_counter()
-    outcome = run(name, quick=quick)
+    with working(f"Running {name}"):
+        outcome = run(name, quick=quick)
     return outcome, time.perf_counter() - begin
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from contrastive_lvm.cli.writing import aligned
+from contrastive_lvm.estimators.summary import ending
 
 
 def told(facts: dict[str, Any]) -> str:
@@ -23,11 +24,11 @@ def _data(facts: dict[str, Any]) -> list[str]:
         for name in ("target", "background")
         if name in facts
     ]
-    ended = "converged" if facts["converged"] else "stopped"
+    ended = ending(facts["iterations"], converged=facts["converged"])
     scaled = "" if facts["scale"] == "none" else f", scale {facts['scale']}"
     model = (
         f"{'model':12}{facts['estimator']}, {facts['n_target']} target and {facts['n_shared']} "
-        f"shared dimensions, {facts['likelihood']}; {ended} after {facts['iterations']} iterations"
+        f"shared dimensions, {facts['likelihood']}; {ended}"
     )
     return [*sets, f"{'features':12}{facts['features']:,}{scaled}", model]
 

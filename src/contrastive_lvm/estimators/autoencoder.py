@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm.core.blocks import widen
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators import resolve
+from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.network_files import network_arrays, restored_network
 from contrastive_lvm.estimators.validation import (
@@ -43,7 +44,9 @@ logger = logging.getLogger(__name__)
 Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
 
 
-class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator, ABC):
+class Autoencoder(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator, ABC
+):
     """Training and predictions of a network with one or two sets."""
 
     hidden: Any
@@ -185,6 +188,9 @@ class Autoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, B
         self.bound_ = sum(value for value, _ in bounds)
         self.bound_error_ = float(np.sqrt(sum(variance for _, variance in bounds)))
         self.n_iter_, self.converged_ = training.epochs_done, finished
+        self.n_samples_ = rows[0].n_rows
+        if len(rows) > 1:
+            self.n_background_samples_ = rows[1].n_rows
 
     def _run(self, training: Training) -> bool:
         """Round by round; whether it came to its end."""

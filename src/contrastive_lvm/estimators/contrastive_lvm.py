@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators import resolve
+from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import (
     Saveable,
     posterior_arrays,
@@ -44,7 +45,7 @@ from contrastive_lvm.priors.horseshoe import Horseshoe
 logger = logging.getLogger(__name__)
 
 
-class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, Saveable, BaseEstimator):
+class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Saveable, BaseEstimator):
     """Structure that a target set has and a background set has not.
 
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background
@@ -121,6 +122,8 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, Saveable, BaseEstim
         Whether the stopping rule was met.
     posterior_ : Posterior
         The fitted values together.
+    n_samples_, n_background_samples_ : int
+        Rows of the two sets; the second is None where no background was given.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -251,7 +254,9 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, Saveable, BaseEstim
     ) -> tuple[Model, resolve.Engine, Matrix, Matrix | None]:
         """The model and engine asked for, and both sets, checked."""
         target, others = self._read_sets(X, background)
-        n_rows = target.shape[0] + (0 if others is None else others.shape[0])
+        self.n_samples_ = int(target.shape[0])
+        self.n_background_samples_ = None if others is None else int(others.shape[0])
+        n_rows = self.n_samples_ + (self.n_background_samples_ or 0)
         names = getattr(self, "feature_names_in_", None)
         model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
         engine = resolve.engine(self.inference, model)
@@ -280,6 +285,8 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, Saveable, BaseEstim
     def adopt(self, other: Self, posterior: Posterior) -> Self:
         """Take over a fit that was made with another estimator's data."""
         self.n_features_in_ = other.n_features_in_
+        self.n_samples_ = other.n_samples_
+        self.n_background_samples_ = other.n_background_samples_
         if hasattr(other, "feature_names_in_"):
             self.feature_names_in_ = other.feature_names_in_
         self._publish(posterior)

@@ -13,6 +13,7 @@ from contrastive_lvm.core.gauge import signed
 from contrastive_lvm.core.scatter import summarise
 from contrastive_lvm.core.span import reduce_to_span
 from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
@@ -28,7 +29,9 @@ GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
 
 
-class ContrastivePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator):
+class ContrastivePCA(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator
+):
     """Directions of much variance in the target and little in the background.
 
     The leading eigenvectors of `cov(target) - alpha cov(background)` (Abid et al. 2018; eq. 1 of
@@ -59,6 +62,8 @@ class ContrastivePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable
         Their components.
     mean_, scale_ : ndarray of shape (n_features,)
         What `transform` subtracts from new rows and divides them by.
+    n_samples_, n_background_samples_ : int
+        Rows of the two sets.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -113,6 +118,7 @@ class ContrastivePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable
         warn_about_scales(*(float(np.trace(C)) for C in contrast.covariances))
         self.mean_, self.scale_ = contrast.mean, contrast.scale
         self._choose(contrast, alpha, q)
+        self.n_samples_, self.n_background_samples_ = target.shape[0], others.shape[0]
         return self
 
     def _choose(self, contrast: "_Contrast", alpha: float | None, q: int) -> None:

@@ -88,6 +88,8 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
     bound_error_ : float
         Monte-Carlo standard error of the former.
     n_target_, n_shared_ : int
+    n_samples_, n_background_samples_ : int
+        Rows of the two sets.
     n_iter_ : int
         Epochs.
     converged_ : bool

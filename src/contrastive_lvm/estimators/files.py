@@ -38,6 +38,7 @@ PIECES = (
     *(EM, VariationalBayes, SVI, NUTS),
 )
 PREPARED = "preparation."  # before the names of its arrays; others have no such dot
+ROWS = ("n_samples_", "n_background_samples_")
 OBJECTS: dict[str, type] = {kind.__name__: kind for kind in PIECES}
 
 
@@ -94,6 +95,7 @@ def write_model(
         "parameters": {k: _encode(k, v) for k, v in _parameters(estimator).items()},
         "facts": estimator._fitted_facts(),
         "n_features": int(estimator.n_features_in_),
+        "rows": {name: getattr(estimator, name) for name in ROWS if hasattr(estimator, name)},
         "feature_names": None if names is None else [str(n) for n in names],
     }
     if preparation is not None:
@@ -140,6 +142,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, Preparation | None]:
         estimator.n_features_in_ = int(settings["n_features"])
         if settings["feature_names"] is not None:
             estimator.feature_names_in_ = np.array(settings["feature_names"], dtype=object)
+        for name, n in settings.get("rows", {}).items():
+            setattr(estimator, ROWS[ROWS.index(name)], None if n is None else int(n))
         estimator._restore(arrays, settings["facts"])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from error

@@ -16,6 +16,7 @@ from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.gauge import canonical
 from contrastive_lvm.core.scatter import DenseScatter, Scatter
 from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
@@ -30,7 +31,9 @@ from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.model import Model
 
 
-class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEstimator):
+class PPCA(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator
+):
     """Probabilistic PCA: `x = W t + mean + noise` with isotropic Gaussian noise.
 
     Closed form for complete data (Tipping & Bishop 1999, eqs. 7-8): with the eigenpairs of the
@@ -57,6 +60,10 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         Log-likelihood of the data.
     n_iter_ : int
         Sweeps of EM; 1 for the closed form.
+    converged_ : bool
+        Whether EM met its stopping rule; True for the closed form.
+    n_samples_ : int
+        Rows of the data.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -96,6 +103,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
             self._fit_em(engine, model, data)
         else:
             self._fit_closed_form(data, q, rows)
+        self.n_samples_ = int(rows.shape[0])
         return self
 
     def _fit_em(self, engine: EM, model: Model, data: Data) -> None:
@@ -110,6 +118,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         psi = float(posterior.noise_variance[0])
         self._publish(posterior.target_loadings, posterior.target_mean, psi)
         self.bound_, self.n_iter_ = posterior.bound, posterior.n_sweeps
+        self.converged_ = posterior.converged
 
     def _fit_closed_form(self, data: Data, q: int, rows: Matrix) -> None:
         scatter: Any = data.sets[0]
@@ -122,6 +131,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)
+        self.converged_ = True
         self.bound_, self.n_iter_ = float(predict.log_likelihoods(self._linear(), rows).sum()), 1
 
     def _publish(self, W: Array, mean: Array, noise_variance: float) -> None:
@@ -239,11 +249,13 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
             "noise_variance": self.noise_variance_,
             "bound": self.bound_,
             "n_iter": self.n_iter_,
+            "converged": self.converged_,
         }
 
     def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
         self._publish(arrays["components"].T, arrays["mean"], float(facts["noise_variance"]))
         self.bound_, self.n_iter_ = float(facts["bound"]), int(facts["n_iter"])
+        self.converged_ = bool(facts.get("converged", True))
 
     def __sklearn_tags__(self) -> Any:
         """NaN and sparse rows are welcome."""

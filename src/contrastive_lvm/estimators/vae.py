@@ -30,7 +30,7 @@ class VAE(Autoencoder):
     mean_ : ndarray of shape (n_features,)
         What the decoder adds to; it averages to zero over the rows.
     noise_variance_, dispersion_, history_, bound_, bound_trace_, bound_error_, n_iter_,
-    converged_, state_
+    converged_, state_, n_samples_
         As of `ContrastiveVAE`.
     n_features_in_, feature_names_in_
         As in scikit-learn.

@@ -7,6 +7,7 @@ import numpy as np
 from contrastive_lvm.core.blocks import column_sums, is_sparse, row_slices
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.summary import leading, short, target_loadings
 from contrastive_lvm.tables.prepare import Sets, frame
 from contrastive_lvm.tables.table import Table
 
@@ -26,7 +27,7 @@ def findings(model: Any, sets: Sets, *, top: int, found: "Unusual | None" = None
     tables = {"target": sets.target, "background": sets.background}
     return {
         "estimator": type(model).__name__,
-        "likelihood": _short(model.likelihood),
+        "likelihood": short(model.likelihood),
         **{name: _set(tables[name], seen) for name, seen in observed.items()},
         "features": len(sets.preparation.features),
         "left_out": sets.dropped,
@@ -41,11 +42,6 @@ def findings(model: Any, sets: Sets, *, top: int, found: "Unusual | None" = None
         "iterations": int(model.n_iter_),
         "converged": bool(model.converged_),
     }
-
-
-def _short(likelihood: Any) -> str:
-    text = likelihood if isinstance(likelihood, str) else repr(likelihood)
-    return text if len(text) < 60 else type(likelihood).__name__
 
 
 def _set(table: Table | None, observed: Array) -> dict[str, Any]:
@@ -88,14 +84,13 @@ def _dimensions(model: Any, sets: Sets, top: int) -> list[dict[str, Any]]:
     shares = model.target_variance_ratio_.tolist() if linear else [None] * len(loadings)
     found = []
     for k, row in enumerate(loadings):
-        ranked = [int(i) for i in np.argsort(-np.abs(row), kind="stable")[:top] if row[i] != 0]
         features = [
             {
                 "feature": sets.preparation.features[i],
                 "loading": float(row[i]),
                 "sd": None if sds is None else float(sds[k, i]),
             }
-            for i in ranked
+            for i in leading(row, top)
         ]
         found.append({"dimension": k + 1, "share": shares[k], "features": features})
     return found
@@ -108,8 +103,7 @@ def effects(model: Any, sets: Sets) -> tuple[Array, Array | None]:
     alone.
     """
     if not isinstance(model, ContrastiveLVM):
-        steps = np.eye(model.n_target_)
-        return 0.5 * (model.inverse_transform(steps) - model.inverse_transform(-steps)), None
+        return target_loadings(model), None
     loadings = np.vstack([model.target_components_, model.shared_components_])
     tables = [t for t in (sets.target, sets.background) if t is not None]
     target, both = (sum(column_sums(t.values)[1] for t in own) for own in (tables[:1], tables))

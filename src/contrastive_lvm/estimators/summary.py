@@ -1,0 +1,178 @@
+"""What a fitted estimator found, in few words and numbers: for notebooks and the command line."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.core.types import Array
+
+TOP = 5  # features that are named for a dimension
+
+
+class Share(NamedTuple):
+    """A part of the target's modelled variance."""
+
+    part: str
+    share: float
+
+
+class Dimension(NamedTuple):
+    """A dimension of the target and the features that it moves most."""
+
+    name: str
+    share: float | None  # None where it is not known without data
+    features: list[tuple[str, float]]  # names and loadings, the largest first
+
+
+class Summary(NamedTuple):
+    """A fit in sentences, shares and dimensions."""
+
+    data: str
+    model: str
+    ended: str
+    converged: bool
+    shares: list[Share]
+    dimensions: list[Dimension]
+
+
+def summary(model: Any, *, dimensions: int, top: int = TOP) -> Summary:
+    """Sum up a fitted estimator, its first dimensions one by one.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM(1, 10).fit(data.target, background=data.background)
+    >>> found = summary(model, dimensions=1, top=1)
+    >>> found.data
+    'fitted to 400 target and 400 background rows of 30 features'
+    >>> [share.part for share in found.shares]
+    ['target', 'shared', 'noise']
+    """
+    loadings = target_loadings(model, dimensions)
+    converged = bool(getattr(model, "converged_", True))
+    return Summary(
+        data=f"fitted to {_rows(model)}{int(model.n_features_in_):,} features",
+        model=_model(model),
+        ended=_ended(model, converged=converged),
+        converged=converged,
+        shares=_shares(model),
+        dimensions=_dimensions(model, loadings, top),
+    )
+
+
+def target_loadings(model: Any, dimensions: int | None = None) -> Array:
+    """Loadings of the target dimensions, (K, D).
+
+    Of networks, half of what a step from -1 to 1 along a dimension changes.
+    """
+    for name in ("target_components_", "components_"):
+        if hasattr(model, name):
+            linear: Array = getattr(model, name)[:dimensions]
+            return linear
+    steps = np.eye(model.network_.design.n_target)[:dimensions]
+    moved: Array = 0.5 * (model.inverse_transform(steps) - model.inverse_transform(-steps))
+    return moved
+
+
+def leading(loadings: Array, top: int) -> list[int]:
+    """Positions of the features with the largest loadings, none that is zero.
+
+    >>> leading(np.array([0.0, -3.0, 1.0]), 5)
+    [1, 2]
+    """
+    order = np.argsort(-np.abs(loadings), kind="stable")[:top]
+    return [int(i) for i in order if loadings[i] != 0]
+
+
+def ending(iterations: int, *, converged: bool, unit: str = "iteration") -> str:
+    """How a fit ended.
+
+    >>> ending(1, converged=True, unit="sweep")
+    'converged after 1 sweep'
+    >>> ending(2000, converged=False)
+    'stopped after 2,000 iterations, before it converged'
+    """
+    number = f"{iterations:,} {unit}{'' if iterations == 1 else 's'}"
+    return (
+        f"converged after {number}" if converged else f"stopped after {number}, before it converged"
+    )
+
+
+def _rows(model: Any) -> str:
+    n, m = getattr(model, "n_samples_", None), getattr(model, "n_background_samples_", None)
+    if n is None:  # read from a file of an earlier version
+        return ""
+    return f"{n:,} rows of " if m is None else f"{n:,} target and {m:,} background rows of "
+
+
+def _model(model: Any) -> str:
+    if hasattr(model, "n_target_"):
+        size = f"{model.n_target_} target and {model.n_shared_} shared dimensions"
+    else:
+        size = f"{model._n_features_out} dimensions"
+    if hasattr(model, "likelihood"):
+        return f"{size}, {short(model.likelihood)}"
+    return f"{size}, contrast alpha {model.alpha_:.3g}" if hasattr(model, "alpha_") else size
+
+
+def short(likelihood: Any) -> str:
+    """A likelihood as it is written, or its name where that would be long."""
+    text = likelihood if isinstance(likelihood, str) else repr(likelihood)
+    return text if len(text) < 60 else type(likelihood).__name__
+
+
+def _ended(model: Any, *, converged: bool) -> str:
+    if not hasattr(model, "n_iter_"):
+        return "solved in closed form"
+    network = hasattr(model, "network_")
+    how = ending(int(model.n_iter_), converged=converged, unit="epoch" if network else "sweep")
+    if not converged:
+        how += f"; {_way_out(model, network=network)}"
+    return f"{how}; bound {_thousands(float(model.bound_))}"
+
+
+def _way_out(model: Any, *, network: bool) -> str:
+    if network:
+        return "go on with fit(..., resume=model.state_), or lower learning_rate"
+    if getattr(getattr(model, "posterior_", None), "draws", None) is not None:
+        return "raise n_warmup and n_draws"
+    return "raise max_iter or use fewer dimensions"
+
+
+def _thousands(value: float) -> str:
+    return f"{value:,.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _shares(model: Any) -> list[Share]:
+    if hasattr(model, "target_variance_ratio_"):
+        return [
+            Share("target", float(model.target_variance_ratio_.sum())),
+            Share("shared", float(model.shared_variance_ratio_.sum())),
+            Share("noise", float(model.noise_variance_ratio_)),
+        ]
+    if hasattr(model, "explained_variance_ratio_"):
+        explained = float(model.explained_variance_ratio_.sum())
+        return [Share("dimensions", explained), Share("noise", 1.0 - explained)]
+    return []
+
+
+def _dimensions(model: Any, loadings: Array, top: int) -> list[Dimension]:
+    shares = getattr(model, "target_variance_ratio_", None)
+    shares = getattr(model, "explained_variance_ratio_", None) if shares is None else shares
+    names = _names(model, loadings.shape[1])
+    return [
+        Dimension(
+            name=f"{k + 1}",
+            share=None if shares is None else float(shares[k]),
+            features=[(names(i), float(row[i])) for i in leading(row, top)],
+        )
+        for k, row in enumerate(loadings)
+    ]
+
+
+def _names(model: Any, n_features: int) -> Any:
+    known = getattr(model, "feature_names_in_", None)
+    if known is None or len(known) != n_features:  # a fit to other columns may have failed
+        return lambda i: f"x{i}"
+    return lambda i: str(known[i])
