@@ -17,27 +17,28 @@ if TYPE_CHECKING:
 def demo(
     *,
     output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for the picture; made if absent.")
+        Path, typer.Option(metavar="DIR", help="Folder for picture and report; made if absent.")
     ] = Path("demo"),
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
-    picture = folder(output) / "comparison.png"
+    picture, report = folder(output) / "comparison.png", output / "report.html"
     typer.echo("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
     with working("Fitting"):
-        from contrastive_lvm.experiments.demo import draw_demo, run_demo
+        from contrastive_lvm.experiments.demo import draw_demo, report_demo, run_demo
 
         result = run_demo(random_state=seed)
         figure = draw_demo(result)
+        whole(report, lambda file: report_demo(result, file))
     whole(picture, lambda file: figure.savefig(file, format="png", dpi=150))
     if as_json:
-        typer.echo(json.dumps(_facts(result, seed, picture), indent=2, allow_nan=False))
+        typer.echo(json.dumps(_facts(result, seed, picture, report), indent=2, allow_nan=False))
     else:
-        typer.echo(_text(result, picture))
+        typer.echo(_text(result, picture, report))
 
 
-def _facts(result: "DemoResult", seed: int, picture: Path) -> dict[str, Any]:
+def _facts(result: "DemoResult", seed: int, picture: Path, report: Path) -> dict[str, Any]:
     methods = [
         {
             "method": method.name,
@@ -48,10 +49,11 @@ def _facts(result: "DemoResult", seed: int, picture: Path) -> dict[str, Any]:
         for method in result.methods
     ]
     shapes = {"target": result.data.target.shape, "background": result.data.background.shape}
-    return {"seed": seed, "shapes": shapes, "methods": methods, "picture": str(picture)}
+    files = {"picture": str(picture), "report": str(report)}
+    return {"seed": seed, "shapes": shapes, "methods": methods, **files}
 
 
-def _text(result: "DemoResult", picture: Path) -> str:
+def _text(result: "DemoResult", picture: Path, report: Path) -> str:
     (rows, features), others = result.data.target.shape, len(result.data.background)
     table = [("method", "silhouette", "ARI", "seconds")]
     table += [
@@ -63,5 +65,6 @@ def _text(result: "DemoResult", picture: Path) -> str:
         *aligned(table),
         "",
         f"picture: {picture}",
+        f"report: {report}",
     ]
     return "\n".join(lines)

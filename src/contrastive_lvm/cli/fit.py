@@ -45,6 +45,10 @@ def fit(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")
     ] = Path("model.clvm"),
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write a page to look at, such as report.html."),
+    ] = None,
     top: options.Top = 5,
     seed: options.Seed = 0,
     as_json: options.Json = False,
@@ -58,6 +62,7 @@ def fit(
     from contrastive_lvm.tables.prepare import Choice
 
     path = destination(output)
+    page = None if report is None else destination(report, option="--report")
     words = Words(
         model=model,
         n_target=n_target,
@@ -71,7 +76,7 @@ def fit(
     )
     choice = Choice(by, target or (), background or (), where or (), annotation or ())
     sets = read(file, background_file, choice, scale, words)
-    facts = _fitted(words, sets, path, top) | {"seed": seed}
+    facts = _fitted(words, sets, path, page, top) | {"seed": seed}
     if as_json:
         typer.echo(json.dumps(facts, indent=1, allow_nan=False))
     else:
@@ -84,6 +89,7 @@ def read(
     file: Path, background_file: Path | None, choice: "Choice", scale: str, words: "Words"
 ) -> "Sets":
     """The two sets that the options of a command describe."""
+    from contrastive_lvm.tables.again import Origin
     from contrastive_lvm.tables.prepare import read_sets
     from contrastive_lvm.tables.scale import check_method
 
@@ -93,13 +99,18 @@ def read(
             "values have no other units; leave --scale out."
         )
     with reading() as told:
-        return read_sets(
+        sets = read_sets(
             file, background_file, choice, scale=scale, alone=words.n_shared == 0, told=told
         )
+    origin = Origin(file, background_file, choice).facts()
+    return sets._replace(preparation=sets.preparation._replace(origin=origin))
 
 
-def _fitted(words: "Words", sets: "Sets", path: Path, top: int) -> dict[str, Any]:
-    """Fit, write the model file, and collect the facts."""
+def _fitted(
+    words: "Words", sets: "Sets", path: Path, page: Path | None, top: int
+) -> dict[str, Any]:
+    """Fit, write the model file and the page, and collect the facts."""
+    from contrastive_lvm.cli.report import write_page
     from contrastive_lvm.cli.words import plainly
     from contrastive_lvm.report.advice import data_advice, fit_advice
     from contrastive_lvm.report.findings import findings
@@ -118,7 +129,9 @@ def _fitted(words: "Words", sets: "Sets", path: Path, top: int) -> dict[str, Any
     save(estimator, sets, path)
     said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
     facts["warnings"] = list(dict.fromkeys([*advice, *said, *fit_advice(facts)]))
-    return facts | {"model": str(path)}
+    if page is not None:
+        write_page(estimator, sets, page, Path(sets.target.source).name)
+    return facts | {"model": str(path), "report": None if page is None else str(page)}
 
 
 def save(estimator: Any, sets: "Sets", path: Path) -> None:

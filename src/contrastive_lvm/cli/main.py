@@ -16,6 +16,7 @@ from contrastive_lvm.cli.apply import denoise, impute, transform
 from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
 from contrastive_lvm.cli.fit import fit
+from contrastive_lvm.cli.report import report
 from contrastive_lvm.cli.reproduce import reproduce
 from contrastive_lvm.cli.select import select
 
@@ -70,5 +71,5 @@ def main(
         typer.echo(context.get_help())
 
 
-for command in (fit, transform, impute, denoise, select, demo, reproduce, datasets):
+for command in (fit, report, transform, impute, denoise, select, demo, reproduce, datasets):
     app.command()(command)

@@ -15,7 +15,8 @@ def told(facts: dict[str, Any]) -> str:
         lines += ["", f"{len(facts['selected_features'])} of {facts['features']} features matter"]
     lines += ["", *_outliers(facts["outliers"])]
     lines += [f"warning: {warning}" for warning in facts["warnings"]]
-    return "\n".join([*lines, f"model: {facts['model']}"])
+    page = facts["report"] or f"clvm report {facts['model']} writes a page to look at"
+    return "\n".join([*lines, f"model: {facts['model']}", f"report: {page}"])
 
 
 def _data(facts: dict[str, Any]) -> list[str]:

@@ -47,14 +47,14 @@ def aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def destination(path: Path) -> Path:
+def destination(path: Path, option: str = "--output") -> Path:
     """A file to be written, refused before any work if that cannot be."""
     try:
         if path.is_dir():
-            raise ValueError(f"--output={path} is a folder; name a file in it.")
+            raise ValueError(f"{option}={path} is a folder; name a file in it.")
         with tempfile.TemporaryFile(dir=path.parent):
             return path
     except OSError as error:
         raise OSError(
-            f"--output={path} cannot be written ({error.strerror}); name a file in another folder."
+            f"{option}={path} cannot be written ({error.strerror}); name a file in another folder."
         ) from error

@@ -1,6 +1,12 @@
 """Experiments as functions that return their numbers and what their pictures show."""
 
-from contrastive_lvm.experiments.demo import DemoResult, MethodResult, draw_demo, run_demo
+from contrastive_lvm.experiments.demo import (
+    DemoResult,
+    MethodResult,
+    draw_demo,
+    report_demo,
+    run_demo,
+)
 from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread
 from contrastive_lvm.experiments.reproduce import NAMES, reproduce
 
@@ -12,6 +18,7 @@ __all__ = [
     "Outcome",
     "Spread",
     "draw_demo",
+    "report_demo",
     "reproduce",
     "run_demo",
 ]

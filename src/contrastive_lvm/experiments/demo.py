@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +76,26 @@ def draw_demo(result: DemoResult) -> Figure:
     return plot_comparison(panels, np.array(SUBGROUPS)[result.data.target_labels])
 
 
+def report_demo(result: DemoResult, path: Path) -> Path:
+    """A page about the contrastive LVM.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from contrastive_lvm.experiments import report_demo, run_demo
+    >>> report_demo(run_demo(), pathlib.Path(tempfile.mkdtemp()) / "report.html").name
+    'report.html'
+    """
+    data = result.data
+    return _model(data).report(
+        path,
+        data.target,
+        background=data.background,
+        labels={"subgroup": np.array(SUBGROUPS)[data.target_labels]},
+        title="Four hidden subgroups",
+    )
+
+
 def _title(method: MethodResult) -> str:
     silhouette = f"{method.silhouette:.2f}".replace("-", "\N{MINUS SIGN}")
     return f"{method.name}  (silhouette {silhouette})"
@@ -92,5 +113,8 @@ def _measure(
 
 
 def _contrastive_lvm(data: ContrastiveData) -> Array:
-    model = ContrastiveLVM(n_target=2, n_shared=10).fit(data.target, background=data.background)
-    return model.transform(data.target)
+    return _model(data).transform(data.target)
+
+
+def _model(data: ContrastiveData) -> ContrastiveLVM:
+    return ContrastiveLVM(n_target=2, n_shared=10).fit(data.target, background=data.background)

@@ -1,6 +1,6 @@
 """Warnings about a fit, each with what to do about it."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,33 @@ PEEK = 200  # rows that are looked at for counts
 MANY = 0.02  # share of outlying rows
 
 
-def data_advice(sets: Sets, likelihood: str) -> list[str]:
+class Ways(NamedTuple):
+    """What to do about it, in the words of where it is said."""
+
+    scale: str
+    counts: str
+    dimensions: str
+    uncertainty: str
+    robust: str
+
+
+COMMAND = Ways(
+    scale="use --scale standard, or --likelihood gaussian:noise=feature",
+    counts="try --likelihood negative_binomial, or take logarithms",
+    dimensions="allow more dimensions (--n-shared auto)",
+    uncertainty="look at --sd",
+    robust="try --likelihood student_t",
+)
+PAGE = Ways(
+    scale="bring them to a common scale, or give each feature its own noise variance",
+    counts="try a negative binomial likelihood, or take logarithms",
+    dimensions="allow more shared dimensions, or an automatic number of them",
+    uncertainty="look at their standard deviations",
+    robust="try a Student-t likelihood",
+)
+
+
+def data_advice(sets: Sets, likelihood: str, ways: Ways = COMMAND) -> list[str]:
     """What the data itself calls for, before the fit."""
     found = []
     if sets.dropped:
@@ -25,23 +51,21 @@ def data_advice(sets: Sets, likelihood: str) -> list[str]:
     if gaussian and sets.preparation.scaling.method == "none" and _uneven(sets.target.values):
         found.append(
             "The features' variances differ by more than a factor of 1,000, so a few of them "
-            "decide the result: use --scale standard, or --likelihood gaussian:noise=feature."
+            f"decide the result: {ways.scale}."
         )
     if gaussian and sets.preparation.scaling.method == "none" and _counts(sets.target.values):
-        found.append(
-            "The target looks like counts: try --likelihood negative_binomial, or take logarithms."
-        )
+        found.append(f"The target looks like counts: {ways.counts}.")
     return found
 
 
-def fit_advice(facts: dict[str, Any]) -> list[str]:
+def fit_advice(facts: dict[str, Any], ways: Ways = COMMAND) -> list[str]:
     """What the fit calls for."""
     found = []
     noise, target = facts["variance"]["noise"], sum(facts["variance"]["target"])
     if noise >= NOISY:
         found.append(
-            f"{noise:.0%} of the target's variance is noise: allow more dimensions "
-            "(--n-shared auto), or leave out features that vary without structure."
+            f"{noise:.0%} of the target's variance is noise: {ways.dimensions}, or leave out "
+            "features that vary without structure."
         )
     if facts["n_target"] and target < LITTLE:
         found.append(
@@ -52,13 +76,13 @@ def fit_advice(facts: dict[str, Any]) -> list[str]:
         missing = facts.get(name, {}).get("missing", 0.0)
         if missing > GAPPY:
             found.append(
-                f"{missing:.0%} of the {name} is missing: look at --sd before trusting single rows."
+                f"{missing:.0%} of the {name} is missing: {ways.uncertainty} before trusting "
+                "single rows."
             )
     outliers = facts["outliers"]["count"]
     if outliers > MANY * facts["target"]["rows"] and facts["likelihood"].startswith("Gaussian"):
         found.append(
-            f"{outliers} rows of the target are far from what the model expects: "
-            "try --likelihood student_t."
+            f"{outliers} rows of the target are far from what the model expects: {ways.robust}."
         )
     return found
 

@@ -18,18 +18,29 @@ def columns(target: pd.DataFrame, background: pd.DataFrame | None) -> list[dict[
     """
     frames = [target] if background is None else [target, background]
     names = dict.fromkeys(str(name) for frame in frames for name in frame.columns)
-    return [_column(name, pd.concat([_own(name, f) for f in frames])) for name in names]
+    return [_column(name, _joined([_own(name, f) for f in frames])) for name in names]
+
+
+def _joined(parts: "list[pd.Series[Any]]") -> "pd.Series[Any]":
+    """One column; the order of categories is kept where all parts can have them."""
+    kinds = [part.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
+    if kinds and all(part.dtype == kinds[0] or part.isna().all() for part in parts):
+        parts = [part.astype(kinds[0]) for part in parts]
+    joined: pd.Series[Any] = pd.concat(parts)
+    return joined
 
 
 def _own(name: str, frame: pd.DataFrame) -> "pd.Series[Any]":
     for column in frame.columns:
         if str(column) == name:
-            return frame[column]
+            found: pd.Series[Any] = frame[column]
+            words = pd.api.types.is_bool_dtype(found)  # yes and no are groups
+            return found.astype("string").astype(object) if words else found
     return pd.Series(np.full(len(frame), np.nan), index=frame.index)
 
 
 def _column(name: str, values: "pd.Series[Any]") -> dict[str, Any]:
-    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+    if pd.api.types.is_numeric_dtype(values):
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if not _names_groups(numbers):
             finite = np.where(np.isfinite(numbers), numbers, np.nan)

@@ -87,7 +87,7 @@ def _points(model: Any, sets: Sets) -> dict[str, Array]:
 
 def _alike(values: Array) -> Array:
     """One row where all are equal, as standard deviations of complete rows are."""
-    return values[:1] if len(values) > 1 and bool((values == values[0]).all()) else values
+    return values[:1] if values.size and bool((values == values[0]).all()) else values
 
 
 def _latents(model: Any, table: Table, sets: Sets, of: str) -> dict[str, Array]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm.core.types import Array
-from contrastive_lvm.report.advice import data_advice, fit_advice
+from contrastive_lvm.report.advice import PAGE, data_advice, fit_advice
 from contrastive_lvm.tables.prepare import Sets
 
 BLURRED = 0.5  # share of the latents' variance that is known, below which rows are blurred
@@ -18,7 +18,7 @@ def diagnostics(
     found = [_ending(facts), *_enrichment(points), *_certainty(points), _outliers(facts)]
     likelihood = facts["likelihood"]
     kind = "gaussian" if likelihood.lower().startswith("gaussian") else likelihood
-    advice = [*data_advice(sets, kind), *fit_advice(facts)]
+    advice = [*data_advice(sets, kind, PAGE), *fit_advice(facts, PAGE)]
     return [*found, *({"level": "care", "text": sentence} for sentence in advice)]
 
 

@@ -1,6 +1,7 @@
 """From files to the two sets of a fit, and the same preparation again for new rows."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +38,12 @@ class Preparation(NamedTuple):
     features: list[str]
     named: bool
     scaling: Scaling
+    origin: dict[str, Any] | None = None  # where the rows of the fit came from, see `again`
 
     def facts(self) -> dict[str, Any]:
         """What is no array, for a model file."""
-        return {"features": self.features, "named": self.named, "scale": self.scaling.method}
+        own = {"features": self.features, "named": self.named, "scale": self.scaling.method}
+        return own if self.origin is None else own | {"origin": self.origin}
 
     def arrays(self) -> dict[str, Any]:
         """The arrays, for a model file."""
@@ -68,7 +71,7 @@ def restored(facts: Any, arrays: dict[str, Any], source: Path) -> Preparation:
         raise ValueError(f"{source} is damaged: its preparation is not whole.") from error
     if not (whole and shapes and usable):
         raise ValueError(f"{source} is damaged: its preparation does not fit together.")
-    return Preparation(features, facts["named"], scaling)
+    return Preparation(features, facts["named"], scaling, facts.get("origin"))
 
 
 def unprepared(estimator: Any) -> Preparation:
@@ -118,17 +121,32 @@ def read_sets(
     >>> sets.target.values.tolist(), sets.background.values.tolist()
     ([[40.0], [50.0]], [[30.0]])
     """
-    aside = _aside(choice)
-    table = read_table(target_file, annotations=aside, told=told(target_file))
-    if background_file is None:
-        target, background = _from_one(table, choice, alone=alone)
-        dropped: list[str] = []
-    else:
-        other = read_table(background_file, annotations=aside, told=told(background_file))
-        target = _chosen(table, choice.conditions("target"))
-        background = _chosen(other, choice.conditions("background"))
-        target, background, dropped = common(target, background)
+    target, background, dropped = chosen_sets(
+        target_file, background_file, choice, alone=alone, told=told
+    )
     return _scaled(target, background, scale, dropped)
+
+
+def chosen_sets(
+    target_file: Path,
+    background_file: Path | None,
+    choice: Choice,
+    *,
+    features: set[str] | None = None,
+    alone: bool = False,
+    told: Told = lambda path: lambda done: None,
+) -> tuple[Table, Table | None, list[str]]:
+    """The two sets as the files have them, and the columns that only one of two files has.
+
+    `features` are the only columns that are numbers, if given.
+    """
+    read = partial(read_table, annotations=_aside(choice), features=features)
+    table = read(target_file, told=told(target_file))
+    if background_file is None:
+        return *_from_one(table, choice, alone=alone), []
+    other = read(background_file, told=told(background_file))
+    target = _chosen(table, choice.conditions("target"))
+    return common(target, _chosen(other, choice.conditions("background")))
 
 
 def read_rows(
@@ -142,7 +160,7 @@ def read_rows(
     known = set(preparation.features) if preparation.named else None
     conditions = Choice(where=where).conditions("target")
     table = read_table(path, annotations=_columns(conditions), features=known, told=told(path))
-    table = _with_features(_chosen(table, conditions), preparation)
+    table = with_features(_chosen(table, conditions), preparation)
     return table._replace(values=preparation.scaling.applied(table.values))
 
 
@@ -260,7 +278,8 @@ def _columns_of(table: Table, features: list[str]) -> Table:
     return table._replace(values=values, features=features)
 
 
-def _with_features(table: Table, preparation: Preparation) -> Table:
+def with_features(table: Table, preparation: Preparation) -> Table:
+    """The table with the features of a model, in its order."""
     wanted = preparation.features
     if not (table.named and preparation.named):
         if len(table.features) != len(wanted):

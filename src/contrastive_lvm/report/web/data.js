@@ -92,11 +92,11 @@ function observed(row, j) {
   return code === MISSING ? NaN : values.low[j] + values.step[j] * code;
 }
 
-function shortNumber(x) {
+function shortNumber(x, digits = 4) {
   if (!isFinite(x)) return "";
   const size = Math.abs(x);
-  if (size !== 0 && (size >= 1e6 || size < 1e-3)) return x.toExponential(2);
-  return String(Number(x.toPrecision(4)));
+  if (size !== 0 && (size >= 1e6 || size < 1e-3)) return x.toExponential(Math.min(2, digits - 1));
+  return String(Number(x.toPrecision(digits)));
 }
 
 function plural(n, word) { return `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`; }

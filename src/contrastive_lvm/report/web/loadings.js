@@ -27,7 +27,7 @@ function drawLoadingRows() {
     const dropped = report.selected && !report.selected[j] && table.dimension < nTargetDims;
     return make("tr", {}, make("td", { class: "name" }, featureButton(report.features[j], carriedAt[j])),
       make("td", { class: "number", text: dropped ? "dropped" : shortNumber(loading) }),
-      make("td", { class: "number", text: dropped || !isFinite(sd) ? "" : `\u00b1 ${shortNumber(sd)}` }),
+      make("td", { class: "number", text: dropped || !isFinite(sd) ? "" : `\u00b1 ${shortNumber(sd, 2)}` }),
       bar(dropped ? 0 : loading, dropped ? NaN : sd, 1.08 * largest));
   });
   document.getElementById("loading-rows").replaceChildren(...rows);

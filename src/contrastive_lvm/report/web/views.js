@@ -99,7 +99,7 @@ function tipLines(row, view) {
   for (const axis of [view.xAxis, view.yAxis]) {
     if (axis.bare || !isFinite(axis.values[row])) continue;
     const sd = sdOf(axis, row);
-    lines.push([axis.label, shortNumber(axis.values[row]) + (isFinite(sd) ? ` \u00b1 ${shortNumber(sd)}` : "")]);
+    lines.push([axis.label, shortNumber(axis.values[row]) + (isFinite(sd) ? ` \u00b1 ${shortNumber(sd, 2)}` : "")]);
   }
   if (colouring.feature >= 0) lines.push([colourName(), shortNumber(observed(row, colouring.feature)) || "missing"]);
   const told = new Set(lines.map((line) => line[0]));
