@@ -45,7 +45,8 @@ def test_demo_prints_an_aligned_table_and_the_place_of_the_picture(
     assert len({len(line) for line in table}) == 1
     assert float(table[3].split()[1]) > 0.5
     picture = tmp_path / "new" / "folder" / "comparison.png"
-    assert lines[-1] == f"picture: {picture}"
+    report = picture.with_name("report.html")
+    assert lines[-2:] == [f"picture: {picture}", f"report: {report}"]
     width, height = png_size(picture)
     assert width > 1000
     assert height > 300
@@ -64,6 +65,8 @@ def test_demo_json_is_the_only_thing_on_stdout(tmp_path: Path, capsys: Capture) 
     assert clvm["silhouette"] > max(0.5, pca["silhouette"])
     assert all(method["seconds"] > 0 for method in facts["methods"])
     assert Path(facts["picture"]) == tmp_path / "comparison.png"
+    assert Path(facts["report"]) == tmp_path / "report.html"
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert captured.err
 
 
@@ -76,7 +79,8 @@ def test_demo_replaces_its_picture_and_leaves_nothing_else(
     (folder / "comparison.png").write_text("old")
     (folder / "notes.txt").write_text("mine")
     assert run(["demo"]) == 0
-    assert sorted(path.name for path in folder.iterdir()) == ["comparison.png", "notes.txt"]
+    names = ["comparison.png", "notes.txt", "report.html"]
+    assert sorted(path.name for path in folder.iterdir()) == names
     assert png_size(folder / "comparison.png")
     assert (folder / "notes.txt").read_text() == "mine"
     assert "picture: demo/comparison.png" in capsys.readouterr().out.replace("\\", "/")

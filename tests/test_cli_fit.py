@@ -144,7 +144,7 @@ def test_text_says_what_was_found(one: Path, tmp_path: Path, capsys: Capture) ->
     assert out.count("±") == 6
     assert "outlier" in out
     assert "warning: The features' variances differ by more than a factor of 1,000" in out
-    assert out.splitlines()[-1] == f"model: {tmp_path / 'm.clvm'}"
+    assert out.splitlines()[-2] == f"model: {tmp_path / 'm.clvm'}"
 
 
 def test_noise_and_outliers_come_with_advice(tmp_path: Path, capsys: Capture) -> None:

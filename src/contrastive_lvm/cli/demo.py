@@ -30,8 +30,8 @@ def demo(
 
         result = run_demo(random_state=seed)
         figure = draw_demo(result)
-        whole(report, lambda file: report_demo(result, file))
     whole(picture, lambda file: figure.savefig(file, format="png", dpi=150))
+    whole(report, lambda file: report_demo(result, file))
     if as_json:
         typer.echo(json.dumps(_facts(result, seed, picture, report), indent=2, allow_nan=False))
     else:
