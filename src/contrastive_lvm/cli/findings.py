@@ -9,6 +9,7 @@ from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.summary import leading, short, target_loadings
 from contrastive_lvm.tables.prepare import Sets, frame
+from contrastive_lvm.tables.sizes import sizes_of
 from contrastive_lvm.tables.table import Table
 
 ROWS = 5  # outliers that are listed
@@ -126,12 +127,13 @@ def ranked_features(model: Any, sets: Sets) -> list[str]:
 def _outliers(model: Any, sets: Sets, observed: Array) -> dict[str, Any]:
     rows, labels = frame(sets.target, named=sets.preparation.named), sets.target.labels()
     linear = isinstance(model, ContrastiveLVM)
+    sizes = sizes_of(sets.target, sets.preparation.sizes)
     if linear and model.posterior_.df is not None:
-        found = model.outliers(rows)
+        found = model.outliers(rows, **sizes)
         weights, light = found.row_weights, [i for i in found.rows if found.row_weights[i] < LIGHT]
         listed = [{"row": labels[i], "weight": float(weights[i])} for i in light[:ROWS]]
         return {"count": len(light), "rows": listed}
-    scores = model.score_samples(rows) if linear else model.score_samples(rows, n_draws=10)
+    scores = model.score_samples(rows, **(sizes if linear else {"n_draws": 10}))
     far = _distances(scores, sets.target, observed)
     worst = np.argsort(-far, kind="stable")[:ROWS]
     listed = [{"row": labels[i], "distance": float(far[i])} for i in worst if far[i] > FAR]

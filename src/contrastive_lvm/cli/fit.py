@@ -27,6 +27,7 @@ def fit(
     where: options.Where = None,
     annotation: options.Annotation = None,
     scale: options.Scale = "none",
+    layer: options.Layer = None,
     model: Annotated[
         str,
         typer.Option(
@@ -38,6 +39,7 @@ def fit(
     n_target: options.NTarget = 2,
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
+    size_factors: options.SizeFactors = None,
     shared_prior: options.SharedPrior = None,
     target_prior: options.TargetPrior = None,
     inference: options.Inference = "auto",
@@ -63,13 +65,15 @@ def fit(
         n_target=n_target,
         n_shared=n_shared,
         likelihood=likelihood,
+        size_factors=size_factors,
         shared_prior=shared_prior,
         target_prior=target_prior,
         inference=inference,
         n_init=n_init,
         seed=seed,
     )
-    choice = Choice(by, target or (), background or (), where or (), annotation or ())
+    sides = (target or (), background or (), where or (), annotation or ())
+    choice = Choice(by, *sides, layer=layer, sizes=words.size_column)
     sets = read(file, background_file, choice, scale, words)
     facts = _fitted(words, sets, path, top) | {"seed": seed}
     if as_json:
@@ -112,13 +116,28 @@ def _fitted(words: "Words", sets: "Sets", path: Path, top: int) -> dict[str, Any
     with warnings.catch_warnings(record=True) as caught, plainly():
         warnings.simplefilter("always")
         with working("Fitting", shown=not words.has_bar):
-            estimator.fit(frame(sets.target, named=named), background=others, **words.fit_arguments)
+            estimator.fit(
+                frame(sets.target, named=named),
+                background=others,
+                **words.fit_arguments,
+                **sizes(sets),
+            )
         with working("Looking at rows"):
             facts = findings(estimator, sets, top=top)
     save(estimator, sets, path)
     said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
     facts["warnings"] = list(dict.fromkeys([*advice, *said, *fit_advice(facts)]))
     return facts | {"model": str(path)}
+
+
+def sizes(sets: "Sets") -> dict[str, Any]:
+    """Size factors of both sets, if a column has them."""
+    from contrastive_lvm.tables.sizes import sizes_of
+
+    column = sets.preparation.sizes
+    return sizes_of(sets.target, column) | sizes_of(
+        sets.background, column, "background_size_factors"
+    )
 
 
 def save(estimator: Any, sets: "Sets", path: Path) -> None:

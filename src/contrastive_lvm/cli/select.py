@@ -9,7 +9,7 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.bars import working
-from contrastive_lvm.cli.fit import read, save
+from contrastive_lvm.cli.fit import read, save, sizes
 from contrastive_lvm.cli.writing import aligned, destination
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ def select(
     where: options.Where = None,
     annotation: options.Annotation = None,
     scale: options.Scale = "none",
+    layer: options.Layer = None,
     n_target: options.NTarget = 2,
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
+    size_factors: options.SizeFactors = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Also write the chosen model."),
@@ -62,11 +64,13 @@ def select(
         n_target=n_target,
         n_shared=n_shared or ("auto" if kind == "ard" else None),
         likelihood=likelihood,
+        size_factors=size_factors,
         shared_prior=method if kind == "ard" else None,
         target_prior=None if kind == "ard" else method,
         seed=seed,
     )
-    choice = Choice(by, target or (), background or (), where or (), annotation or ())
+    sides = (target or (), background or (), where or (), annotation or ())
+    choice = Choice(by, *sides, layer=layer, sizes=words.size_column)
     sets = read(file, background_file, choice, scale, words)
     estimator = words.estimator(sets.preparation.features)
     with plainly(), warnings.catch_warnings(record=True) as caught:
@@ -114,7 +118,7 @@ def _path(estimator: Any, sets: "Sets", strengths: int) -> tuple[dict[str, Any],
 def _one(estimator: Any, sets: "Sets", kind: str) -> tuple[dict[str, Any], Any]:
     rows, others = _rows(sets)
     with working("Fitting"):
-        estimator.fit(rows, background=others)
+        estimator.fit(rows, background=others, **sizes(sets))
     if kind == "horseshoe":
         return {"method": kind, **_features(estimator, sets)}, estimator
     shares = estimator.shared_variance_ratio_.tolist()

@@ -22,6 +22,7 @@ from contrastive_lvm.tables.table import (
 )
 
 FEATURES, ROWS = "feature_names", "row_names"  # arrays of an npz file
+RAW = "raw"  # of an AnnData file
 
 
 def read_npy(path: Path) -> Table:
@@ -111,16 +112,18 @@ def read_parquet(
     return gatherer.table(rows)
 
 
-def read_h5ad(path: Path) -> Table:
-    """Read the matrix X of an AnnData file, its observations as annotations."""
+def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
+    """Read the matrix X of an AnnData file, or a layer; its observations become annotations.
+
+    The layer `raw` is the matrix that AnnData keeps under that name, with features of its own,
+    unless a layer is called so.
+    """
     anndata = _need("anndata", "anndata", "h5ad files")
     with _damage(path, "h5ad file"):
         file = anndata.read_h5ad(path)
-    if file.X is None:
-        raise ValueError(f"{path} has no matrix X; store the values to model there.")
-    features = [str(name) for name in file.var_names]
+    held, names = _layer(file, layer, path)
+    features = [str(name) for name in names]
     refuse_repeated(features, str(path))
-    held: Any = file.X
     values: Any = held.tocsr() if hasattr(held, "tocsr") else np.asarray(held)
     table = _plain(values, str(path))
     return table._replace(
@@ -129,6 +132,22 @@ def read_h5ad(path: Path) -> Table:
         row_names=[str(name) for name in file.obs_names],
         annotations=pd.DataFrame(file.obs).reset_index(drop=True),
     )
+
+
+def _layer(file: Any, layer: str | None, path: Path) -> tuple[Any, Any]:
+    """A matrix of an AnnData file and the names of its columns."""
+    if layer in file.layers:
+        return file.layers[layer], file.var_names
+    if layer == RAW and file.raw is not None:
+        return file.raw.X, file.raw.var_names
+    known = [*file.layers, *([RAW] if file.raw is not None else [])]
+    if layer not in (None, "X"):
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"--layer: {path} has no layer {layer!r}; {has}, beside X.")
+    if file.X is None:
+        way = f"choose --layer {known[0]}" if known else "store the values to model there"
+        raise ValueError(f"{path} has no matrix X; {way}.")
+    return file.X, file.var_names
 
 
 def read_tenx(path: Path) -> Table:

@@ -24,6 +24,8 @@ class Choice(NamedTuple):
     background: Sequence[str] = ()
     where: Sequence[str] = ()
     annotations: Sequence[str] = ()
+    layer: str | None = None  # of h5ad files
+    sizes: str | None = None  # the column of size factors
 
     def conditions(self, option: str) -> list[Condition]:
         """Of the target or the background, with those of both."""
@@ -37,10 +39,18 @@ class Preparation(NamedTuple):
     features: list[str]
     named: bool
     scaling: Scaling
+    layer: str | None = None  # of h5ad files
+    sizes: str | None = None  # the column of size factors
 
     def facts(self) -> dict[str, Any]:
         """What is no array, for a model file."""
-        return {"features": self.features, "named": self.named, "scale": self.scaling.method}
+        return {
+            "features": self.features,
+            "named": self.named,
+            "scale": self.scaling.method,
+            "layer": self.layer,
+            "size_factors": self.sizes,
+        }
 
     def arrays(self) -> dict[str, Any]:
         """The arrays, for a model file."""
@@ -61,14 +71,16 @@ def restored(facts: Any, arrays: dict[str, Any], source: Path) -> Preparation:
     try:
         features, method = [str(name) for name in facts["features"]], facts["scale"]
         scaling = Scaling(method, arrays["center"], arrays["scale"])
+        words = [facts.get(name) for name in ("layer", "size_factors")]  # not in the first files
         whole = method in METHODS and isinstance(facts["named"], bool)
+        whole &= all(isinstance(word, str | None) for word in words)
         shapes = {a.shape for a in (scaling.center, scaling.scale)} == {(len(features),)}
         usable = bool(np.isfinite(scaling.center).all() and (scaling.scale > 0).all())
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{source} is damaged: its preparation is not whole.") from error
     if not (whole and shapes and usable):
         raise ValueError(f"{source} is damaged: its preparation does not fit together.")
-    return Preparation(features, facts["named"], scaling)
+    return Preparation(features, facts["named"], scaling, *words)
 
 
 def unprepared(estimator: Any) -> Preparation:
@@ -118,17 +130,28 @@ def read_sets(
     >>> sets.target.values.tolist(), sets.background.values.tolist()
     ([[40.0], [50.0]], [[30.0]])
     """
-    aside = _aside(choice)
-    table = read_table(target_file, annotations=aside, told=told(target_file))
+    _check_layer(choice.layer, target_file, background_file)
+    words: dict[str, Any] = {"annotations": _aside(choice), "layer": choice.layer}
+    table = read_table(target_file, told=told(target_file), **words)
     if background_file is None:
         target, background = _from_one(table, choice, alone=alone)
         dropped: list[str] = []
     else:
-        other = read_table(background_file, annotations=aside, told=told(background_file))
+        other = read_table(background_file, told=told(background_file), **words)
         target = _chosen(table, choice.conditions("target"))
         background = _chosen(other, choice.conditions("background"))
         target, background, dropped = common(target, background)
-    return _scaled(target, background, scale, dropped)
+    sets = _scaled(target, background, scale, dropped)
+    own = sets.preparation._replace(layer=choice.layer, sizes=choice.sizes)
+    return sets._replace(preparation=own)
+
+
+def _check_layer(layer: str | None, *files: Path | None) -> None:
+    other = [path for path in files if path is not None and path.suffix.lower() != ".h5ad"]
+    if layer is not None and other:
+        raise ValueError(
+            f"--layer={layer} needs .h5ad files, but {other[0]} is none; leave it out."
+        )
 
 
 def read_rows(
@@ -141,7 +164,9 @@ def read_rows(
     """Read rows to apply a model to, with its features and in its units."""
     known = set(preparation.features) if preparation.named else None
     conditions = Choice(where=where).conditions("target")
-    table = read_table(path, annotations=_columns(conditions), features=known, told=told(path))
+    aside = _columns(conditions) | ({preparation.sizes} if preparation.sizes else set())
+    words: dict[str, Any] = {"annotations": aside, "features": known, "layer": preparation.layer}
+    table = read_table(path, told=told(path), **words)
     table = _with_features(_chosen(table, conditions), preparation)
     return table._replace(values=preparation.scaling.applied(table.values))
 
@@ -155,7 +180,8 @@ def frame(table: Table, *, named: bool) -> Any:
 
 def _aside(choice: Choice) -> set[str]:
     conditions = choice.conditions("target") + choice.conditions("background")
-    return {*choice.annotations, *_columns(conditions), *([choice.by] if choice.by else [])}
+    named = {name for name in (choice.by, choice.sizes) if name}
+    return {*choice.annotations, *_columns(conditions), *named}
 
 
 def _columns(conditions: list[Condition]) -> set[str]:
