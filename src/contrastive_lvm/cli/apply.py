@@ -116,6 +116,7 @@ def _apply(
     of: str = "target",
 ) -> None:
     """Read the model and the rows, compute, and write or print."""
+    from contrastive_lvm.cli.sentences import plainly, warnings_told
     from contrastive_lvm.tables.prepare import frame, read_rows
     from contrastive_lvm.tables.sizes import sizes_of
     from contrastive_lvm.tables.write import ending_of
@@ -129,7 +130,7 @@ def _apply(
         table = read_rows(file, preparation, where or (), told=told)
     named = hasattr(estimator, "feature_names_in_")
     sizes = sizes_of(table, preparation.sizes)
-    with working("Computing"):
+    with working("Computing"), plainly(rows=str(file)), warnings_told(rows=str(file)):
         columns, values = compute(estimator, frame(table, named=named), preparation, **sizes)
     _give(table, columns, values, output, as_json=as_json)
 

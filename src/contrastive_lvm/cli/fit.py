@@ -106,7 +106,7 @@ def _fitted(words: "Words", sets: "Sets", path: Path, top: int) -> dict[str, Any
     """Fit, write the model file, and collect the facts."""
     from contrastive_lvm.cli.advice import data_advice, fit_advice
     from contrastive_lvm.cli.findings import findings
-    from contrastive_lvm.cli.words import plainly
+    from contrastive_lvm.cli.sentences import plainly, told_to_users
     from contrastive_lvm.tables.prepare import frame
 
     named = sets.preparation.named
@@ -125,7 +125,7 @@ def _fitted(words: "Words", sets: "Sets", path: Path, top: int) -> dict[str, Any
         with working("Looking at rows"):
             facts = findings(estimator, sets, top=top)
     save(estimator, sets, path)
-    said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    said = told_to_users(caught)
     facts["warnings"] = list(dict.fromkeys([*advice, *said, *fit_advice(facts)]))
     return facts | {"model": str(path)}
 

@@ -53,7 +53,8 @@ def select(
     as_json: options.Json = False,
 ) -> None:
     """Say which features matter in the target, or how many dimensions both sets share."""
-    from contrastive_lvm.cli.words import Words, plainly, spelled
+    from contrastive_lvm.cli.sentences import plainly, told_to_users
+    from contrastive_lvm.cli.words import Words, spelled
     from contrastive_lvm.tables.prepare import Choice
 
     path = None if output is None else destination(output)
@@ -82,7 +83,7 @@ def select(
     if path is not None:
         save(chosen, sets, path)
         facts["model"] = str(path)
-    facts["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
+    facts["warnings"] = told_to_users(caught)
     typer.echo(json.dumps(facts, indent=1, allow_nan=False) if as_json else _text(facts))
 
 

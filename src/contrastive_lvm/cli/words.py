@@ -3,14 +3,14 @@
 import csv
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
+from contrastive_lvm.cli.sentences import plainly
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 from contrastive_lvm.estimators.resolve import ENGINES, LIKELIHOODS, PRIORS
@@ -102,15 +102,6 @@ class Words:
         return self.model == "vae" or by_steps
 
 
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Settings of a wrong type are bad input here, not a mistake in a program."""
-    try:
-        yield
-    except TypeError as error:
-        raise ValueError(str(error)) from error
-
-
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
@@ -194,7 +185,7 @@ def _built(
         settings["size_factors"] = "none"  # a word here, not the absence of a value
     if "given" in settings:
         settings["given"] = _sites(option, settings["given"])
-    with plainly():
+    with plainly(f"{option} {word}: "):
         return kind(**settings)
 
 

@@ -1,10 +1,10 @@
 """Tables in NumPy files, Parquet, h5ad and folders of 10x Genomics."""
 
-import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from contrastive_lvm.tables.table import (
 
 FEATURES, ROWS = "feature_names", "row_names"  # arrays of an npz file
 RAW = "raw"  # of an AnnData file
+LONGEST = 160  # letters of what a package says about a file
 
 
 def read_npy(path: Path) -> Table:
@@ -99,7 +100,7 @@ def read_parquet(
     path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
 ) -> Table:
     """Read a Parquet file; its index, if it is one of words, names the rows."""
-    _need("pyarrow", "parquet", "Parquet files")
+    need("pyarrow", "parquet", "Parquet files")
     with _damage(path, "Parquet file"):
         frame = pd.read_parquet(path, engine="pyarrow")
     columns = [str(name) for name in frame.columns]
@@ -118,7 +119,7 @@ def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
     The layer `raw` is the matrix that AnnData keeps under that name, with features of its own,
     unless a layer is called so.
     """
-    anndata = _need("anndata", "anndata", "h5ad files")
+    anndata = need("anndata", "anndata", "h5ad files")
     with _damage(path, "h5ad file"):
         file = anndata.read_h5ad(path)
     held, names = _layer(file, layer, path)
@@ -180,7 +181,8 @@ def _two_dimensional(values: Any, source: str) -> Any:
     return values
 
 
-def _need(module: str, extra: str, what: str) -> Any:
+def need(module: str, extra: str, what: str) -> Any:
+    """A package that an extra brings, or a sentence that says so."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -196,11 +198,16 @@ def _damage(path: Path, what: str) -> Iterator[None]:
         yield
     except PermissionError:
         raise
-    except (
-        *(ValueError, OSError, EOFError, LookupError, TypeError, RuntimeError, MemoryError),
-        zipfile.BadZipFile,
-    ) as error:
-        words = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(
-            f"{path} is not a whole {what} ({words[0].rstrip('.')}); save it again."
-        ) from error
+    except Exception as error:  # packages that read files raise whatever comes to them
+        raise ValueError(f"{path} is not a whole {what} ({_why(error)}); save it again.") from error
+
+
+def _why(error: Exception) -> str:
+    """The first line of what a package says, no advice for programmers, no bytes of the file."""
+    said = str(getattr(error, "strerror", None) or error).strip()
+    if "pickle" in said:
+        return "it holds objects of Python, which are not read"
+    if not said or "header" in said.lower() or isinstance(error, TokenError | SyntaxError):
+        return "its header cannot be read"
+    line = said.splitlines()[0].rstrip(".")
+    return line if len(line) <= LONGEST and line.isprintable() else type(error).__name__

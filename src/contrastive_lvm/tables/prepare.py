@@ -216,9 +216,9 @@ def _from_one(table: Table, choice: Choice, *, alone: bool) -> tuple[Table, Tabl
         )
     for option, mask in (("target", first), ("background", second)):
         if not mask.any():
-            said = _said(choice.conditions(option))
+            said = _said(choice.conditions(option)) or f"every row is a target in {choice.by}"
             raise ValueError(
-                f"{table.source} has no row for the {option} ({said}); drop a condition."
+                f"{table.source} has no row for the {option} ({said}); choose other rows."
             )
     return divided(table, first, second)
 
