@@ -245,6 +245,26 @@ def test_sparse_counts_stay_exact(tmp_path: Path) -> None:
     assert data["loading_sds"] is None  # counts have no noise variance to tell them from
 
 
+def test_size_factors_of_ones_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    target, background = (rng.poisson(3.0, (n, 9)) for n in (40, 30))
+    model = clvm.ContrastiveLVM(1, 1, likelihood="poisson")
+    words: dict[str, Any] = {
+        "size_factors": np.linspace(1, 2, 40),
+        "background_size_factors": np.ones(30),
+    }
+    model.fit(target, background=background, **words)
+    path = tmp_path / "r.html"
+    data = read(model.report(path, target, background=background, **words))[1]
+    expected = model.transform(target, size_factors=words["size_factors"])
+    np.testing.assert_allclose(unpacked(data["points"]["target"]), expected, rtol=1e-5, atol=1e-6)
+    assert data["columns"][0]["name"] == "size factor"
+    with pytest.raises(ValueError, match="fitted with size factors of your own"):
+        model.report(path, target, background=background)
+    with pytest.raises(ValueError, match="background_size_factors=None does not go"):
+        model.report(path, target, background=background, size_factors=words["size_factors"])
+
+
 def test_without_a_background(tmp_path: Path) -> None:
     model = clvm.ContrastiveLVM(2, 0).fit(DATA.target)
     data = read(model.report(tmp_path / "r.html", DATA.target))[1]

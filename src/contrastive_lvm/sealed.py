@@ -30,9 +30,10 @@ def write_sealed(path: Path, kind: str, arrays: dict[str, Any], settings: dict[s
     try:
         save_file(arrays, temporary, metadata={"settings": text})
         Path(temporary).replace(path)
-    except BaseException:
+    except SafetensorError as error:  # a full disk, in words of its own
+        raise OSError(str(error)) from error
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def read_sealed(path: Path, kind: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -39,13 +39,13 @@ def transform(
     Rows of the background have shared latents alone.
     """
 
-    def latents(estimator: Any, rows: Any, preparation: "Preparation") -> "Named":
+    def latents(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
         import numpy as np
 
         if of == "target" and not (shared or sd):
-            values = estimator.transform(rows)
+            values = estimator.transform(rows, **sizes)
             return _numbered("target", values.shape[1]), values
-        found, columns, parts = estimator.latents(rows, of=of), [], []
+        found, columns, parts = estimator.latents(rows, of=of, **sizes), [], []
         for name in ("target", "shared"):
             mean = getattr(found, name)
             if mean is None or (name == "shared" and of == "target" and not shared):
@@ -72,13 +72,13 @@ def impute(
 ) -> None:
     """Rows with their missing entries filled in, in the units of the file."""
 
-    def filled(estimator: Any, rows: Any, preparation: "Preparation") -> "Named":
+    def filled(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
         import numpy as np
 
         undone, names = preparation.scaling.undone, preparation.features
         if not sd:
-            return names, undone(estimator.impute(rows, of=of))
-        values, spread = estimator.impute(rows, of=of, return_std=True)
+            return names, undone(estimator.impute(rows, of=of, **sizes))
+        values, spread = estimator.impute(rows, of=of, return_std=True, **sizes)
         both = np.hstack([undone(values), undone(spread, spread=True)])
         return [*names, *(f"{name}_sd" for name in names)], both
 
@@ -95,8 +95,8 @@ def denoise(
 ) -> None:
     """Rows of the target with the shared part removed, in the units of the file."""
 
-    def rest(estimator: Any, rows: Any, preparation: "Preparation") -> "Named":
-        return preparation.features, preparation.scaling.undone(estimator.denoise(rows))
+    def rest(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
+        return preparation.features, preparation.scaling.undone(estimator.denoise(rows, **sizes))
 
     _apply(model, file, where, rest, output, as_json=as_json)
 
@@ -109,14 +109,16 @@ def _apply(
     model: Path,
     file: Path,
     where: list[str] | None,
-    compute: "Callable[[Any, Any, Preparation], Named]",
+    compute: "Callable[..., Named]",
     output: Path | None,
     *,
     as_json: bool,
     of: str = "target",
 ) -> None:
     """Read the model and the rows, compute, and write or print."""
+    from contrastive_lvm.cli.sentences import plainly, warnings_told
     from contrastive_lvm.tables.prepare import frame, read_rows
+    from contrastive_lvm.tables.sizes import sizes_of
     from contrastive_lvm.tables.write import ending_of
 
     if of not in ("target", "background"):
@@ -127,8 +129,9 @@ def _apply(
     with reading() as told:
         table = read_rows(file, preparation, where or (), told=told)
     named = hasattr(estimator, "feature_names_in_")
-    with working("Computing"):
-        columns, values = compute(estimator, frame(table, named=named), preparation)
+    sizes = sizes_of(table, preparation.sizes)
+    with working("Computing"), plainly(rows=str(file)), warnings_told(rows=str(file)):
+        columns, values = compute(estimator, frame(table, named=named), preparation, **sizes)
     _give(table, columns, values, output, as_json=as_json)
 
 

@@ -27,6 +27,7 @@ def fit(
     where: options.Where = None,
     annotation: options.Annotation = None,
     scale: options.Scale = "none",
+    layer: options.Layer = None,
     model: Annotated[
         str,
         typer.Option(
@@ -38,6 +39,7 @@ def fit(
     n_target: options.NTarget = 2,
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
+    size_factors: options.SizeFactors = None,
     shared_prior: options.SharedPrior = None,
     target_prior: options.TargetPrior = None,
     inference: options.Inference = "auto",
@@ -68,13 +70,15 @@ def fit(
         n_target=n_target,
         n_shared=n_shared,
         likelihood=likelihood,
+        size_factors=size_factors,
         shared_prior=shared_prior,
         target_prior=target_prior,
         inference=inference,
         n_init=n_init,
         seed=seed,
     )
-    choice = Choice(by, target or (), background or (), where or (), annotation or ())
+    sides = (target or (), background or (), where or (), annotation or ())
+    choice = Choice(by, *sides, layer=layer, sizes=words.size_column)
     sets = read(file, background_file, choice, scale, words)
     facts = _fitted(words, sets, path, page, top) | {"seed": seed}
     if as_json:
@@ -111,7 +115,7 @@ def _fitted(
 ) -> dict[str, Any]:
     """Fit, write the model file and the page, and collect the facts."""
     from contrastive_lvm.cli.report import write_page
-    from contrastive_lvm.cli.words import plainly
+    from contrastive_lvm.cli.sentences import plainly, told_to_users
     from contrastive_lvm.report.advice import data_advice, fit_advice
     from contrastive_lvm.report.findings import findings
     from contrastive_lvm.tables.prepare import frame
@@ -123,15 +127,30 @@ def _fitted(
     with warnings.catch_warnings(record=True) as caught, plainly():
         warnings.simplefilter("always")
         with working("Fitting", shown=not words.has_bar):
-            estimator.fit(frame(sets.target, named=named), background=others, **words.fit_arguments)
+            estimator.fit(
+                frame(sets.target, named=named),
+                background=others,
+                **words.fit_arguments,
+                **sizes(sets),
+            )
         with working("Looking at rows"):
             facts = findings(estimator, sets, top=top)
     save(estimator, sets, path)
-    said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    said = told_to_users(caught)
     facts["warnings"] = list(dict.fromkeys([*advice, *said, *fit_advice(facts)]))
     if page is not None:
         write_page(estimator, sets, page, Path(sets.target.source).name)
     return facts | {"model": str(path), "report": None if page is None else str(page)}
+
+
+def sizes(sets: "Sets") -> dict[str, Any]:
+    """Size factors of both sets, if a column has them."""
+    from contrastive_lvm.tables.sizes import sizes_of
+
+    column = sets.preparation.sizes
+    return sizes_of(sets.target, column) | sizes_of(
+        sets.background, column, "background_size_factors"
+    )
 
 
 def save(estimator: Any, sets: "Sets", path: Path) -> None:

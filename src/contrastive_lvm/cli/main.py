@@ -6,6 +6,7 @@ to import is imported by the command that needs it, so that `clvm --help` answer
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, cast
 
@@ -21,6 +22,7 @@ from contrastive_lvm.cli.reproduce import reproduce
 from contrastive_lvm.cli.select import select
 
 BAD_INPUT, INTERRUPTED = 2, 130
+NOT_FOR_USERS = (RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning)
 
 # Newer versions of typer carry a copy of click, so the class has no name to import from everywhere.
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
@@ -31,7 +33,10 @@ app = typer.Typer(name="clvm", rich_markup_mode=None, pretty_exceptions_enable=F
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, by default with the arguments of the process; the exit code."""
     try:
-        code = app(arguments, prog_name="clvm", standalone_mode=False)
+        with warnings.catch_warnings():
+            for kind in NOT_FOR_USERS:
+                warnings.simplefilter("ignore", kind)
+            code = app(arguments, prog_name="clvm", standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except UsageError as error:
@@ -39,7 +44,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError, ImportError) as error:  # an extra may not be installed
+    except (ValueError, TypeError, OSError, ImportError) as error:  # an extra may be absent
         return _refuse(str(error))
     except MemoryError:
         return _refuse("there is not enough memory; use fewer rows or features, or float32.")
@@ -47,7 +52,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(sentence: str) -> int:
-    typer.echo(f"clvm: {' '.join(sentence.split())}", err=True)
+    sentence = " ".join(sentence.split()) or "something is wrong with the input"
+    end = "" if sentence.endswith((".", "?")) else "."
+    typer.echo(f"clvm: {sentence}{end}", err=True)
     return BAD_INPUT
 
 

@@ -84,6 +84,20 @@ Likelihood = Annotated[
         "(a table of feature and kind).",
     ),
 ]
+Layer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Of .h5ad files: a layer in place of X, or raw for what .raw holds."
+    ),
+]
+SizeFactors = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHICH",
+        help="Sizes of rows of counts: total (of each row, the default), none, or a COLUMN of the "
+        "file, which transform and the others then read too.",
+    ),
+]
 SharedPrior = Annotated[
     str | None, typer.Option(metavar="KIND", help="flat, ard, group_lasso or horseshoe.")
 ]

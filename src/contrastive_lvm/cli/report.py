@@ -49,7 +49,8 @@ def report(
         _refuse_conditions(by, target, background, where)
         origin = origin_of(preparation, model)
     else:
-        choice = Choice(by, target or (), background or (), where or ())
+        sides = (target or (), background or (), where or ())
+        choice = Choice(by, *sides, layer=preparation.layer, sizes=preparation.sizes)
         origin = Origin(file, background_file, choice)
     _refuse_absent(origin, model, named=file is not None)
     with reading() as told:

@@ -9,7 +9,7 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.bars import working
-from contrastive_lvm.cli.fit import read, save
+from contrastive_lvm.cli.fit import read, save, sizes
 from contrastive_lvm.cli.writing import aligned, destination
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ def select(
     where: options.Where = None,
     annotation: options.Annotation = None,
     scale: options.Scale = "none",
+    layer: options.Layer = None,
     n_target: options.NTarget = 2,
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
+    size_factors: options.SizeFactors = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Also write the chosen model."),
@@ -51,7 +53,8 @@ def select(
     as_json: options.Json = False,
 ) -> None:
     """Say which features matter in the target, or how many dimensions both sets share."""
-    from contrastive_lvm.cli.words import Words, plainly, spelled
+    from contrastive_lvm.cli.sentences import plainly, told_to_users
+    from contrastive_lvm.cli.words import Words, spelled
     from contrastive_lvm.tables.prepare import Choice
 
     path = None if output is None else destination(output)
@@ -62,11 +65,13 @@ def select(
         n_target=n_target,
         n_shared=n_shared or ("auto" if kind == "ard" else None),
         likelihood=likelihood,
+        size_factors=size_factors,
         shared_prior=method if kind == "ard" else None,
         target_prior=None if kind == "ard" else method,
         seed=seed,
     )
-    choice = Choice(by, target or (), background or (), where or (), annotation or ())
+    sides = (target or (), background or (), where or (), annotation or ())
+    choice = Choice(by, *sides, layer=layer, sizes=words.size_column)
     sets = read(file, background_file, choice, scale, words)
     estimator = words.estimator(sets.preparation.features)
     with plainly(), warnings.catch_warnings(record=True) as caught:
@@ -78,7 +83,7 @@ def select(
     if path is not None:
         save(chosen, sets, path)
         facts["model"] = str(path)
-    facts["warnings"] = list(dict.fromkeys(str(warning.message) for warning in caught))
+    facts["warnings"] = told_to_users(caught)
     typer.echo(json.dumps(facts, indent=1, allow_nan=False) if as_json else _text(facts))
 
 
@@ -114,7 +119,7 @@ def _path(estimator: Any, sets: "Sets", strengths: int) -> tuple[dict[str, Any],
 def _one(estimator: Any, sets: "Sets", kind: str) -> tuple[dict[str, Any], Any]:
     rows, others = _rows(sets)
     with working("Fitting"):
-        estimator.fit(rows, background=others)
+        estimator.fit(rows, background=others, **sizes(sets))
     if kind == "horseshoe":
         return {"method": kind, **_features(estimator, sets)}, estimator
     shares = estimator.shared_variance_ratio_.tolist()

@@ -2,22 +2,28 @@
 
 import csv
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
+
+from contrastive_lvm.cli.sentences import plainly
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 from contrastive_lvm.estimators.resolve import ENGINES, LIKELIHOODS, PRIORS
+from contrastive_lvm.likelihoods.counts import SizeFactors as Factors
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.mixed import Mixed
+from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
+from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
 
 PLAIN = {"none": None, "true": True, "false": False}
 IN_TABLES = {"groups", "features"}  # settings that name a file
-NOT_WORDS = {"start", "given"}  # settings that only Python can give
+NOT_WORDS = {"start"}  # what a fit goes on from is no setting; only Python has it
 GENERAL = {"self", "n_target", "n_shared", "likelihood", "random_state", "verbose"}
 DEFAULT_SHARED = {"clvm": 10, "vae": 8}
 
@@ -32,6 +38,7 @@ class Words:
         n_target: int = 2,
         n_shared: str | None = None,
         likelihood: str = "gaussian",
+        size_factors: str | None = None,
         shared_prior: str | None = None,
         target_prior: str | None = None,
         inference: str = "auto",
@@ -40,7 +47,8 @@ class Words:
     ) -> None:
         self.model, self.settings = _network(model)
         self.n_target, self.n_shared = n_target, _shared(n_shared, self.model)
-        self.likelihood, self.inference, self.n_init = likelihood, inference, n_init
+        self.likelihood, self.size_column = _sized(likelihood, size_factors, self.model)
+        self.inference, self.n_init = inference, n_init
         self.priors = {"shared_prior": shared_prior, "target_prior": target_prior}
         self.seed = seed
         if self.model == "vae":
@@ -94,15 +102,6 @@ class Words:
         return self.model == "vae" or by_steps
 
 
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Settings of a wrong type are bad input here, not a mistake in a program."""
-    try:
-        yield
-    except TypeError as error:
-        raise ValueError(str(error)) from error
-
-
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
@@ -134,6 +133,33 @@ def _widths(value: Any) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
+def _sized(likelihood: str, size_factors: str | None, model: str) -> tuple[str, str | None]:
+    """The likelihood with its size factors, and the column that gives them."""
+    if size_factors is None:
+        return likelihood, None
+    kind, by_word = _likelihood(likelihood, None), size_factors in get_args(Factors)
+    counts = isinstance(kind, Poisson | NegativeBinomial | Mixed)
+    if not counts:
+        raise ValueError(
+            f"--size-factors={size_factors} is for counts; leave it out, or use --likelihood "
+            "poisson or negative_binomial."
+        )
+    if by_word and isinstance(kind, Mixed):
+        raise ValueError(
+            f"--size-factors={size_factors} does not go with --likelihood mixed, whose counts have "
+            "those of their totals; name a column, or leave it out."
+        )
+    if by_word:
+        joint = "," if ":" in likelihood else ":"
+        return f"{likelihood}{joint}size_factors={size_factors}", None
+    if model == "vae":
+        raise ValueError(
+            f"--size-factors={size_factors} does not go with --model vae, which takes totals or "
+            "none; use --size-factors none, or leave it out."
+        )
+    return likelihood, size_factors
+
+
 def _likelihood(text: str, features: Sequence[str] | None) -> Any:
     return _built("--likelihood", text, LIKELIHOODS | {"mixed": Mixed}, features)
 
@@ -155,8 +181,24 @@ def _built(
     _check_settings(option, word, settings, {f.name for f in fields(kind)} - NOT_WORDS)
     if "groups" in settings:
         settings["groups"] = _tabled(option, "groups", settings["groups"], features)
-    with plainly():
+    if settings.get("size_factors", "") is None:
+        settings["size_factors"] = "none"  # a word here, not the absence of a value
+    if "given" in settings:
+        settings["given"] = _sites(option, settings["given"])
+    with plainly(f"{option} {word}: "):
         return kind(**settings)
+
+
+def _sites(option: str, path: Any) -> Any:
+    """Values of sites by their names, from a JSON file."""
+    try:
+        found = dict(json.loads(Path(str(path)).read_text(encoding="utf-8")))
+        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(
+            f"{option}: given={path} is no JSON file of names and numbers; write "
+            '{"log noise": 0.0} into one.'
+        ) from error
 
 
 def _mixed(option: str, settings: dict[str, Any], features: Sequence[str] | None) -> Any:

@@ -28,7 +28,8 @@ def whole(path: Path, write: Callable[[Path], object]) -> Path:
         temporary.replace(path)
     except OSError as error:
         raise OSError(
-            f"{path} cannot be written ({error.strerror}); name another folder with --output."
+            f"{path} cannot be written ({error.strerror or error}); name another folder with "
+            "--output."
         ) from error
     finally:
         temporary.unlink(missing_ok=True)

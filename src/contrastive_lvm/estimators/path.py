@@ -91,6 +91,8 @@ def group_lasso_path(
     lasso = prior if isinstance(prior, GroupLasso) else GroupLasso()
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
     model, engine, data = shell.prepared(X, background)
+    if model.n_target == 0:
+        raise ValueError("n_target=0 leaves no loadings to choose features by; use n_target=1.")
     bound_lasso = replace(lasso, groups=getattr(model.target_prior, "groups", None))
     current = engine.run_prepared(replace(model, target_prior=Flat()), data)
     grid = _grid(rhos, n_rhos, model, data, current, bound_lasso)

@@ -18,6 +18,8 @@ class Reporting:
         background: Any = None,
         labels: Any = None,
         background_labels: Any = None,
+        size_factors: Any = None,
+        background_size_factors: Any = None,
         title: str = "What the target has and the background has not",
     ) -> Path:
         """Write one HTML file to look at: linked views of the rows, loadings, diagnostics, numbers.
@@ -34,6 +36,8 @@ class Reporting:
             (unless it counts rows) names the rows.
         labels, background_labels : array-like, mapping or frame, optional
             One annotation of each row, or several by name, for colour, hover and search.
+        size_factors, background_size_factors : array-like, optional
+            Of rows of counts, if the model was fitted with size factors of your own.
         title : str
 
         Returns
@@ -64,5 +68,6 @@ class Reporting:
             background=background,
             labels=labels,
             background_labels=background_labels,
+            size_factors=(size_factors, background_size_factors),
             title=title,
         )

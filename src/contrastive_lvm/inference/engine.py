@@ -148,6 +148,11 @@ class CoordinateAscent:
             task, begun = sized.task, Begun(sized.point, sized.carry, sized.trace, sized.n_sweeps)
         left = max(1, self.max_iter - begun.n_sweeps)
         ascent = self.ascend(task, begun.point, begun.carry, max_sweeps=left)
+        if not np.isfinite(ascent.trace[-1]):
+            raise ValueError(
+                f"the bound is not a number with the priors {task.model.shared_prior!r} and "
+                f"{task.model.target_prior!r}; use constants nearer to 1, or scale the data."
+            )
         # Weights found again and columns taken out begin lower: such sweeps are left out, and the
         # trace ends where the ascent does.
         before = begun.trace[begun.trace <= ascent.trace[-1]]

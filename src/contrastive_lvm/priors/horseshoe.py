@@ -62,7 +62,9 @@ class Horseshoe:
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         check_positive("delta", self.delta)
-        if not 0 < self.p0 < 1:
+        if not 1e-150 < self.scale < 1e150:
+            raise ValueError(f"scale={self.scale!r} is out of range: its square is no number.")
+        if not isinstance(self.p0, int | float | np.number) or not 0 < self.p0 < 1:
             raise ValueError(f"p0={self.p0!r} must be a probability between 0 and 1.")
 
     def init(self, shape: tuple[int, int]) -> HorseshoeState:

@@ -12,6 +12,7 @@ from contrastive_lvm.report.findings import Unusual, effects, findings, unusual
 from contrastive_lvm.report.settings import settings
 from contrastive_lvm.report.words import diagnostics
 from contrastive_lvm.tables.prepare import Sets, frame
+from contrastive_lvm.tables.sizes import sizes_of
 from contrastive_lvm.tables.table import Table
 
 MOST_ROWS = 100_000  # of a set, drawn; more are a random choice
@@ -94,8 +95,12 @@ def _latents(model: Any, table: Table, sets: Sets, of: str) -> dict[str, Array]:
     """Posterior means and standard deviations, some rows at a time: covariances take room."""
     parts: dict[str, list[Array]] = {}
     for rows in row_slices(*table.values.shape, elements=BLOCK, most=BLOCK):
-        some = table._replace(values=table.values[rows])
-        latents = model.latents(frame(some, named=sets.preparation.named), of=of)
+        some = table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
+        latents = model.latents(
+            frame(some, named=sets.preparation.named),
+            of=of,
+            **sizes_of(some, sets.preparation.sizes),
+        )
         for name in ("target", "target_sd", "shared", "shared_sd"):
             if getattr(latents, name) is not None:
                 parts.setdefault(name, []).append(getattr(latents, name))

@@ -9,6 +9,7 @@ from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.summary import leading, short, target_loadings
 from contrastive_lvm.tables.prepare import Sets, frame
+from contrastive_lvm.tables.sizes import sizes_of
 from contrastive_lvm.tables.table import Table
 
 ROWS = 5  # outliers that are listed
@@ -165,11 +166,12 @@ class Unusual(NamedTuple):
 def unusual(model: Any, sets: Sets) -> Unusual:
     """Weights under Student-t noise, else how improbable rows are beside the others."""
     rows = frame(sets.target, named=sets.preparation.named)
+    sizes = sizes_of(sets.target, sets.preparation.sizes)
     if not isinstance(model, ContrastiveLVM):
         return Unusual("distance", _distances(model.score_samples(rows, n_draws=10), sets.target))
     if model.posterior_.df is not None:
-        return Unusual("weight", model.outliers(rows).row_weights)
-    return Unusual("distance", _distances(model.score_samples(rows), sets.target))
+        return Unusual("weight", model.outliers(rows, **sizes).row_weights)
+    return Unusual("distance", _distances(model.score_samples(rows, **sizes), sets.target))
 
 
 def _outliers(found: Unusual, table: Table) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from contrastive_lvm.report.page import page
 from contrastive_lvm.tables.prepare import Sets, unprepared
 from contrastive_lvm.tables.table import Table
 
+SIZES = "size factor"
+
 
 def write_report(
     model: Any,
@@ -23,6 +25,7 @@ def write_report(
     background: Any,
     labels: Any,
     background_labels: Any,
+    size_factors: tuple[Any, Any],
     title: str,
 ) -> Path:
     """The method `report` of the estimators, which see."""
@@ -43,7 +46,25 @@ def write_report(
         )
     elif background_labels is not None:
         raise ValueError("background_labels were given without a background; give both or none.")
-    return write(place, page(model, Sets(target, other, preparation, []), title=title))
+    sets = _with_sizes(Sets(target, other, preparation, []), size_factors)
+    return write(place, page(model, sets, title=title))
+
+
+def _with_sizes(sets: Sets, given: tuple[Any, Any]) -> Sets:
+    """Size factors become an annotation, which the page shows too."""
+    if given[0] is None and given[1] is None:
+        return sets
+    tables = []
+    names = ("size_factors", "background_size_factors")
+    for table, name, sizes in zip((sets.target, sets.background), names, given, strict=True):
+        if (table is None) != (sizes is None):
+            raise ValueError(f"{name}={sizes!r} does not go with the rows; give one for each row.")
+        if table is not None:
+            column = _annotations({SIZES: sizes}, name, table.n_rows)
+            annotations = pd.concat([table.annotations, column], axis=1)
+            tables.append(table._replace(annotations=annotations))
+    preparation = sets.preparation._replace(sizes=SIZES)
+    return Sets(tables[0], (*tables, None)[1], preparation, [])
 
 
 def destination(path: str | os.PathLike[str]) -> Path:

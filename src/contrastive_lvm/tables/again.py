@@ -13,6 +13,8 @@ from contrastive_lvm.tables.prepare import (
 )
 from contrastive_lvm.tables.table import Table
 
+LISTS, SINGLE = ("target", "background", "where", "annotations"), ("by", "layer", "sizes")
+
 
 class Origin(NamedTuple):
     """Files and conditions, as they were given."""
@@ -38,16 +40,14 @@ def origin_of(preparation: Preparation, model: Path) -> Origin:
         raise ValueError(f"{model} does not say which files it was fitted to; name them after it.")
     try:
         files, words = [Path(str(name)) for name in facts["files"]], facts["choice"]
-        lists = {
-            name: [str(text) for text in words[name]] for name in Choice._fields if name != "by"
-        }
-        by = None if words["by"] is None else str(words["by"])
+        own: dict[str, Any] = {name: [str(text) for text in words[name]] for name in LISTS}
+        own |= {name: None if words[name] is None else str(words[name]) for name in SINGLE}
         target, background = [*files, None][:2]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{model} is damaged: its preparation is not whole.") from error
     if target is None:
         raise ValueError(f"{model} is damaged: its preparation is not whole.")
-    return Origin(target, background, Choice(by=by, **lists))
+    return Origin(target, background, Choice(**own))
 
 
 def read_again(

@@ -1,10 +1,10 @@
 """Tables in NumPy files, Parquet, h5ad and folders of 10x Genomics."""
 
-import zipfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from contrastive_lvm.tables.table import (
 )
 
 FEATURES, ROWS = "feature_names", "row_names"  # arrays of an npz file
+RAW = "raw"  # of an AnnData file
+LONGEST = 160  # letters of what a package says about a file
 
 
 def read_npy(path: Path) -> Table:
@@ -98,7 +100,7 @@ def read_parquet(
     path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
 ) -> Table:
     """Read a Parquet file; its index, if it is one of words, names the rows."""
-    _need("pyarrow", "parquet", "Parquet files")
+    need("pyarrow", "parquet", "Parquet files")
     with _damage(path, "Parquet file"):
         frame = pd.read_parquet(path, engine="pyarrow")
     columns = [str(name) for name in frame.columns]
@@ -111,16 +113,18 @@ def read_parquet(
     return gatherer.table(rows)
 
 
-def read_h5ad(path: Path) -> Table:
-    """Read the matrix X of an AnnData file, its observations as annotations."""
-    anndata = _need("anndata", "anndata", "h5ad files")
+def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
+    """Read the matrix X of an AnnData file, or a layer; its observations become annotations.
+
+    The layer `raw` is the matrix that AnnData keeps under that name, with features of its own,
+    unless a layer is called so.
+    """
+    anndata = need("anndata", "anndata", "h5ad files")
     with _damage(path, "h5ad file"):
         file = anndata.read_h5ad(path)
-    if file.X is None:
-        raise ValueError(f"{path} has no matrix X; store the values to model there.")
-    features = [str(name) for name in file.var_names]
+    held, names = _layer(file, layer, path)
+    features = [str(name) for name in names]
     refuse_repeated(features, str(path))
-    held: Any = file.X
     values: Any = held.tocsr() if hasattr(held, "tocsr") else np.asarray(held)
     table = _plain(values, str(path))
     return table._replace(
@@ -129,6 +133,22 @@ def read_h5ad(path: Path) -> Table:
         row_names=[str(name) for name in file.obs_names],
         annotations=pd.DataFrame(file.obs).reset_index(drop=True),
     )
+
+
+def _layer(file: Any, layer: str | None, path: Path) -> tuple[Any, Any]:
+    """A matrix of an AnnData file and the names of its columns."""
+    if layer in file.layers:
+        return file.layers[layer], file.var_names
+    if layer == RAW and file.raw is not None:
+        return file.raw.X, file.raw.var_names
+    known = [*file.layers, *([RAW] if file.raw is not None else [])]
+    if layer not in (None, "X"):
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"--layer: {path} has no layer {layer!r}; {has}, beside X.")
+    if file.X is None:
+        way = f"choose --layer {known[0]}" if known else "store the values to model there"
+        raise ValueError(f"{path} has no matrix X; {way}.")
+    return file.X, file.var_names
 
 
 def read_tenx(path: Path) -> Table:
@@ -161,7 +181,8 @@ def _two_dimensional(values: Any, source: str) -> Any:
     return values
 
 
-def _need(module: str, extra: str, what: str) -> Any:
+def need(module: str, extra: str, what: str) -> Any:
+    """A package that an extra brings, or a sentence that says so."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -177,11 +198,16 @@ def _damage(path: Path, what: str) -> Iterator[None]:
         yield
     except PermissionError:
         raise
-    except (
-        *(ValueError, OSError, EOFError, LookupError, TypeError, RuntimeError, MemoryError),
-        zipfile.BadZipFile,
-    ) as error:
-        words = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(
-            f"{path} is not a whole {what} ({words[0].rstrip('.')}); save it again."
-        ) from error
+    except Exception as error:  # packages that read files raise whatever comes to them
+        raise ValueError(f"{path} is not a whole {what} ({_why(error)}); save it again.") from error
+
+
+def _why(error: Exception) -> str:
+    """The first line of what a package says, no advice for programmers, no bytes of the file."""
+    said = str(getattr(error, "strerror", None) or error).strip()
+    if "pickle" in said:
+        return "it holds objects of Python, which are not read"
+    if not said or "header" in said.lower() or isinstance(error, TokenError | SyntaxError):
+        return "its header cannot be read"
+    line = said.splitlines()[0].rstrip(".")
+    return line if len(line) <= LONGEST and line.isprintable() else type(error).__name__

@@ -25,6 +25,8 @@ class Choice(NamedTuple):
     background: Sequence[str] = ()
     where: Sequence[str] = ()
     annotations: Sequence[str] = ()
+    layer: str | None = None  # of h5ad files
+    sizes: str | None = None  # the column of size factors
 
     def conditions(self, option: str) -> list[Condition]:
         """Of the target or the background, with those of both."""
@@ -38,12 +40,20 @@ class Preparation(NamedTuple):
     features: list[str]
     named: bool
     scaling: Scaling
+    layer: str | None = None  # of h5ad files
+    sizes: str | None = None  # the column of size factors
     origin: dict[str, Any] | None = None  # where the rows of the fit came from, see `again`
 
     def facts(self) -> dict[str, Any]:
         """What is no array, for a model file."""
-        own = {"features": self.features, "named": self.named, "scale": self.scaling.method}
-        return own if self.origin is None else own | {"origin": self.origin}
+        return {
+            "features": self.features,
+            "named": self.named,
+            "scale": self.scaling.method,
+            "layer": self.layer,
+            "size_factors": self.sizes,
+            "origin": self.origin,
+        }
 
     def arrays(self) -> dict[str, Any]:
         """The arrays, for a model file."""
@@ -64,14 +74,16 @@ def restored(facts: Any, arrays: dict[str, Any], source: Path) -> Preparation:
     try:
         features, method = [str(name) for name in facts["features"]], facts["scale"]
         scaling = Scaling(method, arrays["center"], arrays["scale"])
+        words = [facts.get(name) for name in ("layer", "size_factors")]  # not in the first files
         whole = method in METHODS and isinstance(facts["named"], bool)
+        whole &= all(isinstance(word, str | None) for word in words)
         shapes = {a.shape for a in (scaling.center, scaling.scale)} == {(len(features),)}
         usable = bool(np.isfinite(scaling.center).all() and (scaling.scale > 0).all())
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{source} is damaged: its preparation is not whole.") from error
     if not (whole and shapes and usable):
         raise ValueError(f"{source} is damaged: its preparation does not fit together.")
-    return Preparation(features, facts["named"], scaling, facts.get("origin"))
+    return Preparation(features, facts["named"], scaling, words[0], words[1], facts.get("origin"))
 
 
 def unprepared(estimator: Any) -> Preparation:
@@ -124,7 +136,17 @@ def read_sets(
     target, background, dropped = chosen_sets(
         target_file, background_file, choice, alone=alone, told=told
     )
-    return _scaled(target, background, scale, dropped)
+    sets = _scaled(target, background, scale, dropped)
+    own = sets.preparation._replace(layer=choice.layer, sizes=choice.sizes)
+    return sets._replace(preparation=own)
+
+
+def _check_layer(layer: str | None, *files: Path | None) -> None:
+    other = [path for path in files if path is not None and path.suffix.lower() != ".h5ad"]
+    if layer is not None and other:
+        raise ValueError(
+            f"--layer={layer} needs .h5ad files, but {other[0]} is none; leave it out."
+        )
 
 
 def chosen_sets(
@@ -140,7 +162,9 @@ def chosen_sets(
 
     `features` are the only columns that are numbers, if given.
     """
-    read = partial(read_table, annotations=_aside(choice), features=features)
+    _check_layer(choice.layer, target_file, background_file)
+    aside = _aside(choice)
+    read = partial(read_table, annotations=aside, features=features, layer=choice.layer)
     table = read(target_file, told=told(target_file))
     if background_file is None:
         return *_from_one(table, choice, alone=alone), []
@@ -159,7 +183,9 @@ def read_rows(
     """Read rows to apply a model to, with its features and in its units."""
     known = set(preparation.features) if preparation.named else None
     conditions = Choice(where=where).conditions("target")
-    table = read_table(path, annotations=_columns(conditions), features=known, told=told(path))
+    aside = _columns(conditions) | ({preparation.sizes} if preparation.sizes else set())
+    words: dict[str, Any] = {"annotations": aside, "features": known, "layer": preparation.layer}
+    table = read_table(path, told=told(path), **words)
     table = with_features(_chosen(table, conditions), preparation)
     return table._replace(values=preparation.scaling.applied(table.values))
 
@@ -173,7 +199,8 @@ def frame(table: Table, *, named: bool) -> Any:
 
 def _aside(choice: Choice) -> set[str]:
     conditions = choice.conditions("target") + choice.conditions("background")
-    return {*choice.annotations, *_columns(conditions), *([choice.by] if choice.by else [])}
+    named = {name for name in (choice.by, choice.sizes) if name}
+    return {*choice.annotations, *_columns(conditions), *named}
 
 
 def _columns(conditions: list[Condition]) -> set[str]:
@@ -208,9 +235,9 @@ def _from_one(table: Table, choice: Choice, *, alone: bool) -> tuple[Table, Tabl
         )
     for option, mask in (("target", first), ("background", second)):
         if not mask.any():
-            said = _said(choice.conditions(option))
+            said = _said(choice.conditions(option)) or f"every row is a target in {choice.by}"
             raise ValueError(
-                f"{table.source} has no row for the {option} ({said}); drop a condition."
+                f"{table.source} has no row for the {option} ({said}); choose other rows."
             )
     return divided(table, first, second)
 

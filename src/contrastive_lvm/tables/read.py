@@ -16,6 +16,7 @@ def read_table(
     *,
     annotations: Collection[str] = (),
     features: Collection[str] | None = None,
+    layer: str | None = None,
     told: Callable[[int], None] = lambda done: None,
 ) -> Table:
     r"""Read a file or a 10x folder; its name says which format it has.
@@ -27,6 +28,8 @@ def read_table(
         Columns that are kept out of the numbers even if they hold numbers.
     features : collection of str, optional
         The only columns that are numbers for the model; others become annotations.
+    layer : str, optional
+        Which matrix of an h5ad file; other formats have one.
     told : function
         Called with the number of bytes that are behind, where that is known.
 
@@ -50,7 +53,7 @@ def read_table(
     [[40.0], [nan]]
     """
     try:
-        table = _read(path, annotations, features, told)
+        table = _read(path, annotations, features, layer, told)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             _or_words(error, f"{path} is not there; check its name.")
@@ -74,6 +77,7 @@ def _read(
     path: Path,
     annotations: Collection[str],
     features: Collection[str] | None,
+    layer: str | None,
     told: Callable[[int], None],
 ) -> Table:
     if path.is_dir() or path.name.endswith((".tar", ".tar.gz", ".tgz")):
@@ -85,11 +89,12 @@ def _read(
     if ending in (".parquet", ".pq"):
         path.open("rb").close()  # whether it is there is said in our own words
         return read_parquet(path, annotations=annotations, features=features)
-    readers = {".npy": read_npy, ".npz": read_npz, ".h5ad": read_h5ad}
-    if ending not in readers:
+    if ending not in (".npy", ".npz", ".h5ad"):
         raise ValueError(f"{path} has an ending that is not known; use {KNOWN}.")
     path.open("rb").close()
-    return readers[ending](path)
+    if ending == ".h5ad":
+        return read_h5ad(path, layer=layer)
+    return read_npy(path) if ending == ".npy" else read_npz(path)
 
 
 def _or_words(error: OSError, sentence: str) -> str:
