@@ -98,6 +98,8 @@ def test_the_page_holds_the_numbers_of_the_library(tmp_path: Path) -> None:
     precision = np.ptp(pooled, axis=0) / CODES
     assert (np.abs(decoded(data["values"]) - pooled) <= 0.51 * precision).all()
     assert data["facts"]["variance"]["target"] == model.target_variance_ratio_.tolist()
+    assert data["rows"] == [str(i) for i in range(60)]  # as Python counts
+    assert data["features"] == [f"x{i}" for i in range(30)]
 
 
 def test_gaps_stay_gaps_and_widen_the_latents(tmp_path: Path) -> None:
@@ -279,14 +281,14 @@ def test_large_sets_are_sampled_and_said_to_be(
     monkeypatch.setattr(contents_of, "MOST_ENTRIES", 500)
     monkeypatch.setattr(contents_of, "FEWEST_FEATURES", 6)
     model = fitted()
-    data = written(tmp_path, model, labels={"number": [f"n{i + 1}" for i in range(60)]})
+    data = written(tmp_path, model, labels={"number": [f"n{i}" for i in range(60)]})
     assert len(data["rows"]) == len(set(data["rows"])) == 25
     assert data["facts"]["target"]["rows"] == 60
     names = data["columns"][0]
     assert [names["levels"][c] for c in unpacked(names["codes"])[:25]] == [
         f"n{row}" for row in data["rows"]
     ]
-    rows = [int(row) - 1 for row in data["rows"]]
+    rows = [int(row) for row in data["rows"]]
     expected = model.transform(DATA.target)[rows]
     np.testing.assert_allclose(unpacked(data["points"]["target"]), expected, rtol=1e-5, atol=1e-6)
     relevant = np.sort(np.argsort(-model.feature_relevance_, kind="stable")[:10])

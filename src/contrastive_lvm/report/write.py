@@ -30,6 +30,9 @@ def write_report(
 ) -> Path:
     """The method `report` of the estimators, which see."""
     place, preparation = destination(path), unprepared(model)
+    if not hasattr(model, "feature_names_in_"):  # Python counts from 0, as scikit-learn's names do
+        features = [f"x{i}" for i in range(len(preparation.features))]
+        preparation = preparation._replace(features=features)
     if not isinstance(title, str):
         raise TypeError(f"title={title!r} is not text; give a str.")
     rows = read_rows(model, X)
@@ -101,7 +104,7 @@ def _table(values: Matrix, given: Any, labels: Any, name: str, features: list[st
     n = values.shape[0]
     index = getattr(given, "index", None)
     named = index is not None and not isinstance(index, pd.RangeIndex) and not callable(index)
-    row_names = [str(i) for i in index] if named and index is not None else None
+    row_names = [str(name) for name in (index if named and index is not None else range(n))]
     return Table(values, features, _annotations(labels, name, n), row_names, named=True, source="")
 
 
