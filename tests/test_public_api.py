@@ -31,6 +31,8 @@ def signature(thing: object) -> str:
 def described(name: str, thing: object) -> list[str]:
     if not inspect.isclass(thing):
         return [f"{name}{signature(thing)}"]
+    if issubclass(thing, Exception):
+        return [f"{name}: {', '.join(base.__name__ for base in thing.__bases__)}"]
     lines = [f"{name}{signature(thing)}"]
     for attribute, value in sorted(inspect.getmembers(thing)):
         if attribute.startswith("_") or not getattr(value, "__module__", "").startswith("contrast"):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.flat import Flat
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
+    from contrastive_lvm.sealed import ModelFileError
 
 __version__ = "0.1.0"
 
@@ -66,6 +67,7 @@ __all__ = [
     "Leakage",
     "Mixed",
     "Model",
+    "ModelFileError",
     "NegativeBinomial",
     "Outliers",
     "Poisson",
@@ -114,6 +116,7 @@ _HOMES = {
     "Gaussian": "likelihoods.gaussian",
     "Latents": "estimators.views",
     "Model": "model",
+    "ModelFileError": "sealed",
     "Posterior": "inference.posterior",
     "load_model": "estimators.files",
 }

@@ -16,6 +16,7 @@ from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.gauge import canonical
 from contrastive_lvm.core.scatter import DenseScatter, Scatter
 from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
@@ -241,9 +242,17 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
             "n_iter": self.n_iter_,
         }
 
-    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        self._publish(arrays["components"].T, arrays["mean"], float(facts["noise_variance"]))
-        self.bound_, self.n_iter_ = float(facts["bound"]), int(facts["n_iter"])
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        components = arrays.take("components", (None, self.n_features_in_))
+        if not len(components):
+            raise ValueError("components is empty")
+        mean = arrays.take("mean", (self.n_features_in_,))
+        self._publish(components.T, mean, facts.number("noise_variance", "positive"))
+        self.bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter", 1)
+
+    def _check_settings(self) -> None:
+        check_whole("n_components", self.n_components, 1)
+        EM(max_iter=self.max_iter, tol=self.tol)
 
     def __sklearn_tags__(self) -> Any:
         """NaN and sparse rows are welcome."""

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.autoencoder import Autoencoder
+from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.validation import check_whole
 
 
@@ -94,6 +95,15 @@ class VAE(Autoencoder):
         k = check_whole("n_components", self.n_components, 1)
         self._train({"X": self._source(X, "X", reset=True)}, k, 0, 0.0, resume)
         return self
+
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        super()._restore(arrays, facts)
+        if self.network_.design.n_shared:
+            raise ValueError("a VAE has no shared dimensions")
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_whole("n_components", self.n_components, 1)
 
     @property
     def _n_features_out(self) -> int:

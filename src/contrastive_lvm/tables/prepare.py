@@ -59,11 +59,13 @@ class Sets(NamedTuple):
 def restored(facts: Any, arrays: dict[str, Any], source: Path) -> Preparation:
     """The preparation of a model file, checked."""
     try:
-        features, method = [str(name) for name in facts["features"]], facts["scale"]
+        features, method = list(facts["features"]), facts["scale"]
         scaling = Scaling(method, arrays["center"], arrays["scale"])
         whole = method in METHODS and isinstance(facts["named"], bool)
+        whole = whole and all(isinstance(name, str) for name in features)
         shapes = {a.shape for a in (scaling.center, scaling.scale)} == {(len(features),)}
-        usable = bool(np.isfinite(scaling.center).all() and (scaling.scale > 0).all())
+        finite = all(np.isfinite(a).all() for a in (scaling.center, scaling.scale))
+        usable = bool(finite and (scaling.scale > 0).all())
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{source} is damaged: its preparation is not whole.") from error
     if not (whole and shapes and usable):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm.core.blackbox import module
-from contrastive_lvm.sealed import read_sealed, write_sealed
+from contrastive_lvm.sealed import ModelFileError, clause, read_sealed, write_sealed
 from contrastive_lvm.vae.training import HISTORY, State
 
 FORMAT = "contrastive-lvm training state"
@@ -44,7 +44,7 @@ def read_state(path: str | os.PathLike[str], first: State) -> State:
         history = {name: arrays[f"history.{name}"] for name in HISTORY}
         return State(**trees, **facts, history=history)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from error
+        raise ModelFileError(f"{path} is damaged: {clause(error)}; begin again.") from error
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -55,7 +55,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]
     settings, arrays = read_sealed(Path(path), FORMAT, "training state")
     facts = settings.get("facts")
     if not isinstance(facts, dict) or set(facts) != set(FACTS):
-        raise ValueError(f"{path} is damaged: its facts are not those of a training.")
+        raise ModelFileError(f"{path} is damaged: its facts are not those of a training.")
     return settings, arrays
 
 
