@@ -20,13 +20,14 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
     "inference": 3,
     "vae": 4,
     "estimators": 5,
+    "anndata": 6,
     "tables": 6,
     "plots": 6,
     "experiments": 7,
     "cli": 8,
 }
 CORE_MAY = {"numpy", "scipy", "threadpoolctl"}
-HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "jax", "dask", "rich", "typer")
+HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "jax", "dask", "rich", "typer", "anndata")
 FILES = sorted(ROOT.rglob("*.py"))
 
 

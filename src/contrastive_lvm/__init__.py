@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contrastive_lvm import datasets, plots
+    from contrastive_lvm import anndata, datasets, plots
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
@@ -76,6 +76,7 @@ __all__ = [
     "StudentT",
     "VariationalBayes",
     "__version__",
+    "anndata",
     "datasets",
     "density",
     "group_lasso_path",
@@ -123,7 +124,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("datasets", "plots"):
+    if name in ("anndata", "datasets", "plots"):
         return import_module(f"contrastive_lvm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'contrastive_lvm' has no attribute {name!r}")

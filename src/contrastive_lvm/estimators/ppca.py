@@ -18,6 +18,7 @@ from contrastive_lvm.core.scatter import DenseScatter, Scatter
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
     check_whole,
@@ -154,6 +155,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         """
         return predict.latent_means(self._linear(), read_rows(self, X))
 
+    @follows_output
     def inverse_transform(self, T: Any) -> Array:
         """Features from latents: `mean_ + W t`.
 
@@ -175,6 +177,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         inverse: Array = model.mean + T @ model.L.T
         return inverse
 
+    @follows_output
     def impute(self, X: Any, *, return_std: bool = False) -> Array | tuple[Array, Array]:
         """X with its NaN replaced by conditional means (and their standard deviations).
 
@@ -191,6 +194,7 @@ class PPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Saveable, BaseEsti
         filled, std = predict.fill(self._linear(), read_rows(self, X), with_std=return_std)
         return filled if std is None else (filled, std)
 
+    @follows_output
     def sample(self, n: int, *, random_state: Any = None) -> Array:
         """Draw new rows from the model.
 
