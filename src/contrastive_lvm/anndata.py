@@ -83,9 +83,9 @@ def fit(
     Written for `key_added="clvm"`:
 
     - `obsm["X_clvm_target"]`: posterior means of the target latents (of the components or latents
-      of estimators that have no others). Every observation has them: those that are not of the
-      target are placed as if they were, so that they can be shown beside it; what varies only in
-      the target is near 0 for them, in units of the prior's standard deviation.
+      of estimators that have no others). Every observation has them, since scanpy's neighbours
+      refuse NaN: those that are not of the target are placed as if they were, about the target's
+      mean, so that they can be shown beside it.
     - `obsm["X_clvm_shared"]`: those of the shared latents, of the background's observations as
       rows of the background, of all others as rows of the target.
     - `varm["clvm_target_loadings"]`, `varm["clvm_shared_loadings"]`: the loadings, a column for

@@ -124,8 +124,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ------
     FileNotFoundError
         If there is no such file.
-    ValueError
-        If the file is not a whole model file of a version this package knows.
+    ModelFileError
+        If the file is not a whole model file of a version this package knows. It is a `ValueError`.
 
     Examples
     --------

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.core.blocks import is_sparse, row_slices
+from contrastive_lvm.sealed import ModelFileError
 from contrastive_lvm.tables.choose import Condition, Mask, divided, matching, parsed, taken
 from contrastive_lvm.tables.read import read_table
 from contrastive_lvm.tables.scale import METHODS, Scaling, scaling_of
@@ -67,9 +68,13 @@ def restored(facts: Any, arrays: dict[str, Any], source: Path) -> Preparation:
         finite = all(np.isfinite(a).all() for a in (scaling.center, scaling.scale))
         usable = bool(finite and (scaling.scale > 0).all())
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{source} is damaged: its preparation is not whole.") from error
+        raise ModelFileError(
+            f"{source} is damaged: its preparation is not whole; fit it again."
+        ) from error
     if not (whole and shapes and usable):
-        raise ValueError(f"{source} is damaged: its preparation does not fit together.")
+        raise ModelFileError(
+            f"{source} is damaged: its preparation does not fit together; fit it again."
+        )
     return Preparation(features, facts["named"], scaling)
 
 
