@@ -95,7 +95,7 @@ DEEP: Any = 1
 for _ in range(900):
     DEEP = [DEEP]
 ODD: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2.5, -1e-300, 1e308, 10**30, -(10**30), 10**400, 2**63),
+    *(None, True, False, 0, -1, 1, 2.5, -1e-300, 1e308, 10**30, -(10**30), 10**400, 2**62),
     *(float("nan"), float("inf"), "", "x", "nan", "os.system", "\ud800", "a" * 5000),
     *([], [1, 2], [[]], {}, {"object": "Popen", "fields": {"args": "true"}}, {"tuple": 3}),
     *({"dict": [[[], 1]]}, {"float": "1e999"}, {"random_state": {"key": [1]}}, {"tuple": []}),

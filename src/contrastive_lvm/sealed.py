@@ -23,6 +23,7 @@ from safetensors.numpy import save_file
 
 VERSION = 2
 LONGEST = 300  # characters of what another package says about a file
+LONGEST_WHOLE = 19  # characters; every number of this length fits into 64 bits
 DEEPEST = 50  # levels of settings within settings
 NOT_JSON = (ValueError, RecursionError)  # also of numbers too long to convert, and of bad Unicode
 
@@ -92,7 +93,7 @@ def read_sealed(path: Path, kind: str, what: str) -> tuple[dict[str, Any], dict[
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            settings = _settings(metadata.get("settings", "{}"))
+            settings = read_settings(metadata.get("settings", "{}"))
             _check_kind(settings, path, kind, what)
             arrays = {name: file.get_tensor(name) for name in list(file.keys())}
     except ModelFileError:
@@ -129,10 +130,14 @@ def _check_kind(settings: Any, path: Path, kind: str, what: str) -> None:
         )
 
 
-def _settings(text: str) -> Any:
-    """JSON without what Python's reader allows beyond it, and of a sane depth."""
+def read_settings(text: str) -> Any:
+    """JSON without what Python's reader allows beyond it, of sane depths and numbers."""
     found = json.loads(
-        text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_once_each
+        text,
+        parse_float=_finite,
+        parse_int=_whole,
+        parse_constant=_finite,
+        object_pairs_hook=_once_each,
     )
     _refuse_depth(found, DEEPEST)
     return found
@@ -151,6 +156,12 @@ def _finite(text: str) -> float:
     if not np.isfinite(value):
         raise ValueError(f"{text[:20]} is not a finite number")
     return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > LONGEST_WHOLE:
+        raise ValueError(f"{text[:20]}… is too large a number")
+    return int(text)
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -90,8 +90,10 @@ class Arrays:
         """How many an array has."""
         return len(self._left[name].shape)
 
-    def take(self, name: str, shape: Shape, values: Values = "finite") -> Any:
-        """An array of this shape with such values."""
+    def take(
+        self, name: str, shape: Shape, values: Values = "finite", *, narrow: bool = False
+    ) -> Any:
+        """An array of this shape with such values; single precision only where `narrow`."""
         if name not in self._left:
             raise ValueError(f"it lacks the array {name!r}")
         array = self._left.pop(name)
@@ -101,23 +103,24 @@ class Arrays:
         if not fits:
             wanted = str(shape).replace("None", "any")
             raise ValueError(f"{name} has shape {array.shape} in place of {wanted}")
+        if array.dtype != np.float64 and not narrow:
+            raise ValueError(f"{name} holds numbers of the kind {array.dtype}")
         if not _all(values, array):
             raise ValueError(f"{name} holds a number that is not {values}")
         return array
 
     def single(self, name: str, shape: Shape, values: Values = "finite") -> Any:
         """An array of single precision, also where double precision keeps such numbers."""
-        array = self.take(name, shape, values)
-        narrow = array.astype(np.float32)
-        if not np.array_equal(narrow, array, equal_nan=True):
+        array = self.take(name, shape, values, narrow=True)
+        single = array.astype(np.float32)
+        if not np.array_equal(single, array, equal_nan=True):
             raise ValueError(f"{name} holds a number that single precision cannot")
-        return narrow
+        return single
 
     def positions(self, name: str, shape: Shape, below: int) -> np.ndarray:
         """Whole numbers from 0 up to a limit."""
         array = self.take(name, shape, "not negative")
-        wide = array.dtype == np.float64
-        if not wide or (array != np.floor(array)).any() or (array >= below).any():
+        if (array != np.floor(array)).any() or (array >= below).any():
             raise ValueError(f"{name} holds a number that is no position below {below}")
         return np.asarray(array.astype(np.intp))
 

@@ -23,6 +23,7 @@ from contrastive_lvm.sealed import (
     clause,
     clipped,
     read_sealed,
+    read_settings,
     write_sealed,
 )
 
@@ -109,7 +110,7 @@ def _described(arrays: dict[str, Any]) -> dict[str, Any]:
 def _refuse_unreadable(settings: dict[str, Any], arrays: dict[str, Any]) -> None:
     """What is written can be read: a model that was changed after its fit may make no sense."""
     try:
-        travelled = json.loads(json.dumps(settings, allow_nan=False))
+        travelled = read_settings(json.dumps(settings, allow_nan=False))
         _rebuilt(travelled, dict(arrays), VERSION)
     except WRONG as error:
         raise ValueError(
@@ -180,6 +181,8 @@ def _rebuilt(settings: dict[str, Any], arrays: dict[str, Any], version: int) -> 
         names = facts.words("feature_names")
         if len(names) != estimator.n_features_in_:
             raise ValueError(f"it has {len(names)} names for {estimator.n_features_in_} features")
+        if len(set(names)) != len(names):
+            raise ValueError("it has one name for several features")
         estimator.feature_names_in_ = np.array(names, dtype=object)
     learned, held = _learned(kind, facts.take("facts"), version), Arrays(arrays)
     estimator._restore(held, learned)

@@ -58,18 +58,18 @@ def restored_posterior(n_features: int, arrays: Arrays, facts: Facts) -> Posteri
     mean = arrays.take("target_mean", (D,))
     S = arrays.take("shared_loadings", (D, None))
     W = arrays.take("target_loadings", (D, None))
-    n_weights = facts.whole("n_weights")
+    trace, n_weights = _trace(arrays), facts.whole("n_weights")
     return Posterior(
         shared_loadings=S,
         target_loadings=W,
         noise_variance=arrays.take("noise_variance", (D,), "not negative"),
         target_mean=mean,
         background_mean=arrays.take("background_mean", (D,)),
-        bound_trace=_trace(arrays),
+        bound_trace=trace,
         n_sweeps=facts.whole("n_sweeps"),
         converged=facts.flag("converged"),
         loading_covariance=_covariance(arrays, S.shape[1] + W.shape[1], D),
-        bound_parts=_bound_parts(facts),
+        bound_parts=_bound_parts(facts, float(trace[-1])),
         prior_states=_states(facts.take("states"), arrays, (S.shape, W.shape)),
         weights=tuple(_weights(arrays, f"weights.{i}", D) for i in range(n_weights)),
         df=facts.number("df", "positive") if facts.optional("df") else None,
@@ -115,16 +115,19 @@ def _covariance(arrays: Arrays, K: int, D: int) -> Any:
     return covariance
 
 
-def _bound_parts(facts: Facts) -> dict[str, float] | None:
+def _bound_parts(facts: Facts, bound: float) -> dict[str, float] | None:
     if not facts.optional("bound_parts"):
         return None
     parts = facts.take("bound_parts")
     inner = Facts("parts of the bound", parts)
-    return {name: inner.number(name) for name in parts}
+    found = {name: inner.number(name) for name in parts}
+    if abs(sum(found.values()) - bound) > 1e-6 * sum(map(abs, found.values())):
+        raise ValueError("the parts of its bound do not sum to it")
+    return found
 
 
 def _weights(arrays: Arrays, name: str, D: int) -> Any:
-    weights = arrays.take(name, (None, None), "any")
+    weights = arrays.take(name, (None, None), "any", narrow=True)
     if weights.shape[1] not in (1, D) or not (np.isnan(weights) | (weights >= 0)).all():
         raise ValueError(f"{name} are none of rows or entries")
     return weights
