@@ -154,6 +154,16 @@ def test_arrays_stay_arrays_unless_asked() -> None:
         assert list(nameless.impute(DATA.target).columns) == ["x0", "x1", "x2", "x3", "x4"]
 
 
+def test_pictures_and_leakage_take_models_that_give_frames() -> None:
+    hidden = np.zeros(X.shape, dtype=bool)
+    hidden[:9, 2] = True
+    with sklearn.config_context(transform_output="pandas"):
+        model = fit(X)
+        ax = clvm.plots.plot_imputation(model, X, hidden)
+        assert np.isfinite(clvm.leakage(model, X, B, n_neighbors=5).set_auc)
+    assert ax.get_xlabel() == "true value, standard deviations"
+
+
 def test_names_reach_loadings_and_files(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         PLAIN.target_components_.T, PLAIN.feature_names_in_, PLAIN.get_feature_names_out()
