@@ -20,6 +20,7 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
     "inference": 3,
     "vae": 4,
     "estimators": 5,
+    "anndata": 6,
     "tables": 6,
     "plots": 6,
     "report": 7,
@@ -28,7 +29,7 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
 }
 DOORS = {"estimators/reporting.py": "report"}  # a method users look for on the model itself
 CORE_MAY = {"numpy", "scipy", "threadpoolctl"}
-HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "jax", "dask", "rich", "typer")
+HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "jax", "dask", "rich", "typer", "anndata")
 FILES = sorted(ROOT.rglob("*.py"))
 
 

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import contrastive_lvm as clvm
 
+ROOMS = ("anndata", "datasets", "plots")
 SNAPSHOT = Path(__file__).parent / "public_api.txt"
 
 
 def surface() -> list[str]:
     lines = []
     for home, names in (
-        ("", [n for n in clvm.__all__ if n not in ("datasets", "plots", "__version__")]),
+        ("", [n for n in clvm.__all__ if n not in (*ROOMS, "__version__")]),
+        ("anndata.", clvm.anndata.__all__),
         ("datasets.", clvm.datasets.__all__),
         ("plots.", clvm.plots.__all__),
     ):
@@ -31,6 +33,8 @@ def signature(thing: object) -> str:
 def described(name: str, thing: object) -> list[str]:
     if not inspect.isclass(thing):
         return [f"{name}{signature(thing)}"]
+    if issubclass(thing, Exception):
+        return [f"{name}: {', '.join(base.__name__ for base in thing.__bases__)}"]
     lines = [f"{name}{signature(thing)}"]
     for attribute, value in sorted(inspect.getmembers(thing)):
         if attribute.startswith("_") or not getattr(value, "__module__", "").startswith("contrast"):

@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import contrastive_lvm as clvm
 from tests.autoencoders import DATA, QUICK, fitted, known, quick, same
+from tests.model_bytes import change, opened
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
@@ -39,9 +40,14 @@ def test_networks_of_other_shapes_are_refused(tmp_path: Path) -> None:
     for name, value in vars(known()).items():
         if name.endswith("_"):
             setattr(wrong, name, value)
-    wrong.save(path)
-    with pytest.raises(ValueError, match=r"is damaged: .* has shape"):
-        clvm.load_model(path)
+    with pytest.raises(ValueError, match=r"cannot be saved: .* has shape"):
+        wrong.save(path)
+    known().save(path)
+    parameters = opened(path.read_bytes()).settings["parameters"]
+    for hidden in ([9], [10**12], [8] * 10_000):  # nothing of that size is ever allocated
+        change(path, parameters={**parameters, "hidden": {"tuple": hidden}})
+        with pytest.raises(clvm.ModelFileError, match=r"is damaged: .*(has shape|lacks)"):
+            clvm.load_model(path)
 
 
 # scikit-learn, bad input

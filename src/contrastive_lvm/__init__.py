@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contrastive_lvm import datasets, plots
+    from contrastive_lvm import anndata, datasets, plots
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.flat import Flat
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
+    from contrastive_lvm.sealed import ModelFileError
 
 __version__ = "0.1.0"
 
@@ -66,6 +67,7 @@ __all__ = [
     "Leakage",
     "Mixed",
     "Model",
+    "ModelFileError",
     "NegativeBinomial",
     "Outliers",
     "Poisson",
@@ -74,6 +76,7 @@ __all__ = [
     "StudentT",
     "VariationalBayes",
     "__version__",
+    "anndata",
     "datasets",
     "density",
     "group_lasso_path",
@@ -114,13 +117,14 @@ _HOMES = {
     "Gaussian": "likelihoods.gaussian",
     "Latents": "estimators.views",
     "Model": "model",
+    "ModelFileError": "sealed",
     "Posterior": "inference.posterior",
     "load_model": "estimators.files",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("datasets", "plots"):
+    if name in ("anndata", "datasets", "plots"):
         return import_module(f"contrastive_lvm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'contrastive_lvm' has no attribute {name!r}")

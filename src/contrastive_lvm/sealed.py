@@ -1,12 +1,19 @@
-"""Files of arrays and settings: safetensors with JSON in its metadata, and a checksum.
+"""Files of arrays and settings: safetensors with JSON in its metadata, and a checksum of both.
 
 Reading one runs no code. A file is written under a temporary name and moved.
+
+Version 2 has two entries of metadata: `settings`, a JSON object with the keys `format`, `version`
+and those of its kind, and `sha256`, over the text of the settings and all arrays. In version 1 the
+checksum is one of the settings and covers the arrays alone.
 """
 
 import hashlib
 import json
 import os
-import tempfile
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,49 +21,186 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-VERSION = 1
+VERSION = 2
+LONGEST = 300  # characters of what another package says about a file
+LONGEST_WHOLE = 19  # characters; every number of this length fits into 64 bits
+DEEPEST = 50  # levels of settings within settings
+NOT_JSON = (ValueError, RecursionError)  # also of numbers too long to convert, and of bad Unicode
+
+
+class ModelFileError(ValueError):
+    """A file that is not a whole model file (or training state) of a version this package knows.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import contrastive_lvm as clvm
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.clvm"
+    >>> _ = path.write_text("not a model")
+    >>> try:
+    ...     clvm.load_model(path)
+    ... except clvm.ModelFileError as error:
+    ...     "is not a whole model file" in str(error)
+    True
+    """
 
 
 def write_sealed(path: Path, kind: str, arrays: dict[str, Any], settings: dict[str, Any]) -> None:
     """Write arrays of numbers and settings that JSON can hold."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"path={str(path)!r} is in a folder that does not exist.")
+    _check_destination(path)
     # safetensors permutes arrays that are not C-contiguous without a word.
     arrays = {name: np.array(array, order="C", copy=True) for name, array in arrays.items()}
-    sealed = {"format": kind, "version": VERSION, **settings, "sha256": _checksum(arrays)}
-    text = json.dumps(sealed, allow_nan=False)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    text = json.dumps({"format": kind, "version": VERSION, **settings}, allow_nan=False)
+    metadata = {"settings": text, "sha256": _checksum(text, arrays)}
+    with _replacing(path) as temporary:
+        save_file(arrays, temporary, metadata=metadata)
+
+
+def _check_destination(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"path={str(path)!r} is a folder; name a file in it.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"path={str(path)!r} is in a folder that does not exist; make it first."
+        )
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside the path, which takes its place when all went well.
+
+    It gets the permissions that any new file has, or those of the old one, and is on the disk
+    before it takes its place.
+    """
+    path = Path(os.path.realpath(path))  # a link goes on pointing to its file
+    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     try:
-        save_file(arrays, temporary, metadata={"settings": text})
-        Path(temporary).replace(path)
-    except SafetensorError as error:  # a full disk, in words of its own
-        raise OSError(str(error)) from error
+        temporary.touch(exist_ok=False)
+        permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
+        yield temporary
+        temporary.chmod(permissions)  # safetensors leaves the owner's alone
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except SafetensorError as error:  # a full disk, for one
+        raise OSError(f"path={str(path)!r} cannot be written ({clause(error)}).") from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def read_sealed(path: Path, kind: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings and arrays of a whole file of this kind; `what` is its name for people."""
     try:
         with safe_open(path, framework="numpy") as file:
-            settings = json.loads((file.metadata() or {}).get("settings", "{}"))
-            if not isinstance(settings, dict) or settings.get("format") != kind:
-                raise ValueError(f"{path} is not a contrastive-lvm {what}.")
-            if settings.get("version") != VERSION:
-                raise ValueError(
-                    f"{path} has version {settings.get('version')!r} of the format, this package "
-                    f"reads {VERSION}; update contrastive-lvm."
-                )
+            metadata = file.metadata() or {}
+            settings = read_settings(metadata.get("settings", "{}"))
+            _check_kind(settings, path, kind, what)
             arrays = {name: file.get_tensor(name) for name in list(file.keys())}
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ValueError(f"{path} is not a whole {what}: {error}.") from error
-    if settings.get("sha256") != _checksum(arrays):
-        raise ValueError(f"{path} is damaged: its arrays do not match their checksum.")
+    except ModelFileError:
+        raise
+    except PermissionError as error:
+        raise PermissionError(f"{path} cannot be read; ask its owner for permission.") from error
+    except (SafetensorError, OSError, TypeError, *NOT_JSON) as error:
+        raise ModelFileError(
+            f"{path} is not a whole {what} ({clause(error)}); save it again."
+        ) from error
+    if settings["version"] == 1:
+        whole = settings.pop("sha256", None) == _checksum_1(arrays)
+    else:
+        whole = metadata.get("sha256") == _checksum(metadata["settings"], arrays)
+    if not whole:
+        raise ModelFileError(f"{path} is damaged: its checksum does not match; save it again.")
     return settings, arrays
 
 
-def _checksum(arrays: dict[str, Any]) -> str:
+def _check_kind(settings: Any, path: Path, kind: str, what: str) -> None:
+    if not isinstance(settings, dict) or settings.get("format") != kind:
+        raise ModelFileError(
+            f"{path} is not a contrastive-lvm {what}; name a file that this package has written."
+        )
+    version = settings.get("version")
+    if type(version) is not int or version < 1:
+        raise ModelFileError(
+            f"{path} is damaged: version={clipped(version)} is none of the format; save it again."
+        )
+    if version > VERSION:
+        raise ModelFileError(
+            f"{path} has version {clipped(version)} of the format, this package reads up to "
+            f"{VERSION}; update contrastive-lvm."
+        )
+
+
+def read_settings(text: str) -> Any:
+    """JSON without what Python's reader allows beyond it, of sane depths and numbers."""
+    found = json.loads(
+        text,
+        parse_float=_finite,
+        parse_int=_whole,
+        parse_constant=_finite,
+        object_pairs_hook=_once_each,
+    )
+    _refuse_depth(found, DEEPEST)
+    return found
+
+
+def _refuse_depth(value: Any, levels: int) -> None:
+    if isinstance(value, dict | list):
+        if not levels:
+            raise ValueError("its settings are nested too deeply")
+        for inner in value.values() if isinstance(value, dict) else value:
+            _refuse_depth(inner, levels - 1)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not np.isfinite(value):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > LONGEST_WHOLE:
+        raise ValueError(f"{text[:20]}… is too large a number")
+    return int(text)
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def clause(error: BaseException) -> str:
+    """What an error says, as a part of one sentence."""
+    if isinstance(error, KeyError):
+        return f"it lacks {clipped(error.args[0] if error.args else '')}"
+    words = (str(error).splitlines() or [""])[0].strip() or type(error).__name__
+    return _short(words.rstrip(".").replace(". ", ", "))
+
+
+def clipped(value: Any) -> str:
+    """A value for a message, which may be as long as the file."""
+    try:
+        return _short(repr(value))
+    except (ValueError, RecursionError):  # a number too long to convert, a list too deep
+        return f"a very long {type(value).__name__}"
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
+
+
+def _checksum(text: str, arrays: dict[str, Any]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _checksum_1(arrays: dict[str, Any]) -> str:
     digest = hashlib.sha256()
     for name in sorted(arrays):
         digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())

@@ -152,8 +152,9 @@ def loaded(path: Path) -> "tuple[Any, Preparation]":
     if section is None:  # written by save() in Python
         return estimator, unprepared(estimator)
     preparation = restored(section.facts, section.arrays, path)
-    if len(preparation.features) != estimator.n_features_in_:
-        raise ValueError(f"{path} is damaged: its preparation is of another model.")
+    known = list(getattr(estimator, "feature_names_in_", preparation.features))
+    if len(known) != estimator.n_features_in_ or known != preparation.features:
+        raise ValueError(f"{path} is damaged: its preparation is of another model; fit it again.")
     return estimator, preparation
 
 

@@ -1,6 +1,7 @@
 """What both autoencoders share: reading rows, training, and applying the networks."""
 
 import logging
+import os
 import warnings
 from abc import ABC, abstractmethod
 from typing import Any
@@ -13,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm.core.blocks import widen
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators import resolve
+from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.network_files import network_arrays, restored_network
@@ -156,9 +158,7 @@ class Autoencoder(
     ) -> None:
         """Train on one or two sets, the target first, and name the results."""
         plan = self._plan(separation)
-        fraction = check_number(
-            "validation_fraction", self.validation_fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"
-        )
+        fraction = self._fraction()
         self._design(1, n_target, n_shared, gaps=False)  # refuse bad words before reading rows
         check_whole("refine_steps", self.refine_steps, 0)
         devices = self.n_devices
@@ -225,20 +225,36 @@ class Autoencoder(
             "n_target": design.n_target,
             "n_shared": design.n_shared,
             "gaps": design.gaps,
-            "bound": self.bound_,
-            "bound_error": self.bound_error_,
-            "n_iter": self.n_iter_,
-            "converged": self.converged_,
+            "bound": float(self.bound_),
+            "bound_error": float(self.bound_error_),
+            "n_iter": int(self.n_iter_),
+            "converged": bool(self.converged_),
         }
 
-    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        sizes = [int(facts[name]) for name in ("n_target", "n_shared")]
-        design = self._design(self.n_features_in_, *sizes, gaps=bool(facts["gaps"]))
-        history = {name: arrays[f"history.{name}"] for name in HISTORY}
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        sizes = facts.whole("n_target", 1), facts.whole("n_shared")
+        design = self._design(self.n_features_in_, *sizes, gaps=facts.flag("gaps"))
+        history = {name: arrays.take(f"history.{name}", (None,), "any") for name in HISTORY}
+        if len({values.shape for values in history.values()}) > 1:
+            raise ValueError("the arrays of its history have different lengths")
         self._publish(restored_network(design, arrays), history)
-        self.bound_, self.n_iter_ = float(facts["bound"]), int(facts["n_iter"])
-        self.converged_ = bool(facts["converged"])
-        self.bound_error_ = float(facts["bound_error"])
+        self.bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter")
+        self.converged_ = facts.flag("converged")
+        self.bound_error_ = facts.number("bound_error", "not negative")
+
+    def _check_settings(self) -> None:
+        self._plan(0.0)
+        self._fraction()
+        check_whole("refine_steps", self.refine_steps, 0)
+        if self.n_devices is not None:
+            check_whole("n_devices", self.n_devices, 1)
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
+
+    def _fraction(self) -> float:
+        return check_number(
+            "validation_fraction", self.validation_fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"
+        )
 
     def _decoded(
         self, t: Array | None, z: Array | None, n: int, of: str, sizes: Any = 0.0

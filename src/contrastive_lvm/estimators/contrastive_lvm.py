@@ -12,14 +12,16 @@ from sklearn.utils import check_random_state
 
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators import resolve
+from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.files import (
-    Saveable,
+from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.posterior_draws import PosteriorDraws
+from contrastive_lvm.estimators.posterior_files import (
     posterior_arrays,
     posterior_facts,
+    refuse_mismatch,
     restored_posterior,
 )
-from contrastive_lvm.estimators.posterior_draws import PosteriorDraws
 from contrastive_lvm.estimators.predictions import Predictions
 from contrastive_lvm.estimators.reporting import Reporting
 from contrastive_lvm.estimators.validation import (
@@ -43,6 +45,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
 logger = logging.getLogger(__name__)
+ENOUGH_ROWS = 1 << 40  # for any number of dimensions
 
 
 class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Saveable, BaseEstimator):
@@ -342,8 +345,21 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Savea
     def _fitted_facts(self) -> dict[str, Any]:
         return posterior_facts(self.posterior_._replace(n_sweeps=self.n_iter_))
 
-    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        self._publish(restored_posterior(arrays, facts))
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        posterior = restored_posterior(self.n_features_in_, arrays, facts)
+        refuse_mismatch(posterior, self._model())
+        self._publish(posterior)
+
+    def _check_settings(self) -> None:
+        check_whole("n_init", self.n_init, 1)
+        resolve.engine(self.inference, self._model())
+
+    def _model(self) -> Model:
+        """The model as the parameters say, for as many rows as one likes."""
+        names = getattr(self, "feature_names_in_", None)
+        return resolve.model(
+            self, self.n_features_in_, ENOUGH_ROWS, None if names is None else list(names)
+        )
 
     def fit_transform(
         self,

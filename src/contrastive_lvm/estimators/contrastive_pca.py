@@ -13,6 +13,7 @@ from contrastive_lvm.core.gauge import signed
 from contrastive_lvm.core.scatter import summarise
 from contrastive_lvm.core.span import reduce_to_span
 from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.validation import (
@@ -175,11 +176,21 @@ class ContrastivePCA(
     def _fitted_facts(self) -> dict[str, Any]:
         return {"alpha": self.alpha_}
 
-    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        self.alphas_, self.alphas_components_ = arrays["alphas"], arrays["alphas_components"]
-        self.mean_, self.scale_ = arrays["mean"], arrays["scale"]
-        self.alpha_ = float(facts["alpha"])
-        self.components_ = self.alphas_components_[list(self.alphas_).index(self.alpha_)]
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        D = self.n_features_in_
+        self.alphas_ = arrays.take("alphas", (None,), "not negative")
+        self.alphas_components_ = arrays.take("alphas_components", (len(self.alphas_), None, D))
+        self.mean_ = arrays.take("mean", (D,))
+        self.scale_ = arrays.take("scale", (D,), "positive")
+        self.alpha_ = facts.number("alpha", "not negative")
+        at = np.flatnonzero(self.alphas_ == self.alpha_)
+        if not len(at) or not self.alphas_components_.shape[1]:
+            raise ValueError(f"alpha={self.alpha_} has no components among its arrays")
+        self.components_ = self.alphas_components_[at[0]]
+
+    def _check_settings(self) -> None:
+        check_whole("n_components", self.n_components, 1)
+        _check_alpha(self.alpha)
 
     def __sklearn_tags__(self) -> Any:
         """Sparse rows are welcome."""

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Self
 
 from contrastive_lvm.core.types import Array
+from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
 from contrastive_lvm.estimators.reporting import Reporting
 from contrastive_lvm.estimators.validation import (
@@ -176,9 +177,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         """
         n_target = check_whole("n_target", self.n_target, 1)
         n_shared = check_whole("n_shared", self.n_shared, 1)
-        separation = check_number(
-            "separation", self.separation, 0.0, 1e9, "a number that is not negative"
-        )
+        separation = self._separation()
         if background is None:
             raise ValueError(
                 "background=None, but the shared latents are learned from it; pass background=..., "
@@ -190,6 +189,22 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         sets = {"X": target, "background": others}
         self._train(sets, n_target, n_shared, separation, resume)
         return self
+
+    def _separation(self) -> float:
+        return check_number(
+            "separation", self.separation, 0.0, 1e9, "a number that is not negative"
+        )
+
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        super()._restore(arrays, facts)
+        if not self.n_shared_:
+            raise ValueError("a ContrastiveVAE has shared dimensions")
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_whole("n_target", self.n_target, 1)
+        check_whole("n_shared", self.n_shared, 1)
+        self._separation()
 
     def _background(self, background: Any) -> Source:
         if is_lazy(background):

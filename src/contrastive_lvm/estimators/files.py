@@ -1,45 +1,37 @@
 """Model files: arrays and settings in one safetensors file; reading one runs no code.
 
-The settings travel as JSON in the file's metadata: the format's name and version, the estimator's
-class, its parameters and a checksum of all arrays.
+The settings travel as JSON in the file's metadata: the estimator's class and parameters, what it
+learned that is no array, its features, and the kind and shape of every array. A checksum covers
+all of it (`sealed.py`).
 """
 
+import inspect
+import json
 import os
-from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.core.inverse_gamma import InverseGamma
-from contrastive_lvm.inference.draws import Draws
-from contrastive_lvm.inference.em import EM
-from contrastive_lvm.inference.nuts import NUTS
-from contrastive_lvm.inference.posterior import Posterior
-from contrastive_lvm.inference.svi import SVI
-from contrastive_lvm.inference.vb import VariationalBayes
-from contrastive_lvm.likelihoods.bernoulli import Bernoulli
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.mixed import Mixed
-from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
-from contrastive_lvm.likelihoods.poisson import Poisson
-from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.priors.ard import ARD
-from contrastive_lvm.priors.flat import Flat
-from contrastive_lvm.priors.group_lasso import GroupLasso
-from contrastive_lvm.priors.horseshoe import Horseshoe, HorseshoeState
-from contrastive_lvm.sealed import read_sealed, write_sealed
+from contrastive_lvm.estimators.contents import FLOATS, Arrays, Facts
+from contrastive_lvm.estimators.file_settings import decoded, encoded, refuse_odd_truths
+from contrastive_lvm.sealed import (
+    VERSION,
+    ModelFileError,
+    clause,
+    clipped,
+    read_sealed,
+    read_settings,
+    write_sealed,
+)
 
 FORMAT = "contrastive-lvm"
-PIECES = (
-    *(Gaussian, StudentT, Poisson, NegativeBinomial, Bernoulli, Mixed),
-    *(Flat, ARD, GroupLasso, Horseshoe),
-    *(EM, VariationalBayes, SVI, NUTS),
-)
 PREPARED = "preparation."  # before the names of its arrays; others have no such dot
 ROWS = ("n_samples_", "n_background_samples_")
-OBJECTS: dict[str, type] = {kind.__name__: kind for kind in PIECES}
+# What files can be wrong in, once they are whole: a name, a type, a value, a size.
+WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Preparation(NamedTuple):
@@ -76,7 +68,11 @@ class Saveable:
     def _fitted_facts(self) -> dict[str, Any]:
         return {}
 
-    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        raise TypeError(f"{type(self).__name__} cannot be loaded.")
+
+    def _check_settings(self) -> None:
+        """Refuse parameters that `fit` would refuse; called after `_restore`."""
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
 
 
@@ -85,23 +81,43 @@ def write_model(
 ) -> None:
     """Write a fitted estimator, and what was done to its data before, if anything."""
     check_is_fitted(estimator)
-    arrays = {
-        name: np.asarray(array, dtype=np.float64)
-        for name, array in estimator._fitted_arrays().items()
-    }
     names = getattr(estimator, "feature_names_in_", None)
     settings = {
         "estimator": type(estimator).__name__,
-        "parameters": {k: _encode(k, v) for k, v in _parameters(estimator).items()},
+        "parameters": {k: encoded(k, v) for k, v in _parameters(estimator).items()},
         "facts": estimator._fitted_facts(),
         "n_features": int(estimator.n_features_in_),
         "rows": {name: getattr(estimator, name) for name in ROWS if hasattr(estimator, name)},
         "feature_names": None if names is None else [str(n) for n in names],
     }
+    arrays = {name: _floats(array) for name, array in estimator._fitted_arrays().items()}
+    _refuse_unreadable(settings, arrays)
     if preparation is not None:
         settings["preparation"] = preparation.facts
-        arrays |= {f"{PREPARED}{name}": array for name, array in preparation.arrays.items()}
+        arrays |= {f"{PREPARED}{n}": _floats(array) for n, array in preparation.arrays.items()}
+    settings["arrays"] = _described(arrays)
     write_sealed(Path(path), FORMAT, arrays, settings)
+
+
+def _floats(array: Any) -> np.ndarray:
+    """Single precision stays, all else becomes double."""
+    found = np.asarray(array)
+    return np.asarray(found, dtype=np.float32 if found.dtype == np.float32 else np.float64)
+
+
+def _described(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+
+
+def _refuse_unreadable(settings: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """What is written can be read: a model that was changed after its fit may make no sense."""
+    try:
+        travelled = read_settings(json.dumps(settings, allow_nan=False))
+        _rebuilt(travelled, dict(arrays), VERSION)
+    except WRONG as error:
+        raise ValueError(
+            f"this {settings['estimator']} cannot be saved: {clause(error)}; fit it again."
+        ) from error
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -111,8 +127,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ------
     FileNotFoundError
         If there is no such file.
-    ValueError
-        If the file is not a whole model file of a version this package knows.
+    ModelFileError
+        If the file is not a whole model file of a version this package knows. It is a `ValueError`.
 
     Examples
     --------
@@ -133,119 +149,92 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, Preparation | None]:
     if not path.is_file():
         raise FileNotFoundError(f"path={str(path)!r} is not a file; give what save() has written.")
     settings, arrays = read_sealed(path, FORMAT, "model file")
-    estimators = _estimators()
-    if settings.get("estimator") not in estimators:
-        raise ValueError(f"{path} holds an unknown estimator {settings.get('estimator')!r}.")
+    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith(PREPARED)}
     try:
-        parameters = {k: _decode(v) for k, v in settings["parameters"].items()}
-        estimator = estimators[settings["estimator"]](**parameters)
-        estimator.n_features_in_ = int(settings["n_features"])
-        if settings["feature_names"] is not None:
-            estimator.feature_names_in_ = np.array(settings["feature_names"], dtype=object)
-        for name, n in settings.get("rows", {}).items():
-            setattr(estimator, ROWS[ROWS.index(name)], None if n is None else int(n))
-        estimator._restore(arrays, settings["facts"])
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from error
-    if "preparation" not in settings:
+        _check_described(settings, arrays | own)
+        prepared = "preparation" in settings
+        facts = settings.pop("preparation", None)
+        if own and not prepared:
+            raise ValueError("it has arrays of a preparation, but no preparation")
+        estimator = _rebuilt(settings, arrays, settings.pop("version"))
+    except (*WRONG, MemoryError) as error:
+        raise ModelFileError(f"{path} is damaged: {clause(error)}; save it again.") from error
+    if not prepared:
         return estimator, None
-    own = {n.removeprefix(PREPARED): a for n, a in arrays.items() if n.startswith(PREPARED)}
-    return estimator, Preparation(settings["preparation"], own)
+    return estimator, Preparation(facts, {n.removeprefix(PREPARED): a for n, a in own.items()})
 
 
-DRAWN = ("values", "rhat", "ess")
-STATES: dict[str, Any] = {"InverseGamma": InverseGamma, "HorseshoeState": HorseshoeState}
+def _check_described(settings: dict[str, Any], arrays: dict[str, Any]) -> None:
+    del settings["format"]
+    if settings["version"] > 1 and settings.pop("arrays") != _described(arrays):
+        raise ValueError("its arrays are not those that its settings describe")
+    odd = [name for name, array in arrays.items() if array.dtype not in FLOATS]
+    if odd:
+        raise ValueError(f"{odd[0]} holds numbers of the kind {arrays[odd[0]].dtype}")
 
 
-def posterior_arrays(posterior: Posterior) -> dict[str, Any]:
-    """All arrays of a posterior under flat names."""
-    fields = posterior._asdict()
-    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
-    for i, weights in enumerate(posterior.weights):
-        arrays[f"weights.{i}"] = weights
-    for i, state in enumerate(posterior.prior_states):
-        arrays.update(_state_arrays(f"prior_states.{i}", state))
-    if posterior.draws is not None:
-        for part in DRAWN:
-            named = getattr(posterior.draws, part).items()
-            arrays.update({f"draws.{part}.{name}": value for name, value in named})
-    return arrays
+def _rebuilt(settings: dict[str, Any], arrays: dict[str, Any], version: int) -> Any:
+    """The estimator, everything checked."""
+    early: dict[str, Any] = (
+        {"rows": {}} if version == 1 else {}
+    )  # which files of version 1 did not count
+    facts = Facts("settings", early | settings)
+    kind = _kind(facts.take("estimator"))
+    estimator = kind(**_decoded_parameters(kind, facts.take("parameters"), version))
+    estimator.n_features_in_ = facts.whole("n_features", 1)
+    if facts.optional("feature_names"):
+        names = facts.words("feature_names")
+        if len(names) != estimator.n_features_in_:
+            raise ValueError(f"it has {len(names)} names for {estimator.n_features_in_} features")
+        if len(set(names)) != len(names):
+            raise ValueError("it has one name for several features")
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    _restore_rows(estimator, facts.take("rows"))
+    learned, held = _learned(kind, facts.take("facts"), version), Arrays(arrays)
+    estimator._restore(held, learned)
+    for part in (facts, learned, held):
+        part.finish()
+    estimator._check_settings()
+    check_random_state(getattr(estimator, "random_state", None))
+    return estimator
 
 
-def posterior_facts(posterior: Posterior) -> dict[str, Any]:
-    """Everything else of a posterior, ready for JSON."""
-    return {
-        "n_sweeps": posterior.n_sweeps,
-        "converged": posterior.converged,
-        "bound_parts": posterior.bound_parts,
-        "df": posterior.df,
-        "unit_variance": posterior.unit_variance,
-        "bound_error": posterior.bound_error,
-        "divergences": None if posterior.draws is None else posterior.draws.divergences,
-        "n_weights": len(posterior.weights),
-        "states": [_state_kind(state) for state in posterior.prior_states],
-    }
+def _restore_rows(estimator: Any, counted: Any) -> None:
+    """Numbers of rows; null where a set was not there."""
+    rows = Facts("rows", counted)
+    for name in ROWS:
+        if name in counted:
+            setattr(estimator, name, rows.whole(name, 1) if rows.optional(name) else None)
+    rows.finish()
 
 
-def restored_posterior(arrays: dict[str, Any], facts: dict[str, Any]) -> Posterior:
-    """The way back."""
-    plain = {name: value for name, value in arrays.items() if "." not in name}
-    shared, target = (
-        _restored_state(f"prior_states.{i}", kind, arrays) for i, kind in enumerate(facts["states"])
-    )
-    return Posterior(
-        **plain,
-        n_sweeps=int(facts["n_sweeps"]),
-        converged=bool(facts["converged"]),
-        bound_parts=facts["bound_parts"],
-        prior_states=(shared, target),
-        weights=tuple(arrays[f"weights.{i}"] for i in range(int(facts["n_weights"]))),
-        df=None if facts["df"] is None else float(facts["df"]),
-        unit_variance=float(facts["unit_variance"]),
-        bound_error=float(facts.get("bound_error", 0.0)),
-        draws=_restored_draws(arrays, facts.get("divergences")),
-    )
+def _kind(name: Any) -> Any:
+    kinds = _estimators()
+    if not isinstance(name, str) or name not in kinds:
+        raise ValueError(f"it holds an unknown estimator {clipped(name)}")
+    return kinds[name]
 
 
-def _restored_draws(arrays: dict[str, Any], divergences: int | None) -> Draws | None:
-    if divergences is None:
-        return None
-    parts: list[dict[str, Any]] = []
-    for part in DRAWN:
-        prefix = f"draws.{part}."
-        named = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-        parts.append(named)
-    return Draws(parts[0], parts[1], parts[2], int(divergences))
+def _decoded_parameters(kind: Any, parameters: Any, version: int) -> dict[str, Any]:
+    """All of them, none other; files of version 1 may lack some that came later."""
+    known = inspect.signature(kind).parameters
+    if not isinstance(parameters, dict) or not set(parameters) <= set(known):
+        raise ValueError(f"its parameters are not those of {kind.__name__}")
+    lacking = sorted(set(known) - set(parameters))
+    if lacking and version > 1:
+        raise ValueError(f"its parameters lack {lacking}")
+    found = {name: decoded(value, version) for name, value in parameters.items()}
+    refuse_odd_truths(found, {name: known[name].annotation for name in found})
+    return found
 
 
-def _state_kind(state: Any) -> Any:
-    """The classes of a prior's state, nested as the state is."""
-    if state is None or isinstance(state, np.ndarray):
-        return None if state is None else "array"
-    if type(state).__name__ not in STATES:
-        raise TypeError(f"a model whose prior keeps a {type(state).__name__} cannot be saved.")
-    return [type(state).__name__, {k: _state_kind(v) for k, v in state._asdict().items()}]
-
-
-def _state_arrays(path: str, state: Any) -> dict[str, Any]:
-    if state is None:
-        return {}
-    if isinstance(state, np.ndarray):
-        return {path: state}
-    arrays: dict[str, Any] = {}
-    for name, value in state._asdict().items():
-        arrays.update(_state_arrays(f"{path}.{name}", value))
-    return arrays
-
-
-def _restored_state(path: str, kind: Any, arrays: dict[str, Any]) -> Any:
-    if kind is None:
-        return None
-    if kind == "array":
-        array = arrays[path]
-        return array.astype(np.intp) if path.endswith(".group") else array
-    name, fields = kind
-    return STATES[name](**{k: _restored_state(f"{path}.{k}", v, arrays) for k, v in fields.items()})
+def _learned(kind: Any, facts: Any, version: int) -> Facts:
+    """Early files of version 1 lack what was not yet learned."""
+    if version == 1 and isinstance(facts, dict) and kind.__name__ == "ContrastiveLVM":
+        facts = {"bound_error": 0.0, "divergences": None, **facts}
+    if version == 1 and isinstance(facts, dict) and kind.__name__ == "PPCA":
+        facts = {"converged": True, **facts}
+    return Facts("facts", facts)
 
 
 def _estimators() -> dict[str, Any]:
@@ -267,28 +256,3 @@ def _estimators() -> dict[str, Any]:
 def _parameters(estimator: Any) -> dict[str, Any]:
     parameters: dict[str, Any] = estimator.get_params(deep=False)
     return parameters
-
-
-def _encode(name: str, value: Any) -> Any:
-    if isinstance(value, SVI):
-        if callable(value.learning_rate):
-            raise TypeError(
-                "a model whose SVI has a function as learning_rate cannot be saved; set "
-                "model.inference = 'svi' first, nothing fitted depends on it."
-            )
-        value = replace(value, start=None)  # where a fit went on from is not a setting
-    if is_dataclass(value) and not isinstance(value, type) and type(value).__name__ in OBJECTS:
-        return {"object": type(value).__name__, "fields": asdict(value)}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if name == "random_state" and not isinstance(value, int | None):
-        return None  # a generator's state is not a setting; nothing fitted depends on it any more
-    return value
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, dict):
-        return OBJECTS[value["object"]](**value["fields"])
-    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples

@@ -1,13 +1,20 @@
 """Trained networks as arrays under flat names, for model files."""
 
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
+from contrastive_lvm.estimators.contents import Arrays, Values
 from contrastive_lvm.vae.design import Design, Scaling, Units
 from contrastive_lvm.vae.fitted import Fitted
 from contrastive_lvm.vae.networks import Layer
 
+LEAST: dict[str, Values] = {
+    "target_mean": "finite",
+    "background_mean": "finite",
+    "centre": "finite",
+    "spread": "positive",
+    "profile": "not negative",
+}
 NETWORKS = ("target encoder", "target decoder", "background encoder", "shared decoder")
 
 
@@ -24,35 +31,27 @@ def network_arrays(fitted: Fitted) -> dict[str, Any]:
     return arrays | {f"scaling.{key}": value for key, value in fitted.scaling._asdict().items()}
 
 
-def restored_network(design: Design, arrays: dict[str, Any]) -> Fitted:
-    """The way back; networks are of single precision."""
-    like = design.first_parameters(np.random.default_rng(0))
-    learned = {k: _single(arrays, f"learned.{k}", v) for k, v in like["learned"].items()}
-    parameters: dict[str, Any] = {"learned": learned}
+def restored_network(design: Design, arrays: Arrays) -> Fitted:
+    """The way back; networks are of single precision.
+
+    Sizes are compared, never allocated: a file may claim any.
+    """
+    D, sizes = (design.n_features,), design.sizes
+    parameters: dict[str, Any] = {
+        "learned": {
+            name: arrays.single(f"learned.{name}", shape)
+            for name, shape in design.learned_shapes.items()
+        }
+    }
     for name in NETWORKS:
-        if name in like:
+        if name in sizes:
             parameters[name] = tuple(
                 Layer(
-                    _single(arrays, f"{name}.{i}.weights", layer.weights),
-                    _single(arrays, f"{name}.{i}.bias", layer.bias),
+                    arrays.single(f"{name}.{i}.weights", pair),
+                    arrays.single(f"{name}.{i}.bias", pair[1:]),
                 )
-                for i, layer in enumerate(like[name])
+                for i, pair in enumerate(pairwise(sizes[name]))
             )
-    units = Units(*(_shaped(arrays, f"units.{key}", (design.n_features,)) for key in Units._fields))
-    scaling = Scaling(
-        *(
-            _shaped(arrays, f"scaling.{key}", (design.n_features,)).astype(np.float32)
-            for key in Scaling._fields
-        )
-    )
+    units = Units(arrays.take("units.shift", D), arrays.take("units.unit", D, "positive"))
+    scaling = Scaling(*(arrays.single(f"scaling.{n}", D, LEAST[n]) for n in Scaling._fields))
     return Fitted(design, parameters, units, scaling)
-
-
-def _single(arrays: dict[str, Any], name: str, like: Any) -> Any:
-    return _shaped(arrays, name, np.shape(like)).astype(np.float32)
-
-
-def _shaped(arrays: dict[str, Any], name: str, shape: tuple[int, ...]) -> Any:
-    if arrays[name].shape != shape:
-        raise ValueError(f"{name} has shape {arrays[name].shape} in place of {shape}")
-    return arrays[name]

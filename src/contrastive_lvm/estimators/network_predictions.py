@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm.core.blocks import widen
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.autoencoder import Autoencoder
+from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.predictions import PARTS, SETS
 from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.estimators.views import Latents
@@ -67,6 +68,7 @@ class ContrastivePredictions(Autoencoder):
         t = self.n_target_
         return Latents(mean[:, :t], sd[:, :t], mean[:, t:], sd[:, t:], cov)
 
+    @follows_output
     def inverse_transform(self, T: Any) -> Array:
         """Features from target latents: the expected row at `mean_ + f_t(t)`.
 
@@ -82,6 +84,7 @@ class ContrastivePredictions(Autoencoder):
         T = self._latents_given(T, self.n_target_)
         return self._decoded(T, None, len(T), "target")
 
+    @follows_output
     def reconstruct(self, X: Any, *, parts: tuple[str, ...] = PARTS, of: str = "target") -> Array:
         """Expected rows from the named parts, at the posterior means of the latents.
 
@@ -115,6 +118,7 @@ class ContrastivePredictions(Autoencoder):
         k = self.n_target_ if of == "target" else 0
         return (mean[:, :k] if k else None), mean[:, k:]
 
+    @follows_output
     def denoise(self, X: Any) -> Array:
         """Rows of the target with the shared part removed, `x - f_s(E[z | x])`.
 
@@ -138,6 +142,7 @@ class ContrastivePredictions(Autoencoder):
         shared = fitted.predictor(rows.n_rows, None, z, "target") - self.mean_
         return np.where(np.isnan(values), denoised, values - shared)
 
+    @follows_output
     def impute(
         self, X: Any, *, of: str = "target", return_std: bool = False, n_draws: int = 100
     ) -> Array | tuple[Array, Array]:
@@ -167,6 +172,7 @@ class ContrastivePredictions(Autoencoder):
         filled, std = self._filled(X, of, check_whole("n_draws", n_draws, 1))
         return (filled, std) if return_std else filled
 
+    @follows_output
     def sample(self, n: int, *, of: str = "target", random_state: Any = None) -> Array:
         """Draw new rows.
 

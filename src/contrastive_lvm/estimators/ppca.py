@@ -16,8 +16,10 @@ from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.gauge import canonical
 from contrastive_lvm.core.scatter import DenseScatter, Scatter
 from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.validation import (
     check_rows_for_fit,
     check_whole,
@@ -163,6 +165,7 @@ class PPCA(
         """
         return predict.latent_means(self._linear(), read_rows(self, X))
 
+    @follows_output
     def inverse_transform(self, T: Any) -> Array:
         """Features from latents: `mean_ + W t`.
 
@@ -184,6 +187,7 @@ class PPCA(
         inverse: Array = model.mean + T @ model.L.T
         return inverse
 
+    @follows_output
     def impute(self, X: Any, *, return_std: bool = False) -> Array | tuple[Array, Array]:
         """X with its NaN replaced by conditional means (and their standard deviations).
 
@@ -200,6 +204,7 @@ class PPCA(
         filled, std = predict.fill(self._linear(), read_rows(self, X), with_std=return_std)
         return filled if std is None else (filled, std)
 
+    @follows_output
     def sample(self, n: int, *, random_state: Any = None) -> Array:
         """Draw new rows from the model.
 
@@ -252,10 +257,18 @@ class PPCA(
             "converged": self.converged_,
         }
 
-    def _restore(self, arrays: dict[str, Any], facts: dict[str, Any]) -> None:
-        self._publish(arrays["components"].T, arrays["mean"], float(facts["noise_variance"]))
-        self.bound_, self.n_iter_ = float(facts["bound"]), int(facts["n_iter"])
-        self.converged_ = bool(facts.get("converged", True))
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        components = arrays.take("components", (None, self.n_features_in_))
+        if not len(components):
+            raise ValueError("components is empty")
+        mean = arrays.take("mean", (self.n_features_in_,))
+        self._publish(components.T, mean, facts.number("noise_variance", "positive"))
+        self.bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter", 1)
+        self.converged_ = facts.flag("converged")
+
+    def _check_settings(self) -> None:
+        check_whole("n_components", self.n_components, 1)
+        EM(max_iter=self.max_iter, tol=self.tol)
 
     def __sklearn_tags__(self) -> Any:
         """NaN and sparse rows are welcome."""

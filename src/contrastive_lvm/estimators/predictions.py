@@ -11,6 +11,7 @@ from contrastive_lvm.core import predict
 from contrastive_lvm.core.blocks import widen
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators import resolve, views
+from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.validation import check_choice, check_whole, read_rows
 from contrastive_lvm.estimators.views import Latents, Outliers
 from contrastive_lvm.inference.posterior import Posterior
@@ -132,6 +133,7 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             return Latents(None, None, mean, sd, cov)
         return Latents(mean[:, :t], sd[:, :t], mean[:, t:], sd[:, t:], cov)
 
+    @follows_output
     def inverse_transform(self, T: Any) -> Array:
         """Features from target latents: `mean_ + W t`.
 
@@ -155,6 +157,7 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         h = np.hstack([T, np.zeros((len(T), self.n_shared_))])
         return predict.rows_at(self._new_rows(len(T), "target"), h)
 
+    @follows_output
     def reconstruct(
         self,
         X: Any,
@@ -194,6 +197,7 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         model, rows = self._rows(X, of, size_factors)
         return predict.rows_at(model, predict.latent_means(model, rows) * self._kept(chosen, of))
 
+    @follows_output
     def denoise(self, X: Any, *, size_factors: Any = None) -> Array:
         """Rows of the target with the shared part removed, `x - S E[z | x]`.
 
@@ -229,6 +233,7 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         denoised[:, additive] = np.where(np.isnan(values), denoised[:, additive], rest)
         return denoised
 
+    @follows_output
     def impute(
         self, X: Any, *, of: str = "target", return_std: bool = False, size_factors: Any = None
     ) -> Array | tuple[Array, Array]:
@@ -264,6 +269,7 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         filled, std = predict.fill(*self._rows(X, of, size_factors), with_std=return_std)
         return filled if std is None else (filled, std)
 
+    @follows_output
     def sample(
         self, n: int, *, of: str = "target", size_factors: Any = None, random_state: Any = None
     ) -> Array:

@@ -7,6 +7,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.autoencoder import Autoencoder
+from contrastive_lvm.estimators.contents import Arrays, Facts
+from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.validation import check_whole
 
 
@@ -95,6 +97,15 @@ class VAE(Autoencoder):
         self._train({"X": self._source(X, "X", reset=True)}, k, 0, 0.0, resume)
         return self
 
+    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+        super()._restore(arrays, facts)
+        if self.network_.design.n_shared:
+            raise ValueError("a VAE has no shared dimensions")
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_whole("n_components", self.n_components, 1)
+
     @property
     def _n_features_out(self) -> int:
         return int(self.network_.design.n_target)
@@ -113,6 +124,7 @@ class VAE(Autoencoder):
         fitted, rows = self._rows(X)
         return fitted.codes(rows, "target")[0]
 
+    @follows_output
     def inverse_transform(self, T: Any) -> Array:
         """Expected rows at latents.
 
@@ -128,6 +140,7 @@ class VAE(Autoencoder):
         T = self._latents_given(T, self._n_features_out)
         return self._decoded(T, None, len(T), "target")
 
+    @follows_output
     def reconstruct(self, X: Any) -> Array:
         """Expected rows at the posterior means of their latents.
 
@@ -143,6 +156,7 @@ class VAE(Autoencoder):
         t = fitted.codes(rows, "target")[0]
         return self._decoded(t, None, len(t), "target", self._sizes(rows))
 
+    @follows_output
     def impute(
         self, X: Any, *, return_std: bool = False, n_draws: int = 100
     ) -> Array | tuple[Array, Array]:
@@ -160,6 +174,7 @@ class VAE(Autoencoder):
         filled, std = self._filled(X, "target", check_whole("n_draws", n_draws, 1))
         return (filled, std) if return_std else filled
 
+    @follows_output
     def sample(self, n: int, *, random_state: Any = None) -> Array:
         """Draw new rows.
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from contrastive_lvm.core.blocks import column_variances, is_sparse, row_slices
 from contrastive_lvm.core.types import Matrix
+from contrastive_lvm.estimators.frames import NamedRows, some, unframed
 
 FLOATS = [np.float64, np.float32]
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
@@ -19,11 +20,20 @@ def read_rows(
     estimator: Any, X: Any, *, name: str = "X", reset: bool = False, missing: bool = True
 ) -> Matrix:
     """Rows as float32, float64 or CSR, with features remembered (`reset`) or checked."""
-    _refuse_shape_and_text(X, name)
+    X = _unframed_rows(X, name)
     try:
-        rows = validate_data(
-            estimator, X, reset=reset, accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False
-        )
+        if isinstance(X, NamedRows):
+            X.settle(estimator, name, reset=reset)
+            rows = check_array(X.values, accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False)
+        else:
+            rows = validate_data(
+                estimator,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=FLOATS,
+                ensure_all_finite=False,
+            )
     except ValueError as error:
         raise _clearer(error, name) from error
     refuse_values(rows, name, missing=missing)
@@ -33,11 +43,11 @@ def read_rows(
 def read_background(estimator: Any, background: Any, *, missing: bool = True) -> Matrix:
     """Rows of the background, which must have the features of X in the same order."""
     name = "background"
-    _refuse_shape_and_text(background, name)
+    background = _unframed_rows(background, name)
     _check_same_features(estimator, background)
     try:
         rows = check_array(
-            background,
+            background.values if isinstance(background, NamedRows) else background,
             accept_sparse="csr",
             dtype=FLOATS,
             ensure_all_finite=False,
@@ -55,7 +65,8 @@ def read_background(estimator: Any, background: Any, *, missing: bool = True) ->
     return rows
 
 
-def _refuse_shape_and_text(X: Any, name: str) -> None:
+def _unframed_rows(X: Any, name: str) -> Any:
+    """Something of two dimensions, without columns of words."""
     if X is None:
         raise ValueError(f"{name}=None is not data; give an array of rows and features.")
     shape = getattr(X, "shape", None)
@@ -64,12 +75,7 @@ def _refuse_shape_and_text(X: Any, name: str) -> None:
             f"{name} has shape {tuple(shape)}, but needs two dimensions, rows and features: "
             "Reshape your data with .reshape(1, -1) for one row or .reshape(-1, 1) for one feature."
         )
-    if hasattr(X, "select_dtypes"):
-        text = list(X.select_dtypes(exclude=["number", "bool", "object"]).columns)
-        if text:
-            raise ValueError(
-                f"{name} has columns that are not numeric, {_some(text)}; drop or encode them."
-            )
+    return unframed(X, name)
 
 
 def _clearer(error: ValueError, name: str) -> ValueError:
@@ -119,8 +125,8 @@ def _check_same_features(estimator: Any, background: Any) -> None:
     only_x, only_background = set(ours) - set(theirs), set(theirs) - set(ours)
     if only_x or only_background:
         raise ValueError(
-            f"X and background have different feature names: only X has {_some(only_x)}, "
-            f"only background has {_some(only_background)}; give both the same columns."
+            f"X and background have different feature names: only X has {some(only_x)}, "
+            f"only background has {some(only_background)}; give both the same columns."
         )
     raise ValueError(
         "background has the features of X in another order; pass background[X.columns]."
@@ -129,14 +135,8 @@ def _check_same_features(estimator: Any, background: Any) -> None:
 
 def _feature_names(frame: Any) -> list[str] | None:
     """Column names of a data frame, if they are all strings."""
-    names = list(getattr(frame, "columns", []))
+    names = frame.names if isinstance(frame, NamedRows) else list(getattr(frame, "columns", []))
     return names if names and all(isinstance(name, str) for name in names) else None
-
-
-def _some(names: Any) -> str:
-    listed = [str(name) for name in sorted(names, key=str)]
-    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return f"{listed[:3]}{more}"
 
 
 def check_rows_for_fit(X: Matrix, name: str) -> None:
@@ -148,7 +148,7 @@ def check_rows_for_fit(X: Matrix, name: str) -> None:
     empty = _all_missing_columns(X)
     if len(empty):
         raise ValueError(
-            f"{name} has no observed entry in columns {_some(empty)}; "
+            f"{name} has no observed entry in columns {some(empty)}; "
             "drop these columns from both sets."
         )
 

@@ -222,10 +222,10 @@ def plot_imputation(
     seen: Any = np.where(hidden, np.nan, rows)
     if hasattr(X, "columns"):  # models remember the names of features
         seen = pd.DataFrame(seen, columns=X.columns)
-    filled, std = impute(seen, return_std=True, **which)
+    filled, std = (np.asarray(found) for found in impute(seen, return_std=True, **which))
     mean, spread = _units(rows) if scaled else (0.0, 1.0)
     truth, guess = (((values - mean) / spread)[hidden] for values in (rows, filled))
-    sd = (np.asarray(std) / spread)[hidden]
+    sd = (std / spread)[hidden]
     ax = axes_or_new(ax)
     drawn = _draw_guesses(ax, truth, guess, sd)
     inside = float((np.abs(truth - guess) <= WIDEST * sd).mean())

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.core.blocks import is_sparse, row_slices
+from contrastive_lvm.sealed import ModelFileError
 from contrastive_lvm.tables.choose import Condition, Mask, divided, matching, parsed, taken
 from contrastive_lvm.tables.read import read_table
 from contrastive_lvm.tables.scale import METHODS, Scaling, scaling_of
@@ -72,17 +73,23 @@ class Sets(NamedTuple):
 def restored(facts: Any, arrays: dict[str, Any], source: Path) -> Preparation:
     """The preparation of a model file, checked."""
     try:
-        features, method = [str(name) for name in facts["features"]], facts["scale"]
+        features, method = list(facts["features"]), facts["scale"]
         scaling = Scaling(method, arrays["center"], arrays["scale"])
         words = [facts.get(name) for name in ("layer", "size_factors")]  # not in the first files
         whole = method in METHODS and isinstance(facts["named"], bool)
+        whole = whole and all(isinstance(name, str) for name in features)
         whole &= all(isinstance(word, str | None) for word in words)
         shapes = {a.shape for a in (scaling.center, scaling.scale)} == {(len(features),)}
-        usable = bool(np.isfinite(scaling.center).all() and (scaling.scale > 0).all())
+        finite = all(np.isfinite(a).all() for a in (scaling.center, scaling.scale))
+        usable = bool(finite and (scaling.scale > 0).all())
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{source} is damaged: its preparation is not whole.") from error
+        raise ModelFileError(
+            f"{source} is damaged: its preparation is not whole; fit it again."
+        ) from error
     if not (whole and shapes and usable):
-        raise ValueError(f"{source} is damaged: its preparation does not fit together.")
+        raise ModelFileError(
+            f"{source} is damaged: its preparation does not fit together; fit it again."
+        )
     return Preparation(features, facts["named"], scaling, words[0], words[1], facts.get("origin"))
 
 

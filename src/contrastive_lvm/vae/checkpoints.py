@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm.core.blackbox import module
-from contrastive_lvm.sealed import read_sealed, write_sealed
+from contrastive_lvm.sealed import ModelFileError, clause, read_sealed, write_sealed
 from contrastive_lvm.vae.training import HISTORY, State
 
 FORMAT = "contrastive-lvm training state"
 TREES = ("parameters", "optimiser", "best")
-FACTS = ("best_bound", "n_rounds", "idle", "cuts", "seed", "terms")
+FACTS: dict[str, tuple[type, ...]] = {
+    "best_bound": (float, int),
+    "n_rounds": (int,),
+    "idle": (int,),
+    "cuts": (int,),
+    "seed": (int,),
+    "terms": (str,),
+}
 
 
 def write_state(path: str | os.PathLike[str], state: State) -> None:
@@ -44,7 +51,7 @@ def read_state(path: str | os.PathLike[str], first: State) -> State:
         history = {name: arrays[f"history.{name}"] for name in HISTORY}
         return State(**trees, **facts, history=history)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {error}.") from error
+        raise ModelFileError(f"{path} is damaged: {clause(error)}; begin again.") from error
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,14 +61,22 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]
         )
     settings, arrays = read_sealed(Path(path), FORMAT, "training state")
     facts = settings.get("facts")
-    if not isinstance(facts, dict) or set(facts) != set(FACTS):
-        raise ValueError(f"{path} is damaged: its facts are not those of a training.")
+    if (
+        not isinstance(facts, dict)
+        or set(facts) != set(FACTS)
+        or any(type(facts[name]) not in kinds for name, kinds in FACTS.items())
+        or min(facts[name] for name in ("n_rounds", "idle", "cuts", "seed")) < 0
+    ):
+        raise ModelFileError(
+            f"{path} is damaged: its facts are not those of a training; begin again."
+        )
     return settings, arrays
 
 
 def _tree(name: str, arrays: dict[str, Any], like: Any) -> Any:
     leaves, structure = module("jax").tree.flatten(like)
     found = [arrays[f"{name}.{i}"] for i in range(len(leaves))]
-    if any(a.shape != np.shape(b) for a, b in zip(found, leaves, strict=True)):
-        raise ValueError(f"{name} have other shapes")
+    wanted = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]
+    if [(array.shape, array.dtype) for array in found] != wanted:
+        raise ValueError(f"{name} have other shapes or kinds of numbers")
     return structure.unflatten(found)

@@ -36,28 +36,38 @@ class Design:
         """Numbers that encoders see of a row."""
         return self.n_features * (2 if self.gaps else 1)
 
-    def first_parameters(self, rng: np.random.Generator) -> Parameters:
-        """Random networks; all variance is noise."""
+    @property
+    def sizes(self) -> dict[str, tuple[int, ...]]:
+        """Widths of the layers of each network, from its inputs to its outputs."""
         n, both = self.n_features, self.n_target + self.n_shared
-        parameters: Parameters = {
-            "target encoder": first_network((self.n_inputs, *self.hidden, 2 * both), rng),
-            "target decoder": first_network((self.n_target, *self.hidden, n), rng),
-            "learned": self._first_learned(),
+        found = {
+            "target encoder": (self.n_inputs, *self.hidden, 2 * both),
+            "target decoder": (self.n_target, *self.hidden, n),
         }
         if self.n_shared:
-            encoder = first_network((self.n_inputs, *self.hidden, 2 * self.n_shared), rng)
-            decoder = first_network((self.n_shared, *self.hidden, n), rng)
-            parameters |= {"background encoder": encoder, "shared decoder": decoder}
-        return parameters
+            found["background encoder"] = (self.n_inputs, *self.hidden, 2 * self.n_shared)
+            found["shared decoder"] = (self.n_shared, *self.hidden, n)
+        return found
 
-    def _first_learned(self) -> dict[str, Any]:
+    @property
+    def learned_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of what the likelihood learns."""
         if isinstance(self.likelihood, Gaussian):
-            shape = () if self.likelihood.isotropic else (self.n_features,)
-            return {"log noise": np.zeros(shape, dtype=np.float32)}
+            return {"log noise": () if self.likelihood.isotropic else (self.n_features,)}
         if isinstance(self.likelihood, NegativeBinomial):
-            shape = () if self.likelihood.dispersion == "shared" else (self.n_features,)
-            return {"log dispersion": np.full(shape, np.log(FIRST_DISPERSION), dtype=np.float32)}
+            shared = self.likelihood.dispersion == "shared"
+            return {"log dispersion": () if shared else (self.n_features,)}
         return {}
+
+    def first_parameters(self, rng: np.random.Generator) -> Parameters:
+        """Random networks; all variance is noise."""
+        first = {"log noise": 0.0, "log dispersion": np.log(FIRST_DISPERSION)}
+        networks = {name: first_network(sizes, rng) for name, sizes in self.sizes.items()}
+        learned = {
+            name: np.full(shape, first[name], dtype=np.float32)
+            for name, shape in self.learned_shapes.items()
+        }
+        return {**networks, "learned": learned}
 
 
 class Units(NamedTuple):
