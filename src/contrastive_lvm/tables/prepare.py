@@ -130,14 +130,34 @@ def read_sets(
     >>> sets.target.values.tolist(), sets.background.values.tolist()
     ([[40.0], [50.0]], [[30.0]])
     """
+    tables = read_tables(target_file, background_file, choice, told=told)
+    return sets_of(*tables, choice, scale=scale, alone=alone)
+
+
+def read_tables(
+    target_file: Path,
+    background_file: Path | None,
+    choice: Choice,
+    *,
+    told: Told = lambda path: lambda done: None,
+) -> tuple[Table, Table | None]:
+    """The first half of `read_sets`, which takes the time: one file or two as they are."""
     _check_layer(choice.layer, target_file, background_file)
     words: dict[str, Any] = {"annotations": _aside(choice), "layer": choice.layer}
     table = read_table(target_file, told=told(target_file), **words)
     if background_file is None:
+        return table, None
+    return table, read_table(background_file, told=told(background_file), **words)
+
+
+def sets_of(
+    table: Table, other: Table | None, choice: Choice, *, scale: str = "none", alone: bool = False
+) -> Sets:
+    """The second half: rows chosen, columns that both have, one scale; arrays are used up."""
+    if other is None:
         target, background = _from_one(table, choice, alone=alone)
         dropped: list[str] = []
     else:
-        other = read_table(background_file, told=told(background_file), **words)
         target = _chosen(table, choice.conditions("target"))
         background = _chosen(other, choice.conditions("background"))
         target, background, dropped = common(target, background)
