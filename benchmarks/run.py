@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import autoencoder, black_box, complete, missing, robust
+from benchmarks import autoencoder, black_box, command, complete, missing, robust
 
 GROUPS = (
     complete.tall,
@@ -16,6 +16,7 @@ GROUPS = (
     autoencoder.step,
     robust.speed,
     robust.memory,
+    command.fit,
 )
 
 

@@ -4,16 +4,18 @@ import inspect
 import json
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.fit import fit
+from contrastive_lvm.cli.options import size_column
 from contrastive_lvm.cli.select import select
 from contrastive_lvm.cli.words import Words
 from contrastive_lvm.estimators.resolve import ENGINES, LIKELIHOODS, PRIORS
+from contrastive_lvm.likelihoods.counts import SizeFactors
 
 # For each setting a word and what it stands for; a setting that is not here fails the tests.
 SETTINGS: dict[str, tuple[str, Any]] = {
@@ -125,7 +127,8 @@ def test_arguments_of_fit() -> None:
     files = {"self", "X", "y", "background"}
     linear = set(inspect.signature(clvm.ContrastiveLVM.fit).parameters) - files
     assert linear == {"size_factors", "background_size_factors"}  # --size-factors COLUMN
-    assert Words(likelihood="poisson", size_factors="depth").size_column == "depth"
+    assert size_column("depth") == "depth"
+    assert {size_column(word) for word in (None, *get_args(SizeFactors))} == {None}
     network = set(inspect.signature(clvm.ContrastiveVAE.fit).parameters) - files
     assert network == {"resume"}
     assert Words(model="vae:resume=a.ckpt").fit_arguments == {"resume": "a.ckpt"}
@@ -164,7 +167,10 @@ def test_what_comes_from_files(tmp_path: Path) -> None:
             {"size_factors": "depth", "likelihood": "poisson", "model": "vae"},
             "does not go with --model vae, which takes totals",
         ),
-        ({"likelihood": "poisson:size_factors=some"}, "size_factors='some' is unknown"),
+        (
+            {"likelihood": "poisson:size_factors=some"},
+            "--likelihood poisson: size_factors='some' is unknown",
+        ),
     ],
 )
 def test_size_factors_that_make_no_sense(options: dict[str, str], words: str) -> None:

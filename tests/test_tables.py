@@ -435,3 +435,27 @@ def test_a_preparation_that_is_damaged_is_refused(change: dict[str, Any]) -> Non
     arrays |= {"scale": change.get("divisor", arrays["scale"])}
     with pytest.raises(ValueError, match="m is damaged: its preparation"):
         restored(facts | change, arrays, Path("m"))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n", [1, 7, 16, 333])
+def test_dividing_keeps_the_order_of_both_sets_and_the_array(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(0, 3, size=n)  # the third set is in neither
+    rows = rng.normal(size=(n, 3))
+    array = rows.copy()
+    notes = pd.DataFrame({"kind": kinds})
+    table = Table(array, list("abc"), notes, None, named=True, source="here.csv")
+    for found, kind in zip(divided(table, kinds == 0, kinds == 1), (0, 1), strict=True):
+        np.testing.assert_array_equal(found.values, rows[kinds == kind])
+        assert np.shares_memory(found.values, array) or not len(found.values)
+        assert (found.annotations["kind"] == kind).all()
+        assert found.labels() == [str(i + 1) for i in np.flatnonzero(kinds == kind)]
+
+
+def test_dividing_moves_blocks_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pairs(n: int, _: int) -> list[slice]:
+        return [slice(i, min(i + 2, n)) for i in range(0, n, 2)]
+
+    monkeypatch.setattr("contrastive_lvm.tables.choose.row_slices", pairs)
+    test_dividing_keeps_the_order_of_both_sets_and_the_array(333, 0)

@@ -98,6 +98,14 @@ SizeFactors = Annotated[
         "file, which transform and the others then read too.",
     ),
 ]
+SIZES_BY_WORD = ("total", "none")
+
+
+def size_column(given: str | None) -> str | None:
+    """The column that --size-factors names, if it is no word for something else."""
+    return None if given in SIZES_BY_WORD else given
+
+
 SharedPrior = Annotated[
     str | None, typer.Option(metavar="KIND", help="flat, ard, group_lasso or horseshoe.")
 ]

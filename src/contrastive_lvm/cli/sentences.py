@@ -80,16 +80,19 @@ def _plain(value: ast.expr) -> str:
 
 
 @contextmanager
-def plainly(before: str = "", *, rows: str = "the target") -> Iterator[None]:
-    """What the library refuses is bad input, said in options; types come from words here too."""
+def plainly(piece: str = "", *, rows: str = "the target") -> Iterator[None]:
+    """What the library refuses is bad input, said in options; types come from words here too.
+
+    Settings of a piece such as `--inference svi` keep their names, and it is said whose they are.
+    """
     try:
         yield
     except (TypeError, ValueError) as error:
-        raise ValueError(before + in_options(str(error), rows=rows)) from error
+        said = f"{piece}: {error}" if piece else in_options(str(error), rows=rows)
+        raise ValueError(said) from error
     except ArithmeticError as error:
         raise ValueError(
-            f"{before}numbers are out of range ({error}); use settings nearer to 1, or --scale "
-            "standard."
+            f"numbers are out of range ({error}); use settings nearer to 1, or --scale standard."
         ) from error
 
 

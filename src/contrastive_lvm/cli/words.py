@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
+from contrastive_lvm.cli.options import size_column
 from contrastive_lvm.cli.sentences import plainly
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 from contrastive_lvm.estimators.resolve import ENGINES, LIKELIHOODS, PRIORS
-from contrastive_lvm.likelihoods.counts import SizeFactors as Factors
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.mixed import Mixed
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
@@ -47,7 +47,7 @@ class Words:
     ) -> None:
         self.model, self.settings = _network(model)
         self.n_target, self.n_shared = n_target, _shared(n_shared, self.model)
-        self.likelihood, self.size_column = _sized(likelihood, size_factors, self.model)
+        self.likelihood = _sized(likelihood, size_factors, self.model)
         self.inference, self.n_init = inference, n_init
         self.priors = {"shared_prior": shared_prior, "target_prior": target_prior}
         self.seed = seed
@@ -133,11 +133,11 @@ def _widths(value: Any) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _sized(likelihood: str, size_factors: str | None, model: str) -> tuple[str, str | None]:
-    """The likelihood with its size factors, and the column that gives them."""
+def _sized(likelihood: str, size_factors: str | None, model: str) -> str:
+    """The likelihood with the size factors that are words; those of a column go to `fit`."""
     if size_factors is None:
-        return likelihood, None
-    kind, by_word = _likelihood(likelihood, None), size_factors in get_args(Factors)
+        return likelihood
+    kind, by_word = _likelihood(likelihood, None), size_column(size_factors) is None
     counts = isinstance(kind, Poisson | NegativeBinomial | Mixed)
     if not counts:
         raise ValueError(
@@ -151,13 +151,13 @@ def _sized(likelihood: str, size_factors: str | None, model: str) -> tuple[str, 
         )
     if by_word:
         joint = "," if ":" in likelihood else ":"
-        return f"{likelihood}{joint}size_factors={size_factors}", None
+        return f"{likelihood}{joint}size_factors={size_factors}"
     if model == "vae":
         raise ValueError(
             f"--size-factors={size_factors} does not go with --model vae, which takes totals or "
             "none; use --size-factors none, or leave it out."
         )
-    return likelihood, size_factors
+    return likelihood
 
 
 def _likelihood(text: str, features: Sequence[str] | None) -> Any:
@@ -185,7 +185,7 @@ def _built(
         settings["size_factors"] = "none"  # a word here, not the absence of a value
     if "given" in settings:
         settings["given"] = _sites(option, settings["given"])
-    with plainly(f"{option} {word}: "):
+    with plainly(f"{option} {word}"):
         return kind(**settings)
 
 

@@ -8,7 +8,8 @@ from contrastive_lvm.tables.prepare import (
     Preparation,
     Sets,
     Told,
-    chosen_sets,
+    chosen_of,
+    read_tables,
     with_features,
 )
 from contrastive_lvm.tables.table import Table
@@ -59,14 +60,12 @@ def read_again(
 ) -> Sets:
     """Both sets with the features of a model and in its units."""
     known = set(preparation.features) if preparation.named else None
-    target, background, _ = chosen_sets(*origin, features=known, alone=alone, told=told)
-    tables = [_prepared(table, preparation) for table in (target, background)]
-    assert tables[0] is not None  # the target is always there
-    return Sets(tables[0], tables[1], preparation, [])
+    tables = read_tables(*origin, features=known, told=told)
+    target, background, _ = chosen_of(*tables, origin.choice, alone=alone)
+    other = None if background is None else _prepared(background, preparation)
+    return Sets(_prepared(target, preparation), other, preparation, [])
 
 
-def _prepared(table: Table | None, preparation: Preparation) -> Table | None:
-    if table is None:
-        return None
+def _prepared(table: Table, preparation: Preparation) -> Table:
     table = with_features(table, preparation)
     return table._replace(values=preparation.scaling.applied(table.values))

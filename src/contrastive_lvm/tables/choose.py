@@ -13,6 +13,7 @@ from contrastive_lvm.tables.table import Table, some
 
 Mask = npt.NDArray[np.bool_]
 LISTED = 8  # values that a sentence names
+PARTS = 16  # of the rows that are put in order one after another
 
 
 class Condition(NamedTuple):
@@ -113,25 +114,44 @@ def taken(table: Table, mask: Mask) -> Table:
 def divided(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
     """Two sets of rows that have none in common; the array of the table is used up.
 
-    Only the smaller set is copied out; the other moves up within the array, so that there are
+    Its rows are put in order within the array, the first set above the second, so that there are
     never two of it.
+
+    Examples
+    --------
+    >>> table = Table(np.arange(4.0)[:, None], ["x"], pd.DataFrame(index=range(4)), None, True, "")
+    >>> one, other = divided(table, np.array([0, 1, 0, 1], bool), np.array([1, 0, 1, 0], bool))
+    >>> one.values.ravel().tolist(), other.values.ravel().tolist()
+    ([1.0, 3.0], [0.0, 2.0])
     """
     if is_sparse(table.values):
         return taken(table, first), taken(table, second)
-    if first.sum() < second.sum():
-        other, one = divided(table, second, first)
-        return one, other
-    small = table.values[second]
-    return _described(table, first, _moved_up(table.values, first)), _described(
-        table, second, small
-    )
+    above, below = _ordered(table.values, first, second)
+    return _described(table, first, above), _described(table, second, below)
 
 
-def _moved_up(values: npt.NDArray[Any], mask: Mask) -> npt.NDArray[Any]:
-    rows = np.flatnonzero(mask)
-    for part in row_slices(len(rows), values.shape[1]):
-        values[part] = values[rows[part]]  # sources are never above their destination
-    return values[: len(rows)]
+def _ordered(
+    values: npt.NDArray[Any], first: Mask, second: Mask
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Views of the two sets, one below the other; only a part of the rows is ever copied."""
+    n, m = 0, 0  # rows of either set that are in order
+    for part in np.array_split(np.arange(len(values)), PARTS):
+        own, other = values[part[first[part]]], values[part[second[part]]]
+        _moved_down(values, n, m, len(own))
+        values[n : n + len(own)] = own
+        n += len(own)
+        values[n + m : n + m + len(other)] = other
+        m += len(other)
+    return values[:n], values[n : n + m]
+
+
+def _moved_down(values: npt.NDArray[Any], begin: int, n_rows: int, by: int) -> None:
+    """Move rows from `begin` on, the last ones first, since the two places overlap."""
+    if by == 0:
+        return
+    for part in reversed(list(row_slices(n_rows, values.shape[1]))):
+        start, stop = begin + part.start, begin + part.stop
+        values[start + by : stop + by] = values[start:stop]
 
 
 def _described(table: Table, mask: Mask, values: Any) -> Table:

@@ -44,7 +44,9 @@ class Gatherer:
     def add(self, frame: pd.DataFrame) -> None:
         """Take the next rows."""
         numbers = [name for name in self.columns if name not in self.aside]
-        plain = {str(name) for name, dtype in frame.dtypes.items() if _is_number(dtype)}
+        dtypes = frame.dtypes
+        number = {dtype: _is_number(dtype) for dtype in dtypes.unique()}
+        plain = {str(name) for name, dtype in dtypes.items() if number[dtype]}
         for name in numbers:
             if name not in plain:
                 frame = self._judge(frame, name)
@@ -54,7 +56,8 @@ class Gatherer:
             self.candidates = [name for name in numbers if self.kinds[name] != WORDS]
             self.array = np.empty((0, len(self.candidates)), _precision(frame, self.candidates))
         keep = [name for name in self.candidates if self.kinds[name] != WORDS]
-        words = [name for name in self.columns if name not in keep]
+        kept = set(keep)
+        words = [name for name in self.columns if name not in kept]
         self.pieces.append(frame[words].copy())
         self._append(frame, keep)
 

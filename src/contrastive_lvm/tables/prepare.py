@@ -140,9 +140,36 @@ def read_sets(
     >>> sets.target.values.tolist(), sets.background.values.tolist()
     ([[40.0], [50.0]], [[30.0]])
     """
-    target, background, dropped = chosen_sets(
-        target_file, background_file, choice, alone=alone, told=told
-    )
+    tables = read_tables(target_file, background_file, choice, told=told)
+    return sets_of(*tables, choice, scale=scale, alone=alone)
+
+
+def read_tables(
+    target_file: Path,
+    background_file: Path | None,
+    choice: Choice,
+    *,
+    features: set[str] | None = None,
+    told: Told = lambda path: lambda done: None,
+) -> tuple[Table, Table | None]:
+    """The first half of `read_sets`, which takes the time: one file or two as they are.
+
+    `features` are the only columns that are numbers, if given.
+    """
+    _check_layer(choice.layer, target_file, background_file)
+    aside = _aside(choice)
+    read = partial(read_table, annotations=aside, features=features, layer=choice.layer)
+    table = read(target_file, told=told(target_file))
+    if background_file is None:
+        return table, None
+    return table, read(background_file, told=told(background_file))
+
+
+def sets_of(
+    table: Table, other: Table | None, choice: Choice, *, scale: str = "none", alone: bool = False
+) -> Sets:
+    """The second half: rows chosen, columns that both have, one scale; arrays are used up."""
+    target, background, dropped = chosen_of(table, other, choice, alone=alone)
     sets = _scaled(target, background, scale, dropped)
     own = sets.preparation._replace(layer=choice.layer, sizes=choice.sizes)
     return sets._replace(preparation=own)
@@ -156,26 +183,12 @@ def _check_layer(layer: str | None, *files: Path | None) -> None:
         )
 
 
-def chosen_sets(
-    target_file: Path,
-    background_file: Path | None,
-    choice: Choice,
-    *,
-    features: set[str] | None = None,
-    alone: bool = False,
-    told: Told = lambda path: lambda done: None,
+def chosen_of(
+    table: Table, other: Table | None, choice: Choice, *, alone: bool = False
 ) -> tuple[Table, Table | None, list[str]]:
-    """The two sets as the files have them, and the columns that only one of two files has.
-
-    `features` are the only columns that are numbers, if given.
-    """
-    _check_layer(choice.layer, target_file, background_file)
-    aside = _aside(choice)
-    read = partial(read_table, annotations=aside, features=features, layer=choice.layer)
-    table = read(target_file, told=told(target_file))
-    if background_file is None:
+    """The two sets as the files have them, and the columns that only one of two files has."""
+    if other is None:
         return *_from_one(table, choice, alone=alone), []
-    other = read(background_file, told=told(background_file))
     target = _chosen(table, choice.conditions("target"))
     return common(target, _chosen(other, choice.conditions("background")))
 

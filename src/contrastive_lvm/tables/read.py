@@ -82,8 +82,7 @@ def _read(
 ) -> Table:
     if path.is_dir() or path.name.endswith((".tar", ".tar.gz", ".tgz")):
         return read_tenx(path)
-    ending = "".join(path.suffixes[-2:]).lower()
-    if ending.removesuffix(".gz").endswith(TEXTS):
+    if is_text(path):
         return read_text(path, annotations=annotations, features=features, told=told)
     ending = path.suffix.lower()
     if ending in (".parquet", ".pq"):
@@ -95,6 +94,12 @@ def _read(
     if ending == ".h5ad":
         return read_h5ad(path, layer=layer)
     return read_npy(path) if ending == ".npy" else read_npz(path)
+
+
+def is_text(path: Path) -> bool:
+    """Whether a file is to be read as text, by its name."""
+    ending = "".join(path.suffixes[-2:]).lower()
+    return ending.removesuffix(".gz").endswith(TEXTS) and not path.is_dir()
 
 
 def _or_words(error: OSError, sentence: str) -> str:
