@@ -24,6 +24,7 @@ from contrastive_lvm.core.types import Array, Matrix, Statistics
 
 SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
 WIDE_BLOCK = 1 << 21  # entries: products of narrow matrices want more rows than other work
+WIDE_ROWS = 8192  # most rows of such a block
 MOST_FEATURES = 3000  # above, products with the rows are cheaper than forming a (D, D) matrix
 
 
@@ -110,8 +111,8 @@ def summarise(X: Matrix, *, dense: bool) -> Scatter:
     shift = np.where(np.abs(mean) <= std, 0.0, mean).astype(X.dtype)
     total, matrix = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
     ones = np.ones(SUMMED_AT_ONCE, dtype=X.dtype)
-    buffer = np.empty_like(X[next(row_slices(*X.shape, elements=WIDE_BLOCK, most=8192))])
-    for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=8192):
+    buffer = np.empty_like(X[next(row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS))])
+    for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS):
         # Sums within a block of centred rows in the data's precision, over blocks in float64:
         # as accurate as widening everything, at half the cost for float32.
         centred = X[rows]
