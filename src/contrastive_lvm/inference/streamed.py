@@ -192,7 +192,7 @@ class StreamedWeights(_Read):
         self, loadings: Loadings, psi: Array, mean: Array, weights: Any, scaler: Scaler
     ) -> tuple[Statistics, Any, tuple[float, int]]:
         """As `robust.weighted_statistics`: one pass."""
-        function = partial(_weighted, loadings, psi, mean, scaler)
+        function = partial(_weighted, loadings, psi, mean, scaler, self.n_rows)
         swept, renewed = self.rows.renewed(function, Swept.plus, weights)
         return swept.statistics, renewed, (swept.log_excess, swept.n_scales)
 
@@ -202,6 +202,7 @@ def _weighted(
     psi: Array,
     mean: Array,
     scaler: Scaler,
+    n_rows: int,
     rows: Matrix,
     weights: Weights | None,
 ) -> tuple[Swept, Weights]:
@@ -209,7 +210,9 @@ def _weighted(
     rows = rows if informative.all() else rows[informative]
     if weights is None:
         weights = np.ones((rows.shape[0], 1), np.float32)
-    found, renewed, facts = weighted_statistics(rows, loadings, psi, mean, weights, scaler)
+    found, renewed, facts = weighted_statistics(
+        rows, loadings, psi, mean, weights, scaler, n_rows=n_rows
+    )
     return Swept(found, *facts), renewed
 
 
