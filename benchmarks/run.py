@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import autoencoder, black_box, complete, missing, robust
+from benchmarks import autoencoder, black_box, complete, elsewhere, missing, robust
 
 GROUPS = (
     complete.tall,
@@ -16,6 +16,9 @@ GROUPS = (
     autoencoder.step,
     robust.speed,
     robust.memory,
+    elsewhere.disk,
+    elsewhere.streamed,
+    elsewhere.cluster,
 )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import scipy.sparse as sp
 import contrastive_lvm as clvm
 from contrastive_lvm.core import selection
 from contrastive_lvm.core.moments import Moments, moments_of
-from contrastive_lvm.scale import kept, stored
+from contrastive_lvm.scale import stored
 from contrastive_lvm.scale.lazy import LazyRows
 from contrastive_lvm.scale.source import is_elsewhere
 
@@ -212,14 +213,15 @@ def test_other_rows_are_read_once_a_sweep(name: str, first: int) -> None:
 
 def test_weights_of_rows_elsewhere_leave_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     folders: list[Path] = []
-    make = kept.tempfile.mkdtemp
+    make = tempfile.mkdtemp
 
     def noted(*args: Any, **settings: Any) -> str:
         folders.append(Path(make(*args, **settings)))
         return str(folders[-1])
 
-    monkeypatch.setattr(kept.tempfile, "mkdtemp", noted)
-    model = fit("Student-t rows", *(Counted(A) for A in rows("Student-t rows")))
+    monkeypatch.setattr(tempfile, "mkdtemp", noted)
+    X, B = rows("Student-t rows")
+    model = fit("Student-t rows", Counted(X), Counted(B), LOOSE)
     assert model.posterior_.weights == ()
     assert len(folders) > 10
     assert not any(folder.exists() for folder in folders)
@@ -321,7 +323,7 @@ def test_scores_and_outliers_of_lazy_rows() -> None:
 
 def test_predictions_of_a_cluster_are_its_own(cluster: Any) -> None:
     X = rows("missing")[0]
-    lazy = in_memory("missing").impute(da.from_array(X, chunks=(250, D)))
+    lazy: Any = in_memory("missing").impute(da.from_array(X, chunks=(250, D)))
     np.testing.assert_allclose(lazy.compute(), in_memory("missing").impute(X), atol=1e-10)
 
 
@@ -335,7 +337,7 @@ def test_baselines_take_rows_elsewhere(tmp_path: Path) -> None:
     gaps = rows("missing")[0]
     ppca, reference = clvm.PPCA(2).fit(da.from_array(gaps, chunks=(90, D))), clvm.PPCA(2).fit(gaps)
     assert_same(ppca, reference, ("components_", "mean_", "noise_variance_"))
-    lazy = ppca.impute(da.from_array(gaps, chunks=(90, D)))
+    lazy: Any = ppca.impute(da.from_array(gaps, chunks=(90, D)))
     np.testing.assert_allclose(lazy.compute(), reference.impute(gaps), atol=1e-7)
 
 
@@ -438,7 +440,8 @@ def test_bad_arrays_are_refused() -> None:
         fit("complete", lazy[:1], B)
     with pytest.raises(ValueError, match="X contains NaN, which this estimator cannot handle"):
         clvm.ContrastivePCA().fit(da.from_array(rows("missing")[0]), background=B)
+    result: Any = in_memory("complete").transform(da.from_array(changed(X, 5, 0, np.inf)))
     with pytest.raises(ValueError, match="X contains infinity"):
-        in_memory("complete").transform(da.from_array(changed(X, 5, 0, np.inf))).compute()
+        result.compute()
     with pytest.raises(ValueError, match="of='rows' is unknown"):
         in_memory("complete").score_samples(lazy, of="rows")
