@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import autoencoder, black_box, command, complete, missing, robust
+from benchmarks import autoencoder, black_box, command, complete, elsewhere, missing, robust
 
 GROUPS = (
     complete.tall,
@@ -17,6 +17,9 @@ GROUPS = (
     robust.speed,
     robust.memory,
     command.fit,
+    elsewhere.disk,
+    elsewhere.streamed,
+    elsewhere.cluster,
 )
 
 

@@ -16,6 +16,7 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
     "sealed": 0,
     "priors": 1,
     "likelihoods": 1,
+    "scale": 1,
     "model": 2,
     "inference": 3,
     "vae": 4,

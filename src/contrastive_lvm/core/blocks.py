@@ -6,8 +6,10 @@ float32 and sparse input are widened to dense float64 a block at a time and neve
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
-from typing import NamedTuple, TypeVar
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -44,7 +46,7 @@ def in_order(function: Callable[[slice], Result], blocks: list[slice]) -> Iterat
     if workers < 2:
         yield from map(function, blocks)
         return
-    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as threads:
+    with one_blas_thread(), ThreadPoolExecutor(workers) as threads:
         for start in range(0, len(blocks), workers):  # few results wait at a time
             yield from threads.map(function, blocks[start : start + workers])
 
@@ -53,6 +55,33 @@ def in_order(function: Callable[[slice], Result], blocks: list[slice]) -> Iterat
 def _blas() -> ThreadpoolController:
     """The loaded BLAS libraries; looking for them takes some milliseconds."""
     return ThreadpoolController().select(user_api="blas")
+
+
+class _Inside:
+    """Who is within `one_blas_thread`: the limit belongs to the process, not to a thread."""
+
+    lock = Lock()
+    count = 0
+    limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS keeps to one thread until the last of those who asked for it has left.
+
+    Threads that each set and restore the limit would restore each other's.
+    """
+    with _Inside.lock:
+        if _Inside.count == 0:
+            _Inside.limit = _blas().limit(limits=1, user_api="blas")
+        _Inside.count += 1
+    try:
+        yield
+    finally:
+        with _Inside.lock:
+            _Inside.count -= 1
+            if _Inside.count == 0:
+                _Inside.limit.restore_original_limits()
 
 
 def _blas_threads() -> int:

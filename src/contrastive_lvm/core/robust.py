@@ -32,9 +32,9 @@ class Scales(NamedTuple):
 
 
 BLOCK_ELEMENTS = 1 << 17  # a few arrays of a block's size live at once
-# E[u] as it is kept, (N, D) or (N, 1). Single precision: a weight is a stationary point, so that
-# its rounding changes the bound by its square, and there may be one for every entry of the data.
-Weights = npt.NDArray[np.float32]
+# E[u] as it is kept, (N, D) or (N, 1).
+Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+EXACT = 1 << 21  # weights of a set that are kept in double precision
 # (E[e^2] / psi, zero where missing (B, D); observed entries of each row (B,)) -> Scales
 Scaler = Callable[[Array, Array], Scales]
 
@@ -108,17 +108,29 @@ def _weights_of_entries(
 
 
 def weighted_statistics(
-    X: Matrix, loadings: Loadings, psi: Array, mean: Array, weights: Weights, scaler: Scaler
+    X: Matrix,
+    loadings: Loadings,
+    psi: Array,
+    mean: Array,
+    weights: Weights,
+    scaler: Scaler,
+    *,
+    n_rows: int | None = None,
 ) -> tuple[Statistics, Weights, tuple[float, int]]:
     """Expected statistics under the new weights, those weights, and what the df step needs.
 
     `weights` may have one column to begin with; the new ones have as many as there are scales.
+    `n_rows` are those of the set of which X is a part. Many weights are kept in single precision:
+    a weight is a stationary point, so that its rounding changes the bound by its square, and there
+    may be one for every entry of the data. But it does change the way to the optimum, and with few
+    rows where on that way a fit stops, so that few are kept as they are.
     """
     step = RowStep(loadings, psi, mean, scaler)
     n_columns = weights.shape[1]
     if n_columns == 1:
         n_columns = scaler(np.zeros((1, X.shape[1])), np.ones(1)).weights.shape[1]
-    renewed = np.empty((X.shape[0], n_columns), np.float32)
+    many = (n_rows or X.shape[0]) * n_columns > EXACT
+    renewed = np.empty((X.shape[0], n_columns), np.float32 if many else np.float64)
 
     def of_block(rows: slice) -> tuple[Statistics, float, int]:
         block = step(X[rows], weights[rows])

@@ -134,26 +134,42 @@ class MaskedRows:
 
     def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
         """Expected sufficient statistics at the given parameters: one pass over the blocks."""
-        D, K = loadings.mean.shape
-        i, j = packed.pair_indices(K)
-        moment, first = np.zeros((len(i), D)), np.zeros((K, D))
-        cross, residual, square = np.zeros((D, K)), np.zeros(D), np.zeros(D)
-        latent, bound, model = np.zeros(len(i)), 0.0, prepare(loadings, psi)
-        for block in self.blocks():
-            R = residual_of(block, mean)
-            rows = row_step(model, R, block)
-            outer = rows.mean[i] * rows.mean[j]  # (Q, B)
-            weight = np.bincount(block.pattern, minlength=len(block.observed))
-            second = rows.cov * weight + _sum_patterns(outer, block)  # (Q, P)
-            moment += second @ block.observed
-            latent += second.sum(axis=1)
-            first += _sum_patterns(rows.mean, block) @ block.observed
-            cross += R.T @ rows.mean.T
-            residual += R.sum(axis=0)
-            square += np.einsum("bd,bd->d", R, R)
-            bound += float(rows.log_likelihood.sum())
-        n = self.counts
-        return Statistics(moment, first, cross, residual, square, n, n, latent, self.n_rows, bound)
+        found = statistics_of(self.blocks(), loadings, psi, mean)
+        return found._replace(n_rows=self.n_rows)
+
+
+def statistics_of(
+    blocks: Iterator[Block], loadings: Loadings, psi: Array, mean: Array
+) -> Statistics:
+    """Expected sufficient statistics of blocks that are sorted by pattern, their sum."""
+    D, K = loadings.mean.shape
+    i, j = packed.pair_indices(K)
+    moment, first = np.zeros((len(i), D)), np.zeros((K, D))
+    cross, residual, square, n = np.zeros((D, K)), np.zeros(D), np.zeros(D), np.zeros(D)
+    latent, bound, n_rows, model = np.zeros(len(i)), 0.0, 0, prepare(loadings, psi)
+    for block in blocks:
+        R = residual_of(block, mean)
+        rows = row_step(model, R, block)
+        outer = rows.mean[i] * rows.mean[j]  # (Q, B)
+        weight = np.bincount(block.pattern, minlength=len(block.observed))
+        second = rows.cov * weight + _sum_patterns(outer, block)  # (Q, P)
+        moment += second @ block.observed
+        latent += second.sum(axis=1)
+        first += _sum_patterns(rows.mean, block) @ block.observed
+        cross += R.T @ rows.mean.T
+        residual += R.sum(axis=0)
+        square += np.einsum("bd,bd->d", R, R)
+        n += weight @ block.observed
+        n_rows += len(R)
+        bound += float(rows.log_likelihood.sum())
+    return Statistics(moment, first, cross, residual, square, n, n, latent, n_rows, bound)
+
+
+def sorted_blocks(X: Matrix) -> Iterator[Block]:
+    """Rows with an observed entry, sorted by missingness pattern, a block at a time."""
+    order = _pattern_order(X)
+    for rows in row_slices(len(order), X.shape[1]):
+        yield make_block(X[order[rows]])
 
 
 def _sum_patterns(of_row: Array, block: Block) -> Array:

@@ -24,6 +24,7 @@ from contrastive_lvm.core.types import Array, Matrix, Statistics
 
 SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
 WIDE_BLOCK = 1 << 21  # entries: products of narrow matrices want more rows than other work
+WIDE_ROWS = 8192  # most rows of such a block
 MOST_FEATURES = 3000  # above, products with the rows are cheaper than forming a (D, D) matrix
 
 
@@ -109,23 +110,30 @@ def summarise(X: Matrix, *, dense: bool) -> Scatter:
     # About means within a standard deviation of zero nothing cancels, so nothing need be moved.
     shift = np.where(np.abs(mean) <= std, 0.0, mean).astype(X.dtype)
     total, matrix = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
-    ones = np.ones(SUMMED_AT_ONCE, dtype=X.dtype)
-    buffer = np.empty_like(X[next(row_slices(*X.shape, elements=WIDE_BLOCK, most=8192))])
-    for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=8192):
+    buffer = np.empty_like(X[next(row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS))])
+    for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS):
         # Sums within a block of centred rows in the data's precision, over blocks in float64:
         # as accurate as widening everything, at half the cost for float32.
         centred = X[rows]
         if shift.any():
             centred = np.subtract(centred, shift, out=buffer[: rows.stop - rows.start])
-        for start in range(0, len(centred), len(ones)):
-            piece = centred[start : start + len(ones)]
-            total += ones[: len(piece)] @ piece
+        total += _column_sums(centred)
         if np.isnan(total).any():
             break  # rows with gaps have no scatter, and the mean says so
         matrix += centred.T @ centred
     offset = total / len(X)
     matrix -= len(X) * np.outer(offset, offset)
     return DenseScatter(len(X), shift + offset, matrix)
+
+
+def _column_sums(rows: Matrix) -> Array:
+    """Sums of a few rows in the data's precision, added up in double."""
+    ones = np.ones(SUMMED_AT_ONCE, dtype=rows.dtype)
+    even = len(rows) // len(ones) * len(ones)
+    sums = np.matmul(ones, rows[:even].reshape(-1, len(ones), rows.shape[1]))
+    total: Array = sums.sum(axis=0, dtype=np.float64)
+    total += ones[: len(rows) - even] @ rows[even:]
+    return total
 
 
 def _row_scatter(X: Matrix) -> RowScatter:

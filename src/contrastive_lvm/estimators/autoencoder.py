@@ -33,13 +33,14 @@ from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
+from contrastive_lvm.scale.source import is_lazy
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design
 from contrastive_lvm.vae.fitted import Fitted
 from contrastive_lvm.vae.networks import ACTIVATIONS
 from contrastive_lvm.vae.placement import placement
 from contrastive_lvm.vae.preparing import prepared
-from contrastive_lvm.vae.rows import Moments, Source, is_lazy, moments, source
+from contrastive_lvm.vae.rows import Moments, Source, moments, source
 from contrastive_lvm.vae.training import HISTORY, Plan, State, Training
 
 logger = logging.getLogger(__name__)

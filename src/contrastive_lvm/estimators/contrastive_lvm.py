@@ -24,8 +24,8 @@ from contrastive_lvm.estimators.posterior_files import (
 )
 from contrastive_lvm.estimators.predictions import Predictions
 from contrastive_lvm.estimators.reporting import Reporting
+from contrastive_lvm.estimators.sources import background_for_fit, target_for_fit
 from contrastive_lvm.estimators.validation import (
-    check_rows_for_fit,
     check_variances,
     check_whole,
     read_background,
@@ -43,6 +43,7 @@ from contrastive_lvm.inference.engine import CoordinateAscent
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.horseshoe import Horseshoe
+from contrastive_lvm.scale.source import Source
 
 logger = logging.getLogger(__name__)
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions
@@ -179,10 +180,11 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Savea
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n, d)
-            The target set; NaN is a missing entry.
+        X : array-like, sparse matrix, or rows elsewhere, of shape (n, d)
+            The target set; NaN is a missing entry. Memory maps, Dask arrays, and arrays of HDF5,
+            Zarr or backed AnnData are read a block at a time.
         y : ignored
-        background : array-like or sparse matrix of shape (m, d)
+        background : array-like, sparse matrix, or rows elsewhere, of shape (m, d)
             The background set, with the same features; may be left out when `n_shared=0`.
         size_factors, background_size_factors : array-like of shape (n,) and (m,), optional
             Sizes of rows of counts, in place of their totals over an average row's. The other
@@ -263,6 +265,9 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Savea
         names = getattr(self, "feature_names_in_", None)
         model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
         engine = resolve.engine(self.inference, model)
+        if not isinstance(engine, CoordinateAscent):  # it wants rows at random
+            target = read_rows(self, X) if isinstance(target, Source) else target
+            others = read_background(self, background) if isinstance(others, Source) else others
         sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
         refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.sizes_itself)
         for name, rows in (("X", target), ("background", others)):
@@ -296,8 +301,7 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Savea
         return self
 
     def _read_sets(self, X: Any, background: Any) -> tuple[Matrix, Matrix | None]:
-        target = read_rows(self, X, reset=True)
-        check_rows_for_fit(target, "X")
+        target = target_for_fit(self, X)
         if background is None:
             if self.n_shared != 0:
                 raise ValueError(
@@ -305,8 +309,7 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Savea
                     "from it; pass background=... or set n_shared=0."
                 )
             return target, None
-        others = read_background(self, background)
-        check_rows_for_fit(others, "background")
+        others = background_for_fit(self, background)
         refuse_sliced_background(target.shape[0], others.shape[0])
         return target, others
 

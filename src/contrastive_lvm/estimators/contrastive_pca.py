@@ -10,21 +10,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core.blocks import row_slices, widen
 from contrastive_lvm.core.gauge import signed
-from contrastive_lvm.core.scatter import summarise
+from contrastive_lvm.core.scatter import DenseScatter, summarise
 from contrastive_lvm.core.span import reduce_to_span
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.sources import background_for_fit, by_blocks, target_for_fit
 from contrastive_lvm.estimators.validation import (
-    check_rows_for_fit,
     check_whole,
-    read_background,
     read_rows,
     refuse_constant,
     refuse_sliced_background,
     warn_about_scales,
 )
+from contrastive_lvm.inference.streamed import at_hand, first_pass
+from contrastive_lvm.scale.source import Source, is_elsewhere
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
@@ -99,15 +100,13 @@ class ContrastivePCA(
         """
         q = check_whole("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)
-        target = read_rows(self, X, reset=True, missing=False)
-        check_rows_for_fit(target, "X")
+        target = target_for_fit(self, X, missing=False)
         if background is None:
             raise ValueError(
                 "background=None, but ContrastivePCA compares X with it; pass background=..., "
                 "or use sklearn.decomposition.PCA."
             )
-        others = read_background(self, background, missing=False)
-        check_rows_for_fit(others, "background")
+        others = background_for_fit(self, background, missing=False)
         refuse_sliced_background(target.shape[0], others.shape[0])
         most = min(target.shape[1], target.shape[0] + others.shape[0] - 2)
         if q > most:
@@ -147,6 +146,9 @@ class ContrastivePCA(
         (400, 2)
         """
         check_is_fitted(self)
+        if is_elsewhere(X):
+            found: Array = by_blocks(self, "transform", X)
+            return found
         rows = read_rows(self, X, missing=False)
         projected = np.empty((rows.shape[0], len(self.components_)))
         for part in row_slices(*rows.shape):
@@ -234,18 +236,26 @@ class _Contrast(NamedTuple):
 def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
     if n_rows < D and not scale:
-        span = reduce_to_span([target, background])
+        sets = [at_hand(X) if isinstance(X, Source) else X for X in (target, background)]
+        span = reduce_to_span(sets)
         first, second = (s.matrix / s.n_rows for s in span.scatters)
         basis = span.lift(np.eye(len(first)))
         refuse_constant(np.diag(first + second), 0.0)
         return _Contrast((first, second), span.means[0], np.ones(D), basis)
-    scatters: list[Any] = [summarise(X, dense=True) for X in (target, background)]
+    scatters: list[Any] = [_scatter(X) for X in (target, background)]
     pooled = sum(s.diagonal for s in scatters) / n_rows
     refuse_constant(pooled, max(np.abs(s.mean).max() for s in scatters))
     divisor = np.sqrt(np.where(pooled > 0, pooled, 1.0)) if scale else np.ones(D)
     units = np.outer(divisor, divisor)
     first, second = (s.matrix / s.n_rows / units for s in scatters)
     return _Contrast((first, second), scatters[0].mean, divisor, None)
+
+
+def _scatter(X: Matrix | Source) -> Any:
+    if not isinstance(X, Source):
+        return summarise(X, dense=True)
+    found: Any = first_pass(X, scatter=True)
+    return DenseScatter(found.n_rows, found.mean, found.scatter)
 
 
 def _medoids(spaces: list[Array]) -> list[int]:

@@ -12,8 +12,9 @@ from contrastive_lvm.estimators.validation import (
     read_background,
     refuse_sliced_background,
 )
+from contrastive_lvm.scale.source import is_lazy
 from contrastive_lvm.vae.fitted import Fitted
-from contrastive_lvm.vae.rows import Source, is_lazy, source
+from contrastive_lvm.vae.rows import Source, source
 
 
 class ContrastiveVAE(ContrastivePredictions, Reporting):

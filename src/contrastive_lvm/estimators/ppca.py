@@ -11,17 +11,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core import predict
-from contrastive_lvm.core.blocks import has_missing
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.gauge import canonical
-from contrastive_lvm.core.scatter import DenseScatter, Scatter
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.core.scatter import DenseScatter, Scatter, statistics
+from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.frames import follows_output
+from contrastive_lvm.estimators.sources import by_blocks, target_for_fit
 from contrastive_lvm.estimators.validation import (
-    check_rows_for_fit,
     check_whole,
     read_rows,
     refuse_constant,
@@ -31,6 +30,7 @@ from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.em import EM
 from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.model import Model
+from contrastive_lvm.scale.source import is_elsewhere
 
 
 class PPCA(
@@ -95,16 +95,15 @@ class PPCA(
         """
         q = check_whole("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
-        rows = read_rows(self, X, reset=True)
-        check_rows_for_fit(rows, "X")
+        rows = target_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, rows, None)
         model = Model(n_shared=0, n_target=q)
         data = prepare(model, rows, None)
         refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
-        if has_missing(rows):
-            self._fit_em(engine, model, data)
+        if data.complete:
+            self._fit_closed_form(data, q)
         else:
-            self._fit_closed_form(data, q, rows)
+            self._fit_em(engine, model, data)
         self.n_samples_ = int(rows.shape[0])
         return self
 
@@ -122,19 +121,19 @@ class PPCA(
         self.bound_, self.n_iter_ = posterior.bound, posterior.n_sweeps
         self.converged_ = posterior.converged
 
-    def _fit_closed_form(self, data: Data, q: int, rows: Matrix) -> None:
+    def _fit_closed_form(self, data: Data, q: int) -> None:
         scatter: Any = data.sets[0]
         n, d = scatter.n_rows, data.n_features
         values, U = _leading(scatter, q)
         total = float(scatter.diagonal.sum()) / n
         noise = max((total - float(values.sum())) / (d - q), FLOOR * total / d)
         W = U * np.sqrt(np.maximum(values - noise, 0.0))
-        mean = scatter.mean
+        mean, psi = scatter.mean, np.full(len(U), noise)
+        self.bound_, self.n_iter_ = statistics(scatter, Loadings(W), psi, d).bound, 1
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)
         self.converged_ = True
-        self.bound_, self.n_iter_ = float(predict.log_likelihoods(self._linear(), rows).sum()), 1
 
     def _publish(self, W: Array, mean: Array, noise_variance: float) -> None:
         W = np.ascontiguousarray(W)
@@ -163,6 +162,9 @@ class PPCA(
         >>> model.transform(rows).shape
         (400, 2)
         """
+        if is_elsewhere(X):
+            found: Array = by_blocks(self, "transform", X)
+            return found
         return predict.latent_means(self._linear(), read_rows(self, X))
 
     @follows_output
@@ -201,6 +203,9 @@ class PPCA(
         >>> bool(std[0, 0] > 0), bool(std[0, 1] == 0)
         (True, True)
         """
+        if is_elsewhere(X):
+            found: Array | tuple[Array, Array] = by_blocks(self, "impute", X, return_std=return_std)
+            return found
         filled, std = predict.fill(self._linear(), read_rows(self, X), with_std=return_std)
         return filled if std is None else (filled, std)
 
@@ -231,6 +236,9 @@ class PPCA(
         >>> bool(abs(model.score_samples(rows).sum() - model.bound_) < 1e-6)
         True
         """
+        if is_elsewhere(X):
+            found: Array = by_blocks(self, "score_samples", X)
+            return found
         return predict.log_likelihoods(self._linear(), read_rows(self, X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -244,7 +252,7 @@ class PPCA(
         >>> round(model.score(rows), 1)
         -95.6
         """
-        return float(np.average(self.score_samples(X), weights=sample_weight))
+        return float(np.average(np.asarray(self.score_samples(X)), weights=sample_weight))
 
     def _fitted_arrays(self) -> dict[str, Any]:
         return {"components": self.components_, "mean": self.mean_}

@@ -12,10 +12,12 @@ from contrastive_lvm.core.blocks import widen
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators import resolve, views
 from contrastive_lvm.estimators.frames import follows_output
+from contrastive_lvm.estimators.sources import by_blocks
 from contrastive_lvm.estimators.validation import check_choice, check_whole, read_rows
 from contrastive_lvm.estimators.views import Latents, Outliers
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.likelihoods.role import Likelihood
+from contrastive_lvm.scale.source import is_elsewhere
 
 SETS = ("target", "background")
 PARTS = ("shared", "target")
@@ -97,6 +99,9 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                [-0.86, -0.38],
                [-0.89, -0.67]])
         """
+        if is_elsewhere(X):
+            found: Array = by_blocks(self, "transform", X, size_factors=size_factors)
+            return found
         model, rows = self._rows(X, "target", size_factors)
         return predict.latent_means(model, rows)[:, : self.n_target_]
 
@@ -126,6 +131,8 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> latents.target_sd[0].round(3), latents.cov.shape
         (array([0.181, 0.355]), (400, 12, 12))
         """
+        if is_elsewhere(X):
+            return Latents(*by_blocks(self, "latents", X, of=of, size_factors=size_factors))
         mean, cov = predict.latent_moments(*self._rows(X, of, size_factors))
         sd = np.sqrt(np.einsum("nkk->nk", cov))
         t = self.n_target_ if of == "target" else 0
@@ -194,6 +201,10 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         chosen = (parts,) if isinstance(parts, str) else tuple(parts)
         for part in chosen:
             check_choice("parts", part, PARTS)
+        if is_elsewhere(X):
+            options = {"parts": chosen, "of": of, "size_factors": size_factors}
+            found: Array = by_blocks(self, "reconstruct", X, **options)
+            return found
         model, rows = self._rows(X, of, size_factors)
         return predict.rows_at(model, predict.latent_means(model, rows) * self._kept(chosen, of))
 
@@ -222,6 +233,9 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> float(model.denoise(data.target).var() / data.target.var()) < 0.2
         True
         """
+        if is_elsewhere(X):
+            found: Array = by_blocks(self, "denoise", X, size_factors=size_factors)
+            return found
         model, rows = self._rows(X, "target", size_factors)
         means = predict.latent_means(model, rows)
         average = self._new_rows(len(means), "target")
@@ -266,6 +280,10 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> bool(np.isnan(filled).any()), float(std[0, 0].round(1))
         (False, 1.8)
         """
+        if is_elsewhere(X):
+            options = {"of": of, "return_std": return_std, "size_factors": size_factors}
+            found: Array | tuple[Array, Array] = by_blocks(self, "impute", X, **options)
+            return found
         filled, std = predict.fill(*self._rows(X, of, size_factors), with_std=return_std)
         return filled if std is None else (filled, std)
 
@@ -335,15 +353,22 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> bool((data.target_labels[worst] == -1).all())
         True
         """
-        model, rows = self._rows(X, of, size_factors)
-        if not predict.is_heavy_tailed(model):
-            ranked = np.argsort(predict.log_likelihoods(model, rows), kind="stable")
-            ones = np.ones(len(ranked))
-            return Outliers(ones[:, None], ones, ranked, None)
-        weights = predict.scale_weights(model, rows)
+        if is_elsewhere(X):
+            weights = np.asarray(by_blocks(self, "_trust", X, of=of, size_factors=size_factors))
+        else:
+            weights = self._trust(X, of=of, size_factors=size_factors)
+        if weights.ndim == 1:
+            ones = np.ones(len(weights))
+            return Outliers(ones[:, None], ones, np.argsort(weights, kind="stable"), None)
         row_weights = views.weights_of_rows(weights)
-        entries = views.lightest(weights) if weights.shape[1] == rows.shape[1] else None
+        entries = views.lightest(weights) if weights.shape[1] == self.n_features_in_ else None
         return Outliers(weights, row_weights, np.argsort(row_weights, kind="stable"), entries)
+
+    def _trust(self, X: Any, *, of: str, size_factors: Any) -> Array:
+        """Weights under Student-t noise, (n, d) or (n, 1); otherwise log-likelihoods, (n,)."""
+        model, rows = self._rows(X, of, size_factors)
+        heavy = predict.is_heavy_tailed(model)
+        return (predict.scale_weights if heavy else predict.log_likelihoods)(model, rows)
 
     def score_samples(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Array:
         """Log-likelihood of each row's observed entries, latents integrated out.
@@ -373,6 +398,9 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> bool(abs(both - model.bound_) < 1e-6)
         True
         """
+        if is_elsewhere(X):
+            found: Array = by_blocks(self, "score_samples", X, of=of, size_factors=size_factors)
+            return found
         return predict.log_likelihoods(*self._rows(X, of, size_factors))
 
     def score(
@@ -389,4 +417,4 @@ class Predictions(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         -73.2
         """
         scores = self.score_samples(X, size_factors=size_factors)
-        return float(np.average(scores, weights=sample_weight))
+        return float(np.average(np.asarray(scores), weights=sample_weight))

@@ -56,13 +56,18 @@ def read_background(estimator: Any, background: Any, *, missing: bool = True) ->
         )
     except ValueError as error:
         raise _clearer(error, name) from error
-    if rows.shape[1] != estimator.n_features_in_:
-        raise ValueError(
-            f"background has {rows.shape[1]} features, but X has {estimator.n_features_in_}; "
-            "give both sets the same columns."
-        )
+    check_feature_numbers(estimator, rows)
     refuse_values(rows, name, missing=missing)
     return rows
+
+
+def check_feature_numbers(estimator: Any, background: Any) -> None:
+    """Rows of the background have as many features as X."""
+    if background.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"background has {background.shape[1]} features, but X has "
+            f"{estimator.n_features_in_}; give both sets the same columns."
+        )
 
 
 def _unframed_rows(X: Any, name: str) -> Any:
@@ -141,11 +146,22 @@ def _feature_names(frame: Any) -> list[str] | None:
 
 def check_rows_for_fit(X: Matrix, name: str) -> None:
     """At least two rows, and an observed entry in every column."""
+    refuse_few_rows(X, name)
+    refuse_empty_columns(_observed_somewhere(X), name)
+
+
+def refuse_few_rows(X: Any, name: str) -> None:
+    """A variance needs two rows."""
     if X.shape[0] < 2:
         raise ValueError(
-            f"{name} has 1 sample (row), but fitting needs at least 2; add rows to {name}."
+            f"{name} has {X.shape[0]} sample (row), but fitting needs at least 2; "
+            f"add rows to {name}."
         )
-    empty = _all_missing_columns(X)
+
+
+def refuse_empty_columns(observed: Any, name: str) -> None:
+    """Columns whose number of observed entries is zero."""
+    empty = np.flatnonzero(np.asarray(observed) == 0)
     if len(empty):
         raise ValueError(
             f"{name} has no observed entry in columns {some(empty)}; "
@@ -153,14 +169,14 @@ def check_rows_for_fit(X: Matrix, name: str) -> None:
         )
 
 
-def _all_missing_columns(X: Matrix) -> np.ndarray:
+def _observed_somewhere(X: Matrix) -> np.ndarray:
     observed = np.zeros(X.shape[1], dtype=bool)
     for rows in row_slices(*X.shape):
         block = X[rows].toarray() if is_sparse(X) else X[rows]
         observed |= ~np.isnan(block).all(axis=0)
         if observed.all():
             break
-    return np.flatnonzero(~observed)
+    return observed
 
 
 def check_whole(name: str, value: Any, least: int) -> int:

@@ -20,12 +20,10 @@ from contrastive_lvm.core.loadings import (
     loading_step,
     normal_equations,
 )
-from contrastive_lvm.core.robust import Weights, weighted_statistics
-from contrastive_lvm.core.rows import MaskedRows
 from contrastive_lvm.core.start import random_start, sized_start, spectral_starts
 from contrastive_lvm.core.turn import best_turn
 from contrastive_lvm.core.types import Array, Parameters, Statistics
-from contrastive_lvm.inference.data import Data, WeightedRows, covariance
+from contrastive_lvm.inference.data import Data, Gapped, Weighted, covariance
 from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.likelihoods.student_t import LEAST_DF, MOST_DF, StudentT, df_step
 from contrastive_lvm.model import Model
@@ -43,7 +41,7 @@ class Carry(NamedTuple):
 
     cov: Covariance | None  # of the loadings
     states: tuple[Any, Any]  # of the priors on S and W
-    weights: tuple[Weights, ...]  # E[u], one array a set; empty for Gaussian noise
+    weights: tuple[Any, ...]  # E[u] as each set keeps it; empty for Gaussian noise
 
 
 class Info(NamedTuple):
@@ -135,14 +133,14 @@ class Task:
         statistics, weights, excess, n_scales = [], [], 0.0, 0
         for i, (rows, k) in enumerate(zip(self.data.sets, self.active, strict=True)):
             active = loadings.leading(k)
-            if isinstance(rows, WeightedRows):
+            if isinstance(rows, Weighted):
                 scaler = self._student.scaler(p.df)
-                s, renewed, facts = weighted_statistics(
-                    rows.rows, active, p.psi, p.means[i], carry.weights[i], scaler
+                s, renewed, facts = rows.weighted(
+                    active, p.psi, p.means[i], carry.weights[i], scaler
                 )
                 weights.append(renewed)
                 excess, n_scales = excess + facts[0], n_scales + facts[1]
-            elif isinstance(rows, MaskedRows):
+            elif isinstance(rows, Gapped):
                 s = rows.statistics(active, p.psi, p.means[i])
             else:
                 s = scatter.statistics(rows, active, p.psi, self.data.n_features)
@@ -280,9 +278,7 @@ class Task:
         for prior, columns in zip(self.model.priors, self.model.blocks, strict=True):
             shape = (D, columns.stop - columns.start)
             states.append(None if isinstance(prior, GroupLasso) else prior.init(shape))
-        weights: tuple[Weights, ...] = ()
-        if isinstance(self.likelihood, StudentT):
-            weights = tuple(np.ones((s.n_rows, 1), np.float32) for s in self.data.sets)
+        weights = tuple(s.first_weights() for s in self.data.sets if isinstance(s, Weighted))
         return Carry(None, (states[0], states[1]), weights)
 
     def sized_start(self) -> tuple["Task", Array]:

@@ -1,18 +1,28 @@
 """Both row sets in the form the sweeps use."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.core import scatter
 from contrastive_lvm.core.blocks import has_missing, is_sparse, row_slices, widen
+from contrastive_lvm.core.covariance import Loadings
+from contrastive_lvm.core.robust import Scaler, Weights, weighted_statistics
 from contrastive_lvm.core.rows import MaskedRows
 from contrastive_lvm.core.scatter import Scatter
 from contrastive_lvm.core.span import Span, reduce_to_span
 from contrastive_lvm.core.start import Covariance
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.core.types import Array, Matrix, Statistics
+from contrastive_lvm.inference.streamed import (
+    CLIP,
+    StreamedGaps,
+    StreamedWeights,
+    at_hand,
+    compressed,
+)
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.model import Model
+from contrastive_lvm.scale.source import Source
 
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
 
@@ -23,8 +33,6 @@ class WeightedRows:
     Start moments come from entries clipped at `CLIP` robust standard deviations about the median,
     so that outliers do not decide where the fit begins.
     """
-
-    CLIP = 3.0
 
     def __init__(self, X: Matrix) -> None:
         informative = _informative(X)
@@ -37,9 +45,19 @@ class WeightedRows:
             self.mean[columns] = centre = np.nanmedian(part, axis=0)
             spread = 1.4826 * np.nanmedian(np.abs(part - centre), axis=0)
             fallback = np.nanstd(part, axis=0)
-            self._limit[columns] = limit = self.CLIP * np.where(spread > 0, spread, fallback)
+            self._limit[columns] = limit = CLIP * np.where(spread > 0, spread, fallback)
             self.counts[columns] = (~np.isnan(part)).sum(axis=0)
             self.square[columns] = np.nansum(np.clip(part - centre, -limit, limit) ** 2, axis=0)
+
+    def first_weights(self) -> Weights:
+        """All 1."""
+        return np.ones((self.n_rows, 1), np.float32)
+
+    def weighted(
+        self, loadings: Loadings, psi: Array, mean: Array, weights: Weights, scaler: Scaler
+    ) -> tuple[Statistics, Weights, tuple[float, int]]:
+        """As `robust.weighted_statistics`."""
+        return weighted_statistics(self.rows, loadings, psi, mean, weights, scaler)
 
     def _clipped(self, block: Array) -> Array:
         centred = block - self.mean
@@ -64,7 +82,9 @@ def _informative(X: Matrix) -> np.ndarray:
     return np.concatenate(parts)
 
 
-RowSet = Scatter | MaskedRows | WeightedRows
+Gapped = MaskedRows | StreamedGaps
+Weighted = WeightedRows | StreamedWeights
+RowSet = Scatter | Gapped | Weighted
 
 
 class Data(NamedTuple):
@@ -79,7 +99,7 @@ class Data(NamedTuple):
     @property
     def complete(self) -> bool:
         """Whether nothing is missing or weighted; the means are then the sample means for good."""
-        return not any(isinstance(s, MaskedRows | WeightedRows) for s in self.sets)
+        return not any(isinstance(s, Gapped | Weighted) for s in self.sets)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
@@ -89,11 +109,16 @@ def prepare(
     """Compress complete sets to summaries; keep sets with missing or weighted entries as rows.
 
     `posterior` says that loadings will have covariances, which live on features, not on a span.
+    Either set may be a `Source`, whose rows are elsewhere; a few long rows are fetched.
     """
     matrices = [target] if background is None else [target, background]
     D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
+    if n_rows < D and n_rows <= MOST_SPAN_ROWS:
+        matrices = [at_hand(X) if isinstance(X, Source) else X for X in matrices]
     if isinstance(model.likelihood, StudentT):
-        return _with_variances([WeightedRows(X) for X in matrices], D, None)
+        weighted = [StreamedWeights if isinstance(X, Source) else WeightedRows for X in matrices]
+        sets = [kind(X) for kind, X in zip(weighted, matrices, strict=True)]
+        return _with_variances(sets, D, None)
     spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
     spans = spans and model.closed_likelihood.isotropic and model.features_alike and not posterior
     if spans and not any(has_missing(X) for X in matrices):
@@ -104,27 +129,29 @@ def prepare(
 
 
 def _compressed(X: Matrix, *, dense: bool) -> RowSet:
+    if isinstance(X, Source):
+        return compressed(X)
     if dense and not is_sparse(X):  # the pass that compresses also finds gaps
         summary = scatter.summarise(X, dense=True)
         return MaskedRows(X) if np.isnan(summary.mean).any() else summary
     return MaskedRows(X) if has_missing(X) else scatter.summarise(X, dense=dense)
 
 
-def _with_variances(sets: list[RowSet], n_features: int, span: Span | None) -> Data:
+def _with_variances(sets: list[Any], n_features: int, span: Span | None) -> Data:
     squares, counts = zip(*(_square_and_count(s) for s in sets), strict=True)
     variances = [np.asarray(q / n) for q, n in zip(squares, counts, strict=True)]
     return Data(sets, n_features, span, variances, np.asarray(sum(squares) / sum(counts)))
 
 
 def _square_and_count(rows: RowSet) -> tuple[Array, Array]:
-    if isinstance(rows, MaskedRows | WeightedRows):
+    if isinstance(rows, Gapped | Weighted):
         return rows.square, rows.counts
     return rows.diagonal, np.full(len(rows.diagonal), float(rows.n_rows))
 
 
 def covariance(rows: RowSet) -> Covariance:
     """A set's covariance for the start."""
-    if isinstance(rows, MaskedRows | WeightedRows):
+    if isinstance(rows, Gapped | Weighted):
         variance = rows.square / rows.counts
         return Covariance(rows.covariance_product, variance, float(rows.n_rows))
     n = rows.n_rows

@@ -184,7 +184,13 @@ def _posterior(task: Task, ascent: Ascent[Info], trace: Array, n_sweeps: int) ->
         loading_covariance=None if loadings.cov is None else loadings.cov.packed(),
         bound_parts=ascent.info.parts,
         prior_states=ascent.info.carry.states,
-        weights=ascent.info.carry.weights,
+        weights=_weights_at_hand(ascent.info.carry),
         df=p.df or None,
         unit_variance=float(task.data.variance.sum()) / task.data.n_features,
     )
+
+
+def _weights_at_hand(carry: Carry) -> tuple[Any, ...]:
+    """Weights of rows in memory; those of rows elsewhere stay there, and go with the fit."""
+    at_hand = all(isinstance(weights, np.ndarray) for weights in carry.weights)
+    return carry.weights if at_hand else ()

@@ -7,6 +7,7 @@ import numpy as np
 
 from contrastive_lvm.core.blocks import is_sparse, row_slices, widen
 from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.scale.source import is_lazy
 
 BUFFER_ENTRIES = 1 << 23  # of Dask blocks that are shuffled together
 
@@ -37,11 +38,6 @@ class Source(Protocol):
 def source(X: Any) -> Source:
     """Rows of whatever was given; nothing is copied or computed yet."""
     return LazyRows(X) if is_lazy(X) else Rows(X)
-
-
-def is_lazy(X: Any) -> bool:
-    """Whether rows are a Dask array."""
-    return hasattr(X, "dask") and hasattr(X, "blocks")
 
 
 def floating(dtype: Any) -> Any:

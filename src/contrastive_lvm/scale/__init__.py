@@ -1,0 +1,1 @@
+"""Row blocks out of Dask, memory maps and backed files; nothing else."""

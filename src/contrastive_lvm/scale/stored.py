@@ -1,0 +1,82 @@
+"""Rows in a file of this machine: memory maps, and arrays of HDF5, Zarr and backed AnnData."""
+
+import mmap
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any, TypeVar
+
+import numpy as np
+
+from contrastive_lvm.core.blocks import row_slices
+from contrastive_lvm.core.scatter import WIDE_ROWS
+from contrastive_lvm.core.types import Matrix
+from contrastive_lvm.scale.kept import Spill, load, store
+from contrastive_lvm.scale.source import BLOCK_ENTRIES, Checks, Source, filled, floats, precision
+
+Result = TypeVar("Result")
+MOST_ENTRIES = 1 << 24  # of a block that takes in whole chunks of a file
+
+
+class StoredRows(Source):
+    """Slices of whatever gives rows by slices, one at a time; BLAS has all threads for each."""
+
+    def __init__(self, X: Any, checks: Checks) -> None:
+        self.X, self.checks = X, checks
+        self.shape = (int(X.shape[0]), int(X.shape[1]))
+        self.dtype = np.dtype(precision(X.dtype))
+        self._slices = list(
+            row_slices(*self.shape, elements=MOST_ENTRIES, most=_rows_a_block(X, self.shape))
+        )
+
+    def blocks(self) -> Iterator[Matrix]:
+        """All rows in order."""
+        for rows in self._slices:
+            yield floats(self.X[rows])
+            _forget(self.X)
+
+    def total(
+        self, function: Callable[[Matrix], Result], plus: Callable[[Result, Result], Result]
+    ) -> Result:
+        """Block after block."""
+        return reduce(plus, map(function, self.blocks()))
+
+    def renewed(
+        self, function: Callable[[Matrix, Any], tuple[Result, Any]], plus: Any, kept: Spill | None
+    ) -> tuple[Result, Spill]:
+        """What is kept of a block is in a file of its own."""
+        new = Spill()
+
+        def step(i: int, block: Matrix) -> Result:
+            result, renewed = function(block, load(kept, i))
+            store(renewed, new, i)
+            return result
+
+        total: Result = reduce(plus, (step(i, block) for i, block in enumerate(self.blocks())))
+        return total, new
+
+    def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
+        """In memory."""
+        results = (
+            (rows, function(block, rows))
+            for rows, block in zip(self._slices, self.blocks(), strict=True)
+        )
+        return filled(results, self.shape[0])
+
+
+def _rows_a_block(X: Any, shape: tuple[int, int]) -> int:
+    """Whole chunks of the file, or as many rows as sums in memory take at a time."""
+    wanted = max(1, BLOCK_ENTRIES // max(1, shape[1]))
+    chunks = getattr(X, "chunks", None)
+    unit = int(chunks[0]) if chunks else min(WIDE_ROWS, wanted)
+    return max(unit, wanted // unit * unit)
+
+
+def _forget(X: Any) -> None:
+    """Give back the pages of a memory map that were read, which count as this process's memory.
+
+    They stay in the system's cache. Pages of a map that is private to the process
+    (`mode="c"`) may hold changes, and are kept.
+    """
+    pages = getattr(X, "_mmap", None)
+    if pages is not None and getattr(X, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
