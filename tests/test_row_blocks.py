@@ -116,7 +116,7 @@ def test_memory_maps_fit_alike(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_dask_arrays_fit_alike(name: str, chunks: tuple[int, int]) -> None:
     X, B = (da.from_array(A, chunks=chunks) for A in rows(name))
-    tol = TOL if chunks[1] == D else LOOSE
+    tol = TOL if chunks[1] == D and "Student" not in name else LOOSE
     with dask.config.set(scheduler="threads", num_workers=2):
         assert_same(fit(name, X, B, tol), in_memory(name, tol))
 
@@ -131,7 +131,7 @@ def test_processes_fit_alike() -> None:
             assert_same(fit(name, X, B, LOOSE), in_memory(name, LOOSE))
 
 
-@pytest.mark.parametrize("name", ["complete", "missing", "Student-t rows", "ARD"])
+@pytest.mark.parametrize("name", ["missing", "Student-t rows", "ARD"])
 def test_clusters_fit_alike(name: str, cluster: Any) -> None:
     X, B = (da.from_array(A, chunks=(200, D)).persist() for A in rows(name))
     assert_same(fit(name, X, B, LOOSE), in_memory(name, LOOSE))
