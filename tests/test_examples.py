@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -27,6 +29,7 @@ def test_known_features() -> None:
     assert known > 5 * others
 
 
+@pytest.mark.slow
 def test_joint_regression() -> None:
     quality = load("joint_regression").main()
     assert quality["together with the score"] > 0.95 > quality["alone"]

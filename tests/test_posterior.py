@@ -265,7 +265,9 @@ def moved_by_outliers(seed: int, kind: str) -> tuple[float, Array]:
     return relative_distance(before, after[: len(before)]), soiled.target_labels[worst]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4))]
+)
 def test_outliers_rank_first_and_hardly_move_heavy_tailed_fits(seed: int) -> None:
     """Student-t fits move by 0.001 to 0.06 on these seeds, Gaussian ones by 0.11 to 0.32."""
     gaussian, _ = moved_by_outliers(seed, "gaussian")

@@ -88,6 +88,7 @@ def test_kang_counts_show_the_stimulus_and_leave_cell_types_to_the_shared_space(
     assert told[1] > 0.8
 
 
+@pytest.mark.slow
 def test_sensors_drop_by_type() -> None:
     """Three types of sensor as groups: each type stays or goes as one, magnetometers first."""
     with np.load(real("daily_sports", "daily_sports_subject1.npz"), allow_pickle=False) as f:

@@ -34,7 +34,10 @@ def needs_data(name: str) -> None:
         pytest.importorskip("jax", reason="the extra jax is not installed")
 
 
-@pytest.mark.parametrize("name", NAMES)
+LONG = pytest.param("digits", marks=pytest.mark.slow)  # it compiles for half a minute
+
+
+@pytest.mark.parametrize("name", [LONG if name == "digits" else name for name in NAMES])
 def test_every_experiment_runs_from_end_to_end(name: str) -> None:
     needs_data(name)
     outcome = reproduce(name, quick=True)

@@ -121,7 +121,7 @@ def fit(small: tuple[clvm.Model, Array, Array]) -> Posterior:
         pytest.param({"family": "low_rank", "rank": 3}, marks=pytest.mark.slow),
         pytest.param({"family": "full_rank"}, marks=pytest.mark.slow),
         pytest.param({"batch_size": 40}, marks=pytest.mark.slow),
-        {"batch_size": 40, "local": "amortised"},
+        pytest.param({"batch_size": 40, "local": "amortised"}, marks=pytest.mark.slow),
         pytest.param({"n_particles": 4}, marks=pytest.mark.slow),
         pytest.param({"augmented": False}, marks=pytest.mark.slow),
         {"learning_rate": lambda step: 0.02 * 0.999**step},

@@ -103,6 +103,7 @@ def test_training_ends_when_held_out_rows_gain_nothing() -> None:
 # Rows from elsewhere
 
 
+@pytest.mark.slow
 def test_memory_maps_and_sparse_rows_give_what_arrays_give(tmp_path: Path) -> None:
     X, B = counts(300, 0), counts(200, 1)
     words: dict[str, Any] = {"likelihood": "poisson"}
