@@ -321,3 +321,12 @@ def test_more_devices_than_there_are_are_refused() -> None:
         fit(*counts(), n_devices=99)
     with pytest.raises(ValueError, match="n_devices=0 must be a whole number of at least 1 or"):
         clvm.SVI(n_devices=0)
+
+
+def test_devices_are_not_of_the_model(tmp_path: Path) -> None:
+    model = fit(*counts(), n_devices=1)
+    model.save(tmp_path / "counts.clvm")
+    restored = clvm.load_model(tmp_path / "counts.clvm")
+    assert restored.inference.n_devices is None
+    assert restored.inference.max_iter == 100
+    assert_same(restored, model, 0.0)

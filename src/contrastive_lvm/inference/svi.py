@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -94,7 +94,7 @@ class SVI:
     local: Locals = "rows"
     augmented: bool = True
     start: SVIState | None = None
-    n_devices: int | None = None
+    n_devices: int | None = field(default=None, repr=False)  # of the machine, not of the model
 
     def __post_init__(self) -> None:
         others: dict[str, tuple[Any, ...]] = {"batch_size": ("auto", None), "n_devices": (None,)}
