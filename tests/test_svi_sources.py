@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -205,6 +206,22 @@ def test_chunks_are_computed_once_an_epoch() -> None:
     found = list(rows.in_order(0))
     np.testing.assert_array_equal(np.concatenate([x for _, x, _ in found]), X)
     np.testing.assert_array_equal(np.concatenate([at for at, _, _ in found]), np.arange(N))
+
+
+def test_memory_maps_are_not_copied(tmp_path: Path) -> None:
+    """Half a gigabyte on a disk that keeps no zeros, minibatches of 32 rows."""
+    big = np.memmap(tmp_path / "X", dtype=np.float64, mode="w+", shape=(1 << 17, 512))
+    rows = Rows([source(big)], [np.zeros(len(big))], 32, np.float64)
+    order = Order(rows, np.random.default_rng(0))
+    tracemalloc.start()
+    try:
+        batch = order.next(4)
+        rows.some(0, np.random.default_rng(0), 100)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert batch.rows[0].shape == (4, 32, 512)
+    assert peak < big.nbytes / 50
 
 
 @pytest.mark.parametrize("store", [memory_map, lazy, hdf5, zarr, backed_sparse])
