@@ -1,6 +1,6 @@
 """Rows in random order, without end: every row once before any row again."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,6 +15,17 @@ class Stream(Protocol):
 
     def next(self, n: int) -> tuple[np.ndarray, Matrix]:
         """Positions of the next rows, and the rows."""
+        ...
+
+
+class Blocks(Protocol):
+    """What has its rows in blocks; a `Source`, for one."""
+
+    shape: tuple[int, int]
+    slices: list[slice]
+
+    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+        """Some blocks by their numbers, and of each of them some rows."""
         ...
 
 
@@ -52,7 +63,7 @@ class ShuffledBlocks:
     rows in memory.
     """
 
-    def __init__(self, source: Source, rng: np.random.Generator) -> None:
+    def __init__(self, source: Blocks, rng: np.random.Generator) -> None:
         self.source, self.rng = source, rng
         self.waiting: list[int] = []  # blocks of this epoch
         self.held: list[int] = []  # blocks in memory
