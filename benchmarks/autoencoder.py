@@ -16,8 +16,8 @@ import numpy as np
 import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds
 from contrastive_lvm.core.blackbox import module
+from contrastive_lvm.inference.placement import placement
 from contrastive_lvm.vae.design import Design
-from contrastive_lvm.vae.placement import placement
 from contrastive_lvm.vae.preparing import prepared
 from contrastive_lvm.vae.rows import Rows, moments
 from contrastive_lvm.vae.training import Plan, Training

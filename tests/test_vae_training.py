@@ -15,6 +15,7 @@ from tests.autoencoders import DATA, counts, fitted, known, quick, same
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
+from contrastive_lvm.scale import shuffled
 from contrastive_lvm.vae.rows import LazyRows, Moments, Rows
 from contrastive_lvm.vae.training import Training
 
@@ -118,7 +119,8 @@ def test_memory_maps_and_sparse_rows_give_what_arrays_give(tmp_path: Path) -> No
         assert model.bound_ == expected.bound_
 
 
-def test_dask_rows_are_never_computed_whole() -> None:
+def test_dask_rows_are_never_computed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 1000)
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
     X, B = (da.from_array(rows, chunks=(40, 3)) for rows in (DATA.target, DATA.background))
     words: dict[str, Any] = {"max_epochs": 40}
@@ -129,13 +131,15 @@ def test_dask_rows_are_never_computed_whole() -> None:
         model.transform(X[:, :7])
 
 
-def test_an_epoch_goes_through_all_rows() -> None:
+@pytest.mark.parametrize("few", [3, 1000])
+def test_an_epoch_goes_through_all_rows(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
     X = np.arange(50.0)[:, None] * np.ones(3)
     for rows in (Rows(X), LazyRows(da.from_array(X, chunks=(7, 3)))):
         left = rows.without(np.array([3, 30]))
         assert left.n_rows == 48
         np.testing.assert_array_equal(left.take(np.array([5, 3, 47]))[:, 0], [6, 4, 49])
+        monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * 7 * few)
         pieces = list(left.epoch(np.random.default_rng(0), 4, 12))
         seen = np.concatenate(pieces)[:, 0]
         np.testing.assert_array_equal(np.sort(seen), np.delete(np.arange(50), [3, 30]))

@@ -27,6 +27,7 @@ from contrastive_lvm.estimators.validation import (
     refuse_values,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
+from contrastive_lvm.inference.placement import placement
 from contrastive_lvm.inference.progress import progress
 from contrastive_lvm.inference.sizes import log_sizes
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
@@ -38,7 +39,6 @@ from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design
 from contrastive_lvm.vae.fitted import Fitted
 from contrastive_lvm.vae.networks import ACTIVATIONS
-from contrastive_lvm.vae.placement import placement
 from contrastive_lvm.vae.preparing import prepared
 from contrastive_lvm.vae.rows import Moments, Source, moments, source
 from contrastive_lvm.vae.training import HISTORY, Plan, State, Training

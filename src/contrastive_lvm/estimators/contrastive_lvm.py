@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,9 +29,8 @@ from contrastive_lvm.estimators.sources import background_for_fit, target_for_fi
 from contrastive_lvm.estimators.validation import (
     check_variances,
     check_whole,
-    read_background,
-    read_rows,
     refuse_constant,
+    refuse_objectionable,
     refuse_size_factors,
     refuse_sliced_background,
     refuse_too_many_dimensions,
@@ -40,7 +40,9 @@ from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.estimators.views import sizes_of_sets
 from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.engine import CoordinateAscent
+from contrastive_lvm.inference.nuts import NUTS
 from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.inference.streamed import at_hand
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.horseshoe import Horseshoe
 from contrastive_lvm.scale.source import Source
@@ -265,16 +267,23 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Savea
         names = getattr(self, "feature_names_in_", None)
         model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
         engine = resolve.engine(self.inference, model)
-        if not isinstance(engine, CoordinateAscent):  # it wants rows at random
-            target = read_rows(self, X) if isinstance(target, Source) else target
-            others = read_background(self, background) if isinstance(others, Source) else others
+        if isinstance(engine, NUTS):  # it wants all rows at every step
+            target = at_hand(target) if isinstance(target, Source) else target
+            others = at_hand(others) if isinstance(others, Source) else others
         sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
         refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.sizes_itself)
-        for name, rows in (("X", target), ("background", others)):
-            objection = None if rows is None else model.likelihood.objection(rows)
-            if objection is not None:
-                raise ValueError(f"{name} holds {objection}.")
+        target = self._fit_for(model, "X", target)
+        others = None if others is None else self._fit_for(model, "background", others)
         return model, engine, target, others
+
+    @staticmethod
+    def _fit_for(model: Model, name: str, rows: Matrix) -> Matrix:
+        """Rows whose values the likelihood has a density for; those elsewhere say so when read."""
+        refuse = partial(refuse_objectionable, model.likelihood, name)
+        if isinstance(rows, Source):
+            return rows.checked(refuse)
+        refuse(rows)
+        return rows
 
     def prepared(self, X: Any, background: Any) -> tuple[Model, CoordinateAscent, Data]:
         """The model, the engine and the compressed data of a fit by coordinate ascent."""

@@ -76,11 +76,16 @@ def _encoded_piece(piece: Any) -> Any:
                 "model.inference = 'svi' first, nothing fitted depends on it."
             )
         piece = replace(piece, start=None)  # where a fit went on from is not a setting
-    held = {field.name: getattr(piece, field.name) for field in fields(piece)}
+    held = {name: getattr(piece, name) for name in _kept(type(piece))}
     return {
         "object": type(piece).__name__,
         "fields": {name: _encoded(name, value) for name, value in held.items()},
     }
+
+
+def _kept(kind: Any) -> dict[str, Any]:
+    """Fields of a piece that files hold, and their types; devices are the machine's."""
+    return {field.name: field.type for field in fields(kind) if field.name != "n_devices"}
 
 
 def _encoded_state(value: Any) -> Any:
@@ -145,7 +150,7 @@ def _decoded_piece(value: dict[str, Any], version: int) -> Any:
     kind, held = value["object"], value["fields"]
     if not isinstance(kind, str) or kind not in OBJECTS:
         raise ValueError(f"a setting is the unknown object {clipped(kind)}")
-    known = {field.name: field.type for field in fields(OBJECTS[kind])}
+    known = _kept(OBJECTS[kind])
     if not isinstance(held, dict) or set(held) != set(known):
         raise ValueError(f"{kind} has other fields than {sorted(known)}")
     found = {name: decoded(item, version) for name, item in held.items()}

@@ -4,6 +4,7 @@ import copy
 from functools import partial
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrastive_lvm.core.types import Matrix
@@ -16,6 +17,7 @@ from contrastive_lvm.estimators.validation import (
     refuse_few_rows,
     refuse_values,
 )
+from contrastive_lvm.estimators.views import given_sizes
 from contrastive_lvm.scale.source import Checks, Source, is_elsewhere, source_of
 
 
@@ -56,6 +58,9 @@ def by_blocks(estimator: Any, method: str, X: Any, **options: Any) -> Any:
     check_is_fitted(estimator)
     rows = _source(X, "X", missing=True)
     validate_data(estimator, X, reset=False, skip_check_array=True)
+    if options.get("size_factors") is not None:
+        given_sizes(estimator._likelihood(), options["size_factors"], rows.shape)
+        options = {**options, "size_factors": np.asarray(options["size_factors"])}
     return rows.mapped(partial(_applied, _for_travel(estimator), method, options))
 
 

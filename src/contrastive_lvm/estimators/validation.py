@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_array, validate_data
 from contrastive_lvm.core.blocks import column_variances, is_sparse, row_slices
 from contrastive_lvm.core.types import Matrix
 from contrastive_lvm.estimators.frames import NamedRows, some, unframed
+from contrastive_lvm.inference.streamed import first_pass
+from contrastive_lvm.scale.source import Source
 
 FLOATS = [np.float64, np.float32]
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
@@ -276,11 +278,25 @@ def refuse_too_many_dimensions(
 
 def check_variances(sets: list[Matrix], *, scaled: bool) -> None:
     """What compression finds out by the way for closed forms; `scaled` rows have units."""
-    found = [column_variances(X) for X in sets]
+    found = [_variances(X) if isinstance(X, Source) else column_variances(X) for X in sets]
     variances = [variance for variance, _ in found]
     refuse_constant(sum(variances), max(np.abs(mean).max() for _, mean in found))
     if len(variances) == 2 and scaled:
         warn_about_scales(*(float(v.mean()) for v in variances))
+
+
+def _variances(rows: Source) -> tuple[Any, Any]:
+    """As `column_variances`, in the pass that also checks all values."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = first_pass(rows, scatter=False)
+    return found.square / np.maximum(found.counts, 1.0), found.mean
+
+
+def refuse_objectionable(likelihood: Any, name: str, rows: Matrix) -> None:
+    """Values that a likelihood has no density for."""
+    objection = likelihood.objection(rows)
+    if objection is not None:
+        raise ValueError(f"{name} holds {objection}.")
 
 
 def refuse_constant(variance: Any, mean: Any) -> None:

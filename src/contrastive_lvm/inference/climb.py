@@ -10,6 +10,7 @@ from contrastive_lvm.inference.batches import Order, Rows
 from contrastive_lvm.inference.encoding import first_parameters, scaling_of
 from contrastive_lvm.inference.families import Batch, RowLaws
 from contrastive_lvm.inference.gradient import Layout, program
+from contrastive_lvm.inference.placement import placement
 from contrastive_lvm.inference.starting import Start
 from contrastive_lvm.priors.group_lasso import GroupLasso
 
@@ -44,6 +45,7 @@ class Climb:
         self.settings, self.rows, self.begin = settings, rows, begin
         self.rng = np.random.default_rng(seed)
         self.order = Order(rows, self.rng)
+        self.place = placement(rows.n_devices) if rows.n_devices > 1 else None
         self.whole = rows.everything() if rows.whole else None
         self.layout = settings.layout(begin.model, rows)
         self.compiled = program(self.layout)
@@ -63,8 +65,12 @@ class Climb:
         self.trace, self.converged = np.empty(0), False
         if settings.start is not None:
             self._resume(settings.start)
+        if self.place is not None:
+            self.parameters, self.optimiser, self.scaling = self.place.everywhere(
+                (self.parameters, self.optimiser, self.scaling)
+            )
         self.look_keys = self._keys(LOOKS)
-        self.look_batch = self.whole or rows.take(self.order.next(LOOKS))
+        self.look_batch = self.whole or self._batches(LOOKS)
         self.best, self.best_looks = self.parameters, self._looks(self.parameters)
         self._refuse_infinite(self.best_looks)
         self.tolerance = settings.tol * sum(X.shape[0] for X in rows.sets)
@@ -105,7 +111,7 @@ class Climb:
         length = min(WINDOW, self.left)
         while n < length:
             more = length if self.whole else min(length - n, self.rows.batches_a_chunk)
-            batches = self.whole or self.rows.take(self.order.next(more))
+            batches = self.whole or self._batches(more)
             rates = np.array([self._rate(self.step + n + i) for i in range(more)])
             rates = rates.astype(self.rows.dtype)
             parameters, optimiser, own = self.compiled.steps(
@@ -118,6 +124,15 @@ class Climb:
         self.step += length
         self._judge(mean, looks)
         return length
+
+    def _batches(self, n: int) -> Batch:
+        """The next minibatches, their rows spread over the devices."""
+        batches = self.order.next(n)
+        if self.place is None:
+            return batches
+        rows, sizes, places, repeats = batches
+        rows, sizes, places = self.place.batch((rows, sizes, places))
+        return Batch(rows, sizes, places, self.place.everywhere(repeats))
 
     def _rate(self, step: int) -> float:
         rate = self.settings.learning_rate
@@ -163,7 +178,7 @@ class Climb:
         sizes = zip(self.rows.sets, self.rows.sizes, strict=True)
         epoch = 1 if self.whole else max(X.shape[0] // size for X, size in sizes)
         while sum(map(len, total)) < max(FINAL_LOOKS, epoch):
-            batches = self.whole or self.rows.take(self.order.next(LOOKS))
+            batches = self.whole or self._batches(LOOKS)
             looks = self.compiled.looks(self.best, self._keys(LOOKS), batches, self.scaling)
             total.append(np.asarray(looks, dtype=np.float64))
         bounds = np.concatenate(total)
@@ -195,7 +210,7 @@ class Climb:
         total: Any = 0.0
         n_calls = FINAL_LOOKS // LOOKS
         for _ in range(n_calls):
-            batches = self.whole or self.rows.take(self.order.next(LOOKS))
+            batches = self.whole or self._batches(LOOKS)
             slope = self.compiled.slope(parameters, self._keys(LOOKS), batches, self.scaling)
             total = total + np.asarray(slope["globals"]["point"][name], dtype=np.float64)
         return np.asarray(total) / n_calls
@@ -203,15 +218,13 @@ class Climb:
     def row_laws(self) -> tuple[RowLaws, ...]:
         """Of all rows, those of encoders written out."""
         family, found = self.compiled.family, []
-        for which, X in enumerate(self.rows.sets):
+        for which in range(len(self.rows.sets)):
             laws = module("jax").tree.map(np.asarray, self.best["rows"][which])
             if "loc" in laws:
                 found.append(RowLaws(laws["loc"], laws["log_sd"], laws.get("root")))
                 continue
             parts = []
-            for start in range(0, X.shape[0], 2048):
-                at = np.arange(start, min(start + 2048, X.shape[0]))
-                x, sizes = self.rows.at(which, at)
+            for at, x, sizes in self.rows.in_order(which):
                 batch = Batch((x,) * 2, (sizes,) * 2, (at,) * 2, (1.0,) * 2)
                 part = family.row_laws(self.best["rows"][which], which, batch, self.scaling)
                 parts.append([None if p is None else np.asarray(p) for p in part])

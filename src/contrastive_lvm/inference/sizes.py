@@ -1,17 +1,32 @@
 """Size factors of rows of counts: how much of each row was counted."""
 
+from functools import partial
+
 import numpy as np
 
 from contrastive_lvm.core.blocks import column_sums, row_slices, widen
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.role import Likelihood
+from contrastive_lvm.scale.source import Source
+
+Sums = tuple[Array, Array]  # of columns, and numbers of their entries
 
 
 def mean_profile(likelihood: Likelihood, sets: list[Matrix]) -> Array:
     """Mean count of each feature that is sized, over both sets, (D,); zero elsewhere."""
-    sums, counts = zip(*(column_sums(X) for X in sets), strict=True)
-    mean = sum(sums) / np.maximum(sum(counts), 1.0)
-    return np.where(likelihood.sized_columns(len(mean)), mean, 0.0)
+    sized = likelihood.sized_columns(sets[0].shape[1])
+    if not sized.any():
+        return np.zeros(len(sized))
+    sums, counts = zip(*(_sums(X) for X in sets), strict=True)
+    return np.where(sized, sum(sums) / np.maximum(sum(counts), 1.0), 0.0)
+
+
+def _sums(X: Matrix) -> Sums:
+    return X.total(column_sums, _added) if isinstance(X, Source) else column_sums(X)
+
+
+def _added(one: Sums, other: Sums) -> Sums:
+    return one[0] + other[0], one[1] + other[1]
 
 
 def log_sizes(X: Matrix, profile: Array) -> Array:
@@ -24,6 +39,8 @@ def log_sizes(X: Matrix, profile: Array) -> Array:
     sized = profile > 0
     if not sized.any():
         return sizes
+    if isinstance(X, Source):
+        return np.asarray(X.mapped(partial(_block_sizes, profile)))
     for rows in row_slices(*X.shape):
         block = widen(X[rows])[:, sized]
         total = np.nansum(block, axis=1)
@@ -31,3 +48,7 @@ def log_sizes(X: Matrix, profile: Array) -> Array:
         known = whole > 0
         sizes[rows][known] = np.log(np.maximum(total[known], 0.5) / whole[known])
     return sizes
+
+
+def _block_sizes(profile: Array, block: Matrix, rows: slice) -> Array:
+    return log_sizes(block, profile)

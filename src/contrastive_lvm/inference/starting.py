@@ -1,10 +1,11 @@
 """Where black-box inference begins: the closed-form answer, or that of a Gaussian stand-in.
 
 Random starts of gradient ascent end at poor optima; the closed form of a nearby model costs less
-than the first hundred gradient steps.
+than the first hundred gradient steps. Of rows that are elsewhere it is found from some of them.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +19,17 @@ from contrastive_lvm.inference.em import EM
 from contrastive_lvm.inference.engine import CoordinateAscent
 from contrastive_lvm.inference.vb import VariationalBayes
 from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.role import Nuisance
+from contrastive_lvm.likelihoods.role import Likelihood, Nuisance
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.role import Prior
+from contrastive_lvm.scale.source import Source
 
 DISPERSION = 0.5  # to begin with
 MOST_LOADING = 3.0  # of the predictor of counts and binary data: more would overshoot
+START_ENTRIES = 1 << 24  # of rows elsewhere that a start is found from
+START_ROWS = 2000  # of each set, at least
 
 
 class Start(NamedTuple):
@@ -50,27 +54,68 @@ def starting_point(
     *,
     seed: int | None = None,
     settle: bool = True,
+    sample: int = 0,
 ) -> Start:
     """The closed-form ascent until it has settled, from a random start when a seed is given.
 
-    Without `settle` the start of that ascent, from moments alone.
+    Without `settle` the start of that ascent, from moments alone. Of a large set that is elsewhere
+    it sees random rows, which `sample` seeds; only their latents are found for all rows, in a pass.
     """
+    few = [_few(X, s, sets, sample) for X, s in zip(sets, log_sizes, strict=True)]
     if model.has_closed_form:
-        return _linear_start(model, sets, seed, settle=settle)
-    working = [model.likelihood.working(X, s) for X, s in zip(sets, log_sizes, strict=True)]
+        begun = _linear_start(model, [X for X, _ in few], seed, settle=settle)
+        return begun._replace(latents=_all_latents(begun, None, sets, log_sizes))
+    working = [model.likelihood.working(X, s) for X, s in few]
     weights = np.array([X.shape[0] for X in sets], dtype=np.float64)
     slope = np.average([w.slope for w in working], axis=0, weights=weights)
     stand_in = replace(model, likelihood=Gaussian("feature"))
     begun = _linear_start(stand_in, [w.rows for w in working], seed, settle=settle)
+    latents = _all_latents(begun, model.likelihood, sets, log_sizes)
     noisy = model.likelihood.noisy_columns(len(slope))
     L = begun.L / slope[:, None]
     return begun._replace(
         model=replace(begun.model, likelihood=model.likelihood),
         L=np.where(noisy[:, None], L, np.clip(L, -MOST_LOADING, MOST_LOADING)),
         means=tuple(w.intercept for w in working),
+        latents=latents,
         nuisance=Nuisance(np.where(noisy, begun.nuisance.noise, 0.0), np.full(len(L), DISPERSION)),
         unit=np.where(noisy, begun.unit, 1.0),
     )
+
+
+def _few(X: Matrix, log_sizes: Array, sets: list[Matrix], seed: int) -> tuple[Matrix, Array]:
+    """Rows in memory and their log sizes: all, or of a large set elsewhere some in proportion."""
+    if not isinstance(X, Source):
+        return X, log_sizes
+    n_rows, n_features = X.shape
+    share = START_ENTRIES / (n_features * sum(other.shape[0] for other in sets))
+    n = min(n_rows, max(START_ROWS, int(share * n_rows)))
+    rng = np.random.default_rng(seed)
+    at = np.arange(n_rows) if n == n_rows else np.sort(rng.choice(n_rows, n, replace=False))
+    return X.take(at), log_sizes[at]
+
+
+def _all_latents(
+    begun: Start, likelihood: Likelihood | None, sets: list[Matrix], log_sizes: list[Array]
+) -> tuple[Array, ...]:
+    """Those of a start, and where it has seen some rows only those of all, in one pass."""
+    psi, found = begun.nuisance.noise, []
+    for latents, mean, X, s in zip(begun.latents, begun.means, sets, log_sizes, strict=True):
+        if len(latents) < X.shape[0]:
+            L = np.ascontiguousarray(begun.L[:, : latents.shape[1]])
+            law = predict.Linear(Loadings(L), mean, psi)
+            found.append(np.asarray(X.mapped(partial(_block_latents, law, likelihood, s))))
+        else:
+            found.append(latents)
+    return tuple(found)
+
+
+def _block_latents(
+    law: predict.Linear, likelihood: Likelihood | None, log_sizes: Array, block: Matrix, rows: slice
+) -> Array:
+    if likelihood is not None:
+        block = likelihood.working(block, log_sizes[rows]).rows
+    return predict.latent_means(law, block)
 
 
 def _linear_start(model: Model, sets: list[Matrix], seed: int | None, *, settle: bool) -> Start:

@@ -9,7 +9,6 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from contrastive_lvm.core import selection
 from contrastive_lvm.core.blocks import column_sums, is_sparse, row_slices, widen
@@ -19,7 +18,7 @@ from contrastive_lvm.core.robust import Scaler, Weights, weighted_statistics
 from contrastive_lvm.core.rows import sorted_blocks, statistics_of
 from contrastive_lvm.core.scatter import DenseScatter, Scatter
 from contrastive_lvm.core.types import Array, Matrix, Statistics
-from contrastive_lvm.scale.source import Source
+from contrastive_lvm.scale.source import Source, stacked
 
 MOST_FEATURES = 6000  # whose (D, D) scatter is formed: 290 MB
 CLIP = 3.0  # robust standard deviations
@@ -46,8 +45,7 @@ def compressed(rows: Source) -> "Scatter | StreamedGaps":
 def at_hand(rows: Source) -> Matrix:
     """All rows in memory, checked: for sets of few rows with many features."""
     found: Any = rows.total(partial(_listed, rows.checks.values), add)
-    sparse = any(is_sparse(block) for block in found)
-    whole = sp.vstack(found, format="csr") if sparse else np.concatenate(found)
+    whole = stacked(found)
     rows.checks.counts(column_sums(whole)[1])
     return whole
 

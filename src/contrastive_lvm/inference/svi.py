@@ -2,18 +2,18 @@
 
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from contrastive_lvm.core.blackbox import double_precision
-from contrastive_lvm.core.blocks import has_missing
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.inference.batches import Rows
 from contrastive_lvm.inference.climb import Climb, SVIState
 from contrastive_lvm.inference.encoding import row_features
 from contrastive_lvm.inference.gradient import Layout
+from contrastive_lvm.inference.placement import placement
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.inference.progress import progress
 from contrastive_lvm.inference.starting import Start, starting_point
@@ -52,7 +52,9 @@ class SVI:
     batch_size : int, "auto" or None
         Rows of a minibatch, both sets together in proportion; None takes all rows at every step,
         `"auto"` does so for up to 260,000 entries and else takes rows with half as many. Sparse
-        rows are made dense a few minibatches at a time.
+        rows are made dense a few minibatches at a time; rows of memory maps are read when their
+        minibatch is due, and those of Dask arrays, HDF5, Zarr and backed AnnData by blocks, the
+        rows of several shuffled together.
     n_particles : int
         Draws a step.
     family : {"structured", "mean_field", "low_rank", "full_rank"}
@@ -71,6 +73,9 @@ class SVI:
         has fewer parameters and a higher bound.
     start : SVIState or None
         A state to go on from, `model.posterior_.state` of an earlier fit to the same data.
+    n_devices : int or None
+        Devices of JAX over which the rows of a minibatch are spread; None takes all. All rows at
+        once (`batch_size=None`, or few entries) stay on one.
 
     Examples
     --------
@@ -89,16 +94,16 @@ class SVI:
     local: Locals = "rows"
     augmented: bool = True
     start: SVIState | None = None
+    n_devices: int | None = field(default=None, repr=False)  # of the machine, not of the model
 
     def __post_init__(self) -> None:
-        for name in ("max_iter", "n_particles", "rank", "batch_size"):
-            value = getattr(self, name)
+        others: dict[str, tuple[Any, ...]] = {"batch_size": ("auto", None), "n_devices": (None,)}
+        for name in ("max_iter", "n_particles", "rank", "batch_size", "n_devices"):
+            value, also = getattr(self, name), others.get(name, ())
             whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not (whole and value >= 1) and not (
-                name == "batch_size" and value in (None, "auto")
-            ):
-                also = ", 'auto' or None" if name == "batch_size" else ""
-                raise ValueError(f"{name}={value!r} must be a whole number of at least 1{also}.")
+            if not (whole and value >= 1) and not any(value == other for other in also):
+                words = {(): "", (None,): " or None"}.get(also, ", 'auto' or None")
+                raise ValueError(f"{name}={value!r} must be a whole number of at least 1{words}.")
         for name in ("tol", "learning_rate"):
             value = getattr(self, name)
             number = isinstance(value, int | float | np.number) and 0 < value < np.inf
@@ -136,8 +141,7 @@ class SVI:
         features = None
         if self.local == "amortised":
             likelihood: Any = model.likelihood
-            gaps = any(has_missing(X) for X in rows.sets)
-            features = row_features(likelihood, rows.n_features, gaps=gaps)
+            features = row_features(likelihood, rows.n_features, gaps=rows.have_gaps)
         return Layout(
             model,
             rows.n_features,
@@ -160,12 +164,15 @@ class SVI:
         restart: bool = False,
         begin: Start | None = None,
     ) -> Posterior:
-        """Fit from the closed-form start, from a random one (`restart`), or from `begin`."""
+        """Fit from the closed-form start, from a random one (`restart`), or from `begin`.
+
+        Either set may be a `Source`, whose rows are elsewhere; they are known to be fine.
+        """
         sets = [target] if background is None else [target, background]
         sizes = list(log_sizes) or [np.zeros(X.shape[0]) for X in sets]
         if begin is None:
             sized = model if self.start is None else self.start.layout.model
-            begin = starting_point(sized, sets, sizes, seed=seed if restart else None)
+            begin = starting_point(sized, sets, sizes, seed=seed if restart else None, sample=seed)
         with double_precision():
             return self._fitted(begin, sets, sizes, seed)
 
@@ -179,7 +186,9 @@ class SVI:
 
     def _fitted(self, begin: Start, sets: list[Matrix], sizes: list[Array], seed: int) -> Posterior:
         single = all(X.dtype == np.float32 for X in sets)
-        rows = Rows(sets, sizes, self._batch_rows(sets), np.float32 if single else np.float64)
+        dtype = np.float32 if single else np.float64
+        n_devices = placement(self.n_devices).n_devices
+        rows = Rows(sets, sizes, self._batch_rows(sets), dtype, n_devices)
         climb = Climb(self, rows, begin, seed)
         try:
             with progress("SVI", self.max_iter, logger) as advance:

@@ -8,7 +8,7 @@ computed again by Dask. Within a task BLAS keeps to one thread.
 from collections.abc import Callable, Iterator
 from functools import reduce
 from importlib import import_module
-from operator import itemgetter
+from operator import getitem, itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,11 +37,8 @@ class LazyRows(Source):
         joined = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         pairs = zip(joined.chunks[0], joined.to_delayed().ravel(), strict=True)
         self._sizes, self._blocks = zip(*((n, b) for n, b in pairs if n), strict=True)
-
-    @property
-    def _slices(self) -> list[slice]:
         ends = np.cumsum(self._sizes).tolist()
-        return [slice(end - n, end) for n, end in zip(self._sizes, ends, strict=True)]
+        self.slices = [slice(end - n, end) for n, end in zip(self._sizes, ends, strict=True)]
 
     def blocks(self) -> Iterator[Matrix]:
         """All rows in order, computed one block at a time."""
@@ -84,7 +81,7 @@ class LazyRows(Source):
         """Lazy, with a block for each of ours; the function shows its shapes on a row of zeros."""
         example = function(np.zeros((1, self.shape[1]), self.dtype), slice(0, 1))
         task, shared = _task(_of_block, function)
-        found = [task(shared, b, at) for b, at in zip(self._blocks, self._slices, strict=True)]
+        found = [task(shared, b, at) for b, at in zip(self._blocks, self.slices, strict=True)]
 
         def joined(part: Any, pick: Callable[[Any], Any]) -> Any:
             if part is None:
@@ -99,6 +96,12 @@ class LazyRows(Source):
         if not isinstance(example, tuple):
             return joined(example, lambda block: block)
         return tuple(joined(part, itemgetter(i)) for i, part in enumerate(example))
+
+    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+        """In one graph; only the rows asked for leave their blocks."""
+        task, shared = _task(_of_block, getitem)
+        found = [task(shared, self._blocks[i], at) for i, at in picks.items()]
+        return list(_dask().compute(*found))
 
 
 def _dask(name: str = "dask") -> Any:

@@ -6,11 +6,14 @@ there, and adds the results up in the blocks' order, so that no answer depends o
 has to be remembered of every row stays with its block.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from contrastive_lvm.core.blocks import is_sparse
 from contrastive_lvm.core.types import Array, Matrix
@@ -26,6 +29,15 @@ class Checks(NamedTuple):
     values: Callable[[Matrix], None]
     counts: Callable[[Array], None]
 
+    def and_also(self, values: Callable[[Matrix], None]) -> "Checks":
+        """With another check of a block's values."""
+        return self._replace(values=partial(_both, self.values, values))
+
+
+def _both(first: Callable[[Matrix], None], second: Callable[[Matrix], None], block: Matrix) -> None:
+    first(block)
+    second(block)
+
 
 class Source(ABC):
     """Rows of one set, blocks at a time."""
@@ -33,6 +45,8 @@ class Source(ABC):
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     checks: Checks
+    slices: list[slice]  # rows of each block
+    row_by_row: bool = False  # whether single rows cost no more than rows of a block
 
     @abstractmethod
     def blocks(self) -> Iterator[Matrix]:
@@ -53,6 +67,28 @@ class Source(ABC):
     @abstractmethod
     def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
         """An array, or a tuple of arrays, with the results of blocks and their rows in order."""
+
+    @abstractmethod
+    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+        """Some blocks by their numbers, and of each of them rows by a slice or positions."""
+
+    def take(self, positions: np.ndarray) -> Matrix:
+        """Rows by their positions, in memory; only blocks that have some of them are read."""
+        order = np.argsort(positions, kind="stable")
+        at, picks = positions[order], {}
+        ends = np.searchsorted(at, [block.stop for block in self.slices])
+        for i, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            if end > begin:
+                picks[i] = at[begin:end] - self.slices[i].start
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return stacked(self.picked(picks))[back]
+
+    def checked(self, values: Callable[[Matrix], None]) -> Self:
+        """The same rows with another check of their values."""
+        other = copy.copy(self)
+        other.checks = self.checks.and_also(values)
+        return other
 
 
 def is_lazy(X: Any) -> bool:
@@ -115,6 +151,13 @@ def floats(rows: Any) -> Matrix:
         return rows.tocsr().astype(precision(rows.dtype), copy=False)
     dense = np.asarray(rows)
     return dense.astype(precision(dense.dtype), copy=False)
+
+
+def stacked(parts: list[Matrix]) -> Matrix:
+    """Blocks as one array, or as one CSR matrix where they are sparse."""
+    if any(is_sparse(part) for part in parts):
+        return sp.vstack(parts, format="csr")
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def filled(results: Iterator[tuple[slice, Any]], n_rows: int) -> Any:

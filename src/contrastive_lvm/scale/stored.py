@@ -24,13 +24,14 @@ class StoredRows(Source):
         self.X, self.checks = X, checks
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = np.dtype(precision(X.dtype))
-        self._slices = list(
+        self.row_by_row = isinstance(X, np.memmap)
+        self.slices = list(
             row_slices(*self.shape, elements=MOST_ENTRIES, most=_rows_a_block(X, self.shape))
         )
 
     def blocks(self) -> Iterator[Matrix]:
         """All rows in order."""
-        for rows in self._slices:
+        for rows in self.slices:
             yield floats(self.X[rows])
             _forget(self.X)
 
@@ -58,9 +59,29 @@ class StoredRows(Source):
         """In memory."""
         results = (
             (rows, function(block, rows))
-            for rows, block in zip(self._slices, self.blocks(), strict=True)
+            for rows, block in zip(self.slices, self.blocks(), strict=True)
         )
         return filled(results, self.shape[0])
+
+    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+        """Block after block."""
+        found = []
+        for i, at in picks.items():
+            rows = floats(self.X[self.slices[i]])[at]
+            found.append(np.array(rows) if self.row_by_row else rows)  # not a view of the map
+            _forget(self.X)
+        return found
+
+    def take(self, positions: np.ndarray) -> Matrix:
+        """Of a memory map the rows alone are read, from front to back."""
+        if not self.row_by_row:
+            return super().take(positions)
+        order = np.argsort(positions, kind="stable")
+        found = np.empty((len(positions), self.shape[1]), self.dtype)
+        for some in row_slices(*found.shape):
+            found[order[some]] = self.X[positions[order[some]]]
+        _forget(self.X)
+        return found
 
 
 def _rows_a_block(X: Any, shape: tuple[int, int]) -> int:

@@ -1,15 +1,15 @@
 """Rows for training, shuffled by epochs: from memory, memory maps, sparse matrices or Dask."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
 from contrastive_lvm.core.blocks import is_sparse, row_slices, widen
 from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.scale.shuffled import ShuffledBlocks
 from contrastive_lvm.scale.source import is_lazy
-
-BUFFER_ENTRIES = 1 << 23  # of Dask blocks that are shuffled together
 
 
 class Source(Protocol):
@@ -87,10 +87,7 @@ class Rows:
 
 
 class LazyRows:
-    """A Dask array, computed a few blocks at a time: never whole in memory.
-
-    An epoch goes through its blocks in random order and shuffles the rows of several together.
-    """
+    """A Dask array, computed a few blocks at a time: never whole in memory unless it is small."""
 
     def __init__(self, X: Any, dropped: np.ndarray | None = None) -> None:
         self.X = X.rechunk({1: X.shape[1]}) if X.numblocks[1] > 1 else X
@@ -98,6 +95,9 @@ class LazyRows:
         ends = np.cumsum(self.X.chunks[0])
         self.bounds = list(zip(ends - self.X.chunks[0], ends, strict=True))
         self.n_rows, self.n_features = int(ends[-1]) - len(self.dropped), int(X.shape[1])
+        self.shape = (self.n_rows, self.n_features)
+        left = [n - int(np.searchsorted(self.dropped, n)) for n in (0, *ends.tolist())]
+        self.slices = [slice(*pair) for pair in pairwise(left)]
 
     def _block(self, i: int) -> Array:
         begin, end = self.bounds[i]
@@ -110,6 +110,10 @@ class LazyRows:
             block = self._block(i)
             for rows in row_slices(*block.shape):
                 yield block[rows]
+
+    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+        """Some blocks by their numbers, and of each of them some rows."""
+        return [self._block(i)[at] for i, at in picks.items()]
 
     def take(self, positions: np.ndarray) -> Array:
         """From the blocks they are in."""
@@ -127,22 +131,10 @@ class LazyRows:
         return LazyRows(self.X, np.sort(np.concatenate([self.dropped, left])))
 
     def epoch(self, rng: np.random.Generator, pieces: int, size: int) -> Iterator[Array]:
-        """Blocks in random order; what is left over begins the next buffer."""
-        buffer = np.empty((0, self.n_features), dtype=floating(self.X.dtype))
-        waiting: list[int] = []
-        enough = max(size, BUFFER_ENTRIES // max(1, self.n_features))
+        """Blocks in random order, the rows of several shuffled together."""
+        order = ShuffledBlocks(self, rng)
         for _ in range(pieces):
-            if len(buffer) < size:
-                more = [buffer]
-                while sum(map(len, more)) < enough:
-                    waiting = waiting or rng.permutation(len(self.bounds)).tolist()
-                    more.append(self._block(waiting.pop()))
-                    if not waiting and sum(map(len, more)) >= size:
-                        break
-                buffer = np.concatenate(more)
-                buffer = buffer[rng.permutation(len(buffer))]
-            yield buffer[:size]
-            buffer = buffer[size:]
+            yield order.next(size)[1]
 
 
 class Moments:

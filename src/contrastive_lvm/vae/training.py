@@ -9,9 +9,9 @@ import numpy as np
 
 from contrastive_lvm.core.blackbox import module
 from contrastive_lvm.core.types import Array
+from contrastive_lvm.inference.placement import Placement
 from contrastive_lvm.vae.design import LEAST_LOG_NOISE, Design, Parameters
 from contrastive_lvm.vae.objective import Parts
-from contrastive_lvm.vae.placement import Placement
 from contrastive_lvm.vae.preparing import Data
 from contrastive_lvm.vae.program import Feed, Weights, program
 
