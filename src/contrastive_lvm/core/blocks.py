@@ -4,8 +4,9 @@ A block never exceeds `BLOCK_ELEMENTS` entries, whatever the data's shape, kind 
 float32 and sparse input are widened to dense float64 a block at a time and never as a whole.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
@@ -47,8 +48,13 @@ def in_order(function: Callable[[slice], Result], blocks: list[slice]) -> Iterat
         yield from map(function, blocks)
         return
     with one_blas_thread(), ThreadPoolExecutor(workers) as threads:
-        for start in range(0, len(blocks), workers):  # few results wait at a time
-            yield from threads.map(function, blocks[start : start + workers])
+        running: deque[Future[Result]] = deque()
+        for block in blocks:
+            running.append(threads.submit(function, block))
+            if len(running) > workers:  # few results wait at a time, and no thread for another
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.core.blocks import row_slices
+from contrastive_lvm.core.blocks import in_order, row_slices
 from contrastive_lvm.core.scatter import WIDE_ROWS
 from contrastive_lvm.core.types import Matrix
 from contrastive_lvm.scale.kept import Spill, load, store
@@ -15,10 +15,15 @@ from contrastive_lvm.scale.source import BLOCK_ENTRIES, Checks, Source, filled, 
 
 Result = TypeVar("Result")
 MOST_ENTRIES = 1 << 24  # of a block that takes in whole chunks of a file
+MOST_FEATURES_ASIDE = 1000  # beyond, the results of several blocks take much room
 
 
 class StoredRows(Source):
-    """Slices of whatever gives rows by slices, one at a time; BLAS has all threads for each."""
+    """Slices of whatever gives rows by slices.
+
+    Of memory maps as many at a time as BLAS may have threads, so that pages are read side by side
+    too; of other files, whose libraries read one at a time, BLAS has all threads for each.
+    """
 
     def __init__(self, X: Any, checks: Checks) -> None:
         self.X, self.checks = X, checks
@@ -33,13 +38,21 @@ class StoredRows(Source):
         """All rows in order."""
         for rows in self.slices:
             yield floats(self.X[rows])
-            _forget(self.X)
+            _forget(self.X, rows)
 
     def total(
         self, function: Callable[[Matrix], Result], plus: Callable[[Result, Result], Result]
     ) -> Result:
-        """Block after block."""
-        return reduce(plus, map(function, self.blocks()))
+        """Block after block, added up in their order."""
+        if not self.row_by_row or self.shape[1] > MOST_FEATURES_ASIDE:
+            return reduce(plus, map(function, self.blocks()))
+
+        def result(rows: slice) -> Result:
+            found = function(floats(self.X[rows]))
+            _forget(self.X, rows)
+            return found
+
+        return reduce(plus, in_order(result, self.slices))
 
     def renewed(
         self, function: Callable[[Matrix, Any], tuple[Result, Any]], plus: Any, kept: Spill | None
@@ -69,7 +82,7 @@ class StoredRows(Source):
         for i, at in picks.items():
             rows = floats(self.X[self.slices[i]])[at]
             found.append(np.array(rows) if self.row_by_row else rows)  # not a view of the map
-            _forget(self.X)
+            _forget(self.X, self.slices[i])
         return found
 
     def take(self, positions: np.ndarray) -> Matrix:
@@ -80,7 +93,7 @@ class StoredRows(Source):
         found = np.empty((len(positions), self.shape[1]), self.dtype)
         for some in row_slices(*found.shape):
             found[order[some]] = self.X[positions[order[some]]]
-        _forget(self.X)
+        _forget(self.X, slice(0, self.shape[0]))
         return found
 
 
@@ -92,12 +105,19 @@ def _rows_a_block(X: Any, shape: tuple[int, int]) -> int:
     return max(unit, wanted // unit * unit)
 
 
-def _forget(X: Any) -> None:
-    """Give back the pages of a memory map that were read, which count as this process's memory.
+def _forget(X: Any, rows: slice) -> None:
+    """Give back the pages of rows of a memory map, which count as this process's memory.
 
     They stay in the system's cache. Pages of a map that is private to the process
     (`mode="c"`) may hold changes, and are kept.
     """
     pages = getattr(X, "_mmap", None)
-    if pages is not None and getattr(X, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
+    if pages is None or getattr(X, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    if not X.flags.c_contiguous:  # rows are spread over all pages
         pages.madvise(mmap.MADV_DONTNEED)
+        return
+    begin = X[rows].ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    first = begin // mmap.PAGESIZE * mmap.PAGESIZE
+    end = begin + X.strides[0] * (rows.stop - rows.start)
+    pages.madvise(mmap.MADV_DONTNEED, first, end - first)
