@@ -93,7 +93,7 @@ class StoredRows(Source):
         found = np.empty((len(positions), self.shape[1]), self.dtype)
         for some in row_slices(*found.shape):
             found[order[some]] = self.X[positions[order[some]]]
-        _forget(self.X, slice(0, self.shape[0]))
+            _forget(self.X, slice(0, self.shape[0]))  # pages, of which a row may be a small part
         return found
 
 
