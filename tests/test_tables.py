@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 from contrastive_lvm.core.blocks import is_sparse
-from contrastive_lvm.tables import lines, text
+from contrastive_lvm.tables import text
 from contrastive_lvm.tables.choose import divided, matching, parsed
 from contrastive_lvm.tables.prepare import Choice, read_rows, read_sets, restored
 from contrastive_lvm.tables.read import read_table
@@ -28,15 +28,6 @@ FRAME = pd.DataFrame(
     }
 )
 VALUES = np.array([[21.5, 4.0], [np.nan, 4.0], [19.25, 3.0], [20.0, 4.0]])
-
-
-@pytest.fixture(autouse=True, params=["in one go", "side by side"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Texts are read in both ways, the second by pieces of a line or two."""
-    if request.param == "side by side":
-        monkeypatch.setattr(lines, "SMALL", 1)
-        monkeypatch.setattr(lines, "PIECE", 24)
-    return str(request.param)
 
 
 def written(path: Path, content: str | bytes) -> Path:
@@ -468,31 +459,3 @@ def test_dividing_moves_blocks_that_overlap(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("contrastive_lvm.tables.choose.row_slices", pairs)
     test_dividing_keeps_the_order_of_both_sets_and_the_array(333, 0)
-
-
-def test_large_texts_are_read_side_by_side_and_tell_how_far(
-    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(rng.normal(size=(300, 4)), columns=list("wxyz"))
-    frame["group"] = ["Köln", "Ulm", "Bonn"] * 100
-    frame.iloc[7, 2] = np.nan
-    path = tmp_path / "rows.csv"
-    frame.to_csv(path, index=False)
-    told: list[int] = []
-    table = read_table(path, told=told.append)
-    np.testing.assert_allclose(table.values, frame[list("wxyz")], rtol=1e-12)
-    assert table.annotations["group"].tolist() == frame["group"].tolist()
-    assert told == sorted(told)
-    assert told[-1] == path.stat().st_size
-    assert (len(told) > 100) == (way == "side by side")
-    with path.open("a") as file:
-        file.write("1,2,3,4,Ulm,6\n")
-    with pytest.raises(ValueError, match="in line 302, saw 6"):  # of the file, not of a piece
-        read_table(path)
-
-
-def test_texts_with_quotes_are_not_cut_into_pieces(tmp_path: Path) -> None:
-    path = written(tmp_path / "rows.csv", 'name,x\n"two\nlines",1\n' * 1 + '"b",2\n' * 40)
-    table = read_table(path)
-    assert table.annotations["name"].tolist() == ["two\nlines"] + ["b"] * 40

@@ -5,16 +5,14 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
 
 from contrastive_lvm.tables.gather import Gatherer
-from contrastive_lvm.tables.lines import is_simple, side_by_side
 from contrastive_lvm.tables.table import Table, refuse_repeated
 
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
@@ -55,41 +53,20 @@ def read_text(
     """
     with _clearly(path):
         separator, names = _columns(path)
-        gather = partial(_gathered, path, separator, names, annotations, features, told)
-        if is_simple(path):
-            try:
-                parse = partial(_parser, separator, names)
-                return gather(side_by_side(path, separator, len(names), parse))
-            except (pd.errors.ParserError, UnicodeDecodeError):
-                pass  # once more, to say in which line of the file
+        gatherer = Gatherer(
+            str(path), [name for name in names if name != NAMES], annotations, features
+        )
+        row_names: list[str] = []
+        suspicious = False
         with _opened(path) as (raw, text):
-            pieces = _parser(separator, names, text, chunksize=max(100, PIECE // len(names)))
-            return gather((piece, raw.tell()) for piece in pieces)
-
-
-def _gathered(
-    path: Path,
-    separator: str,
-    names: list[str],
-    annotations: Collection[str],
-    features: Collection[str] | None,
-    told: Told,
-    pieces: Iterable[tuple[pd.DataFrame, int]],
-) -> Table:
-    """A table from its pieces, each with the bytes that are behind it."""
-    columns = [name for name in names if name != NAMES]
-    gatherer = Gatherer(str(path), columns, annotations, features)
-    row_names: list[str] = []
-    suspicious = False
-    for frame, behind in pieces:
-        piece = frame.reset_index(drop=True)
-        suspicious |= bool(piece[names[-1]].isna().any())
-        if NAMES in names:
-            row_names += piece.pop(NAMES).astype(str).tolist()
-        gatherer.add(piece)
-        told(behind)
-    if suspicious:  # pandas fills lines that end too early
-        _refuse_short_lines(path, separator, len(names))
+            for piece in _pieces(text, separator, names):
+                suspicious |= bool(piece[names[-1]].isna().any())
+                if NAMES in names:
+                    row_names += piece.pop(NAMES).astype(str).tolist()
+                gatherer.add(piece)
+                told(raw.tell())
+        if suspicious:  # pandas fills lines that end too early
+            _refuse_short_lines(path, separator, len(names))
     return gatherer.table(row_names or None)
 
 
@@ -132,8 +109,8 @@ def _records(text: IO[str], separator: str) -> Iterator[list[str]]:
     return csv.reader(text, delimiter=separator, skipinitialspace=True)
 
 
-def _parser(separator: str, names: list[str], text: Any, **options: Any) -> Any:
-    return pd.read_csv(
+def _pieces(text: IO[str], separator: str, names: list[str]) -> Iterator[pd.DataFrame]:
+    reader = pd.read_csv(
         text,
         sep=separator,
         header=0,
@@ -143,10 +120,11 @@ def _parser(separator: str, names: list[str], text: Any, **options: Any) -> Any:
         skipinitialspace=True,
         na_values=MISSING,
         keep_default_na=False,
+        chunksize=max(100, PIECE // len(names)),
         low_memory=False,
-        encoding="utf-8-sig",
-        **options,
     )
+    for piece in reader:
+        yield piece.reset_index(drop=True)
 
 
 def _refuse_short_lines(path: Path, separator: str, n_columns: int) -> None:
