@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.ahead import ahead
-from contrastive_lvm.cli.bars import Told, reading, working
+from contrastive_lvm.cli.bars import reading, working
 from contrastive_lvm.cli.writing import destination, whole
 from contrastive_lvm.inference.bars import on_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from contrastive_lvm.cli.words import Words
     from contrastive_lvm.tables.prepare import Choice, Sets
-    from contrastive_lvm.tables.table import Table
 
 
 def fit(
@@ -64,29 +60,26 @@ def fit(
     Columns of words are kept as annotations; numbers are features. Empty cells, NA and NaN are
     missing entries, which the model integrates out.
     """
+    from contrastive_lvm.cli.words import Words
     from contrastive_lvm.tables.prepare import Choice
-
-    def checked() -> "Words":
-        from contrastive_lvm.cli.words import Words
-
-        return Words(
-            model=model,
-            n_target=n_target,
-            n_shared=n_shared,
-            likelihood=likelihood,
-            size_factors=size_factors,
-            shared_prior=shared_prior,
-            target_prior=target_prior,
-            inference=inference,
-            n_init=n_init,
-            seed=seed,
-        )
 
     path = destination(output)
     page = None if report is None else destination(report, option="--report")
     sides = (target or (), background or (), where or (), annotation or ())
     choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
-    words, sets = read(file, background_file, choice, scale, checked)
+    words = Words(
+        model=model,
+        n_target=n_target,
+        n_shared=n_shared,
+        likelihood=likelihood,
+        size_factors=size_factors,
+        shared_prior=shared_prior,
+        target_prior=target_prior,
+        inference=inference,
+        n_init=n_init,
+        seed=seed,
+    )
+    sets = read(file, background_file, choice, scale, words)
     facts = _fitted(words, sets, path, page, top) | {"seed": seed}
     if as_json:
         typer.echo(json.dumps(facts, indent=1, allow_nan=False))
@@ -97,59 +90,23 @@ def fit(
 
 
 def read(
-    file: Path,
-    background_file: Path | None,
-    choice: "Choice",
-    scale: str,
-    words: "Callable[[], Words]",
-) -> "tuple[Words, Sets]":
-    """The model and the two sets that the options of a command describe.
-
-    Most of what a model needs is imported to check its words. Texts are read meanwhile, in vain if
-    a word is wrong.
-    """
+    file: Path, background_file: Path | None, choice: "Choice", scale: str, words: "Words"
+) -> "Sets":
+    """The two sets that the options of a command describe."""
     from contrastive_lvm.tables.again import Origin
-    from contrastive_lvm.tables.prepare import read_tables, sets_of
-    from contrastive_lvm.tables.read import is_text
+    from contrastive_lvm.tables.prepare import read_sets
     from contrastive_lvm.tables.scale import check_method
 
-    check_method(scale)
-    texts = is_text(file) and (background_file is None or is_text(background_file))
-    with reading() as told:
-
-        def tables(check: "Callable[[], None]") -> "tuple[Table, Table | None]":
-            watched = _watched(told, check)
-            return read_tables(file, background_file, choice, told=watched)
-
-        with ahead(tables, at_once=texts) as found:
-            model = words()
-            _check_scale(scale, model)
-            sets = sets_of(*found(), choice, scale=scale, alone=model.n_shared == 0)
-    origin = Origin(file, background_file, choice).facts()
-    return model, sets._replace(preparation=sets.preparation._replace(origin=origin))
-
-
-def _watched(told: Told, check: "Callable[[], None]") -> Told:
-    """Telling how much is behind is also the time to see whether to go on."""
-
-    def opened(path: Path) -> "Callable[[int], None]":
-        tell = told(path)
-
-        def behind(done: int) -> None:
-            check()
-            tell(done)
-
-        return behind
-
-    return opened
-
-
-def _check_scale(scale: str, words: "Words") -> None:
-    if scale != "none" and not words.scalable:
+    if check_method(scale) != "none" and not words.scalable:
         raise ValueError(
             f"--scale={scale} does not go with --likelihood {words.likelihood}: counts and binary "
             "values have no other units; leave --scale out."
         )
+    alone = words.n_shared == 0
+    with reading() as told:
+        sets = read_sets(file, background_file, choice, scale=scale, alone=alone, told=told)
+    origin = Origin(file, background_file, choice).facts()
+    return sets._replace(preparation=sets.preparation._replace(origin=origin))
 
 
 def _fitted(

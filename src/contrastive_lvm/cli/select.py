@@ -72,7 +72,7 @@ def select(
     )
     sides = (target or (), background or (), where or (), annotation or ())
     choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
-    _, sets = read(file, background_file, choice, scale, lambda: words)
+    sets = read(file, background_file, choice, scale, words)
     estimator = words.estimator(sets.preparation.features)
     with plainly(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
