@@ -105,6 +105,7 @@ def test_leakage_is_seen(*, leaks: bool) -> None:
     assert clvm.leakage(Known(leaks=leaks), X, B).label_accuracy is None
 
 
+@pytest.mark.slow
 def test_leakage_refuses_what_it_cannot_judge() -> None:
     with pytest.raises(ValueError, match="labels have shape"):
         clvm.leakage(known(), DATA.target, DATA.background, labels=[1, 2])

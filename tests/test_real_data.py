@@ -20,7 +20,12 @@ from tests.published_files import real
 
 @pytest.mark.parametrize(
     ("share", "ari", "silhouette"),
-    [(0.0, 0.78, 0.42), (0.25, 0.77, 0.41), (0.5, 0.74, 0.37), (0.75, 0.64, 0.31)],
+    [
+        pytest.param(0.0, 0.78, 0.42, marks=pytest.mark.slow),
+        pytest.param(0.25, 0.77, 0.41, marks=pytest.mark.slow),
+        pytest.param(0.5, 0.74, 0.37, marks=pytest.mark.slow),
+        (0.75, 0.64, 0.31),
+    ],
 )
 def test_mice_genotypes_show_without_labels(share: float, ari: float, silhouette: float) -> None:
     """The paper's robust model; means over five missing patterns."""

@@ -224,7 +224,10 @@ def test_rows_of_both_sets_share_annotations(tmp_path: Path) -> None:
         clvm.ContrastiveLVM(2, 2, target_prior=clvm.Horseshoe()),
         clvm.ContrastiveLVM(0, 2),
         clvm.ContrastiveLVM(2, 2, likelihood=clvm.Gaussian(noise="feature")),
-        clvm.ContrastiveVAE(2, 2, hidden=(8,), max_epochs=3, random_state=0),
+        pytest.param(
+            clvm.ContrastiveVAE(2, 2, hidden=(8,), max_epochs=3, random_state=0),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda model: repr(model)[:60],
 )

@@ -81,7 +81,7 @@ def test_a_state_of_another_training_is_refused(tmp_path: Path) -> None:
         quick().fit(DATA.target, background=DATA.background, resume=path)
 
 
-@pytest.mark.parametrize("rate", [1e4, 1e30])
+@pytest.mark.parametrize("rate", [pytest.param(1e4, marks=pytest.mark.slow), 1e30])
 def test_divergence_cuts_the_rate_and_leaves_no_nan(rate: float, tmp_path: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -170,6 +170,7 @@ np.save(sys.argv[1], fitted(n_devices=2).transform(DATA.target))
 """
 
 
+@pytest.mark.slow  # SVI has the same test
 def test_two_devices_give_what_one_gives(tmp_path: Path) -> None:
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     run = subprocess.run(
