@@ -16,7 +16,7 @@ from tests.autoencoders import DATA, counts, fitted, known, quick, same
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
 from contrastive_lvm.scale import shuffled
-from contrastive_lvm.vae.rows import LazyRows, Moments, Rows
+from contrastive_lvm.vae.rows import Moments, Rows, source
 from contrastive_lvm.vae.training import Training
 
 
@@ -131,11 +131,31 @@ def test_dask_rows_are_never_computed_whole(monkeypatch: pytest.MonkeyPatch) -> 
         model.transform(X[:, :7])
 
 
+def test_rows_in_files_are_read_by_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    memory = quick(max_epochs=2).fit(DATA.target, background=DATA.background)
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        X = file.create_dataset("x", data=DATA.target, chunks=(40, DATA.target.shape[1]))
+        B = file.create_dataset("b", data=DATA.background, chunks=(40, DATA.target.shape[1]))
+        monkeypatch.setattr("contrastive_lvm.scale.stored.BLOCK_ENTRIES", 400)
+        largest: list[int] = []
+
+        def floats(rows: Any) -> Any:
+            largest.append(len(rows))
+            return rows
+
+        monkeypatch.setattr("contrastive_lvm.scale.stored.floats", floats)
+        model = quick(max_epochs=2).fit(X, background=B)
+        found = model.transform(X)
+    np.testing.assert_allclose(found, memory.transform(DATA.target), atol=1e-5)
+    assert 1 < max(largest) <= 50 < len(DATA.target)
+
+
 @pytest.mark.parametrize("few", [3, 1000])
 def test_an_epoch_goes_through_all_rows(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
     X = np.arange(50.0)[:, None] * np.ones(3)
-    for rows in (Rows(X), LazyRows(da.from_array(X, chunks=(7, 3)))):
+    for rows in (Rows(X), source(da.from_array(X, chunks=(7, 3)))):
         left = rows.without(np.array([3, 30]))
         assert left.n_rows == 48
         np.testing.assert_array_equal(left.take(np.array([5, 3, 47]))[:, 0], [6, 4, 49])

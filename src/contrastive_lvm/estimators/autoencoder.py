@@ -34,13 +34,12 @@ from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
-from contrastive_lvm.scale.source import is_lazy
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design
 from contrastive_lvm.vae.fitted import Fitted
 from contrastive_lvm.vae.networks import ACTIVATIONS
 from contrastive_lvm.vae.preparing import prepared
-from contrastive_lvm.vae.rows import Moments, Source, moments, source
+from contrastive_lvm.vae.rows import Moments, Source, in_blocks, moments, source
 from contrastive_lvm.vae.training import HISTORY, Plan, State, Training
 
 logger = logging.getLogger(__name__)
@@ -105,14 +104,13 @@ class Autoencoder(
         )
 
     def _source(self, X: Any, name: str, *, reset: bool = False) -> Source:
-        """Rows, checked; those of a Dask array are checked when they are computed."""
-        if not is_lazy(X):
+        """Rows, checked; those that are read by blocks are checked when they are read."""
+        if not in_blocks(X):
             return source(read_rows(self, X, name=name, reset=reset))
-        if X.ndim != 2:
-            raise ValueError(f"{name} has {X.ndim} dimensions, but needs two, rows and features.")
+        rows = source(X, name)
         if reset:
-            self.n_features_in_ = int(X.shape[1])
-        return self._same_features(source(X), name)
+            self.n_features_in_ = rows.n_features
+        return self._same_features(rows, name)
 
     def _same_features(self, rows: Source, name: str) -> Source:
         if rows.n_features != self.n_features_in_:
@@ -127,7 +125,7 @@ class Autoencoder(
         check_is_fitted(self)
         check_choice("of", of, ("target", "background"))
         rows = self._source(X, "X")
-        if is_lazy(X) or not isinstance(self._output(), Gaussian):
+        if in_blocks(X) or not isinstance(self._output(), Gaussian):
             for block in rows.blocks():
                 self._check(block, "X")
         steps = check_whole("refine_steps", self.refine_steps, 0)

@@ -12,9 +12,8 @@ from contrastive_lvm.estimators.validation import (
     read_background,
     refuse_sliced_background,
 )
-from contrastive_lvm.scale.source import is_lazy
 from contrastive_lvm.vae.fitted import Fitted
-from contrastive_lvm.vae.rows import Source, source
+from contrastive_lvm.vae.rows import Source, in_blocks, source
 
 
 class ContrastiveVAE(ContrastivePredictions, Reporting):
@@ -208,7 +207,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         self._separation()
 
     def _background(self, background: Any) -> Source:
-        if is_lazy(background):
+        if in_blocks(background):
             return self._source(background, "background")
         return source(read_background(self, background))
 

@@ -1,4 +1,4 @@
-"""Rows for training, shuffled by epochs: from memory, memory maps, sparse matrices or Dask."""
+"""Rows for training, shuffled by epochs: from memory, memory maps, or blocks elsewhere."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -8,8 +8,10 @@ import numpy as np
 
 from contrastive_lvm.core.blocks import is_sparse, row_slices, widen
 from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.scale import source as scale
 from contrastive_lvm.scale.shuffled import ShuffledBlocks
-from contrastive_lvm.scale.source import is_lazy
+
+UNCHECKED = scale.Checks(lambda rows: None, lambda counts: None)  # `moments` checks each block
 
 
 class Source(Protocol):
@@ -35,9 +37,14 @@ class Source(Protocol):
         ...
 
 
-def source(X: Any) -> Source:
+def in_blocks(X: Any) -> bool:
+    """Whether rows are to be read by blocks; single rows of a memory map cost no more."""
+    return scale.is_elsewhere(X) and not isinstance(X, np.memmap)
+
+
+def source(X: Any, name: str = "X") -> Source:
     """Rows of whatever was given; nothing is copied or computed yet."""
-    return LazyRows(X) if is_lazy(X) else Rows(X)
+    return BlockRows(scale.source_of(X, name, UNCHECKED)) if in_blocks(X) else Rows(X)
 
 
 def floating(dtype: Any) -> Any:
@@ -86,27 +93,26 @@ class Rows:
             yield self.take(order[i * size : (i + 1) * size])
 
 
-class LazyRows:
-    """A Dask array, computed a few blocks at a time: never whole in memory unless it is small."""
+class BlockRows:
+    """Rows elsewhere, a few blocks at a time: never whole in memory unless they are few."""
 
-    def __init__(self, X: Any, dropped: np.ndarray | None = None) -> None:
-        self.X = X.rechunk({1: X.shape[1]}) if X.numblocks[1] > 1 else X
+    def __init__(self, rows: scale.Source, dropped: np.ndarray | None = None) -> None:
+        self.rows = rows
         self.dropped = np.empty(0, dtype=np.intp) if dropped is None else dropped
-        ends = np.cumsum(self.X.chunks[0])
-        self.bounds = list(zip(ends - self.X.chunks[0], ends, strict=True))
-        self.n_rows, self.n_features = int(ends[-1]) - len(self.dropped), int(X.shape[1])
+        ends = [block.stop for block in rows.slices]
+        self.n_rows, self.n_features = rows.shape[0] - len(self.dropped), rows.shape[1]
         self.shape = (self.n_rows, self.n_features)
-        left = [n - int(np.searchsorted(self.dropped, n)) for n in (0, *ends.tolist())]
+        left = [n - int(np.searchsorted(self.dropped, n)) for n in (0, *ends)]
         self.slices = [slice(*pair) for pair in pairwise(left)]
 
     def _block(self, i: int) -> Array:
-        begin, end = self.bounds[i]
+        begin, end = self.rows.slices[i].start, self.rows.slices[i].stop
         gone = self.dropped[(self.dropped >= begin) & (self.dropped < end)] - begin
-        return np.delete(dense(self.X.blocks[i, 0].compute()), gone, axis=0)
+        return np.delete(dense(self.rows.picked({i: slice(None)})[0]), gone, axis=0)
 
     def blocks(self) -> Iterator[Array]:
         """All rows in order."""
-        for i in range(len(self.bounds)):
+        for i in range(len(self.slices)):
             block = self._block(i)
             for rows in row_slices(*block.shape):
                 yield block[rows]
@@ -115,20 +121,18 @@ class LazyRows:
         """Some blocks by their numbers, and of each of them some rows."""
         return [self._block(i)[at] for i, at in picks.items()]
 
+    def _left(self, positions: np.ndarray) -> np.ndarray:
+        """Positions among all rows."""
+        return np.asarray(np.delete(np.arange(self.rows.shape[0]), self.dropped)[positions])
+
     def take(self, positions: np.ndarray) -> Array:
         """From the blocks they are in."""
-        left = np.delete(np.arange(int(self.bounds[-1][1])), self.dropped)[positions]
-        found = np.empty((len(left), self.n_features), dtype=floating(self.X.dtype))
-        for begin, end in self.bounds:
-            here = np.flatnonzero((left >= begin) & (left < end))
-            if len(here):
-                found[here] = dense(self.X[left[here]].compute())
-        return found
+        return dense(self.rows.take(self._left(positions)))
 
-    def without(self, positions: np.ndarray) -> "LazyRows":
+    def without(self, positions: np.ndarray) -> "BlockRows":
         """The other rows."""
-        left = np.delete(np.arange(int(self.bounds[-1][1])), self.dropped)[positions]
-        return LazyRows(self.X, np.sort(np.concatenate([self.dropped, left])))
+        gone = np.concatenate([self.dropped, self._left(positions)])
+        return BlockRows(self.rows, np.sort(gone))
 
     def epoch(self, rng: np.random.Generator, pieces: int, size: int) -> Iterator[Array]:
         """Blocks in random order, the rows of several shuffled together."""
