@@ -67,10 +67,10 @@ $(VENV)/.base: pyproject.toml $(VENV)/.python
 	@$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.base
-	@echo "Installing all extras and the development tools ..." >&2
+$(VENV)/.dev: pyproject.toml $(VENV)/.python
+	@echo "Installing contrastive-lvm, all extras and the development tools ..." >&2
 	@$(INSTALL) --editable ".[all]" --group dev
-	@touch $@
+	@touch $(VENV)/.base $@
 
 $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 	@echo "Installing the tools to compare with ..." >&2

@@ -95,7 +95,8 @@ LIKELIHOODS: dict[str, Any] = {
 @pytest.mark.parametrize("where", ["both", pytest.param("complete", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("prior", ["ard", pytest.param("horseshoe", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "likelihood", ["gaussian", "element", pytest.param("sample", marks=pytest.mark.slow)]
+    "likelihood",
+    ["gaussian", *(pytest.param(n, marks=pytest.mark.slow) for n in ("element", "sample"))],
 )
 def test_the_closed_form_agrees_with_a_gibbs_run(likelihood: str, prior: str, where: str) -> None:
     X, B = gapped(*planted(5, n=60, m=50, D=5, k=1, t=1)[1:], where)

@@ -243,6 +243,7 @@ def test_fitted_parts_are_those_of_the_true_parameters(
     assert np.linalg.norm(fitted - true) < 0.3 * np.linalg.norm(true)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers_without_compiling_again(
     posterior: Posterior, problem: tuple[Point, Array, Array]
 ) -> None:

@@ -266,7 +266,7 @@ def moved_by_outliers(seed: int, kind: str) -> tuple[float, Array]:
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
 )
 def test_outliers_rank_first_and_hardly_move_heavy_tailed_fits(seed: int) -> None:
     """Student-t fits move by 0.001 to 0.06 on these seeds, Gaussian ones by 0.11 to 0.32."""

@@ -45,6 +45,7 @@ def test_mice_genotypes_show_without_labels(share: float, ari: float, silhouette
     assert means[1] >= silhouette, found
 
 
+@pytest.mark.slow
 def test_kang_cells_need_fewer_than_120_of_499_shared_dimensions() -> None:
     with np.load(real("kang_pbmc", "kang_pbmc_500genes.npz"), allow_pickle=False) as file:
         counts, total = file["X"].astype(float), file["total_counts"]

@@ -23,7 +23,7 @@ def _with_steps(model: Any, steps: int) -> Any:
     return other
 
 
-@pytest.mark.parametrize("of", ["target", "background"])
+@pytest.mark.parametrize("of", [pytest.param("target", marks=pytest.mark.slow), "background"])
 def test_linear_posteriors_become_exact(of: str) -> None:
     """The best diagonal Gaussian has the exact means, and variances that invert the precision's."""
     model = _with_steps(fitted(hidden=()), 500)
@@ -55,6 +55,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
     np.testing.assert_allclose(refined(30).transform(DATA.target[some]), whole[some], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_gaps_are_refined_too() -> None:
     rows = DATA.target.copy()
     rows[::2, 1] = np.nan

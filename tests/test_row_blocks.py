@@ -121,6 +121,7 @@ def test_dask_arrays_fit_alike(name: str, chunks: tuple[int, int]) -> None:
         assert_same(fit(name, X, B, tol), in_memory(name, tol))
 
 
+@pytest.mark.slow
 def test_processes_fit_alike() -> None:
     with (
         ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool,

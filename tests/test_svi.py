@@ -181,6 +181,7 @@ def test_trace_climbs_and_ends_at_the_bound(fit: Posterior) -> None:
     assert fit.bound_error > 0
 
 
+@pytest.mark.slow
 def test_resume_goes_on(small: tuple[clvm.Model, Array, Array], fit: Posterior) -> None:
     model, X, B = small
     begun = clvm.SVI(max_iter=150, tol=1e-4).run(

@@ -123,6 +123,7 @@ def test_a_smaller_set_is_not_weighed_more(
     assert floors[-1] == LEAST_LOG_NOISE
 
 
+@pytest.mark.slow
 def test_history_names_the_parts_of_the_bound() -> None:
     h = known().history_
     divergence = h["target_kl"] + h["target_shared_kl"] + h["background_shared_kl"]
@@ -147,6 +148,7 @@ def own_law(model: clvm.ContrastiveVAE, of: str) -> Any:
     return stats.multivariate_normal(offset, L @ L.T + noise)
 
 
+@pytest.mark.slow
 def test_linear_networks_reach_the_exact_likelihood() -> None:
     """With linear decoders the model is the linear one, whose likelihood is known."""
     data = clvm.datasets.make_contrastive(800, 600, n_features=10, n_shared=2, random_state=1)

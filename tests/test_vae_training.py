@@ -119,6 +119,7 @@ def test_memory_maps_and_sparse_rows_give_what_arrays_give(tmp_path: Path) -> No
         assert model.bound_ == expected.bound_
 
 
+@pytest.mark.slow
 def test_dask_rows_are_never_computed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 1000)
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
