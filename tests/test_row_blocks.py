@@ -132,7 +132,7 @@ def test_processes_fit_alike() -> None:
             assert_same(fit(name, X, B, LOOSE), in_memory(name, LOOSE))
 
 
-@pytest.mark.parametrize("name", ["missing", "Student-t rows", "ARD"])
+@pytest.mark.parametrize("name", ["complete", "missing", "Student-t rows", "ARD"])
 def test_clusters_fit_alike(name: str, cluster: Any) -> None:
     X, B = (da.from_array(A, chunks=(200, D)).persist() for A in rows(name))
     assert_same(fit(name, X, B, LOOSE), in_memory(name, LOOSE))
