@@ -39,8 +39,6 @@ def same_fit(model: clvm.ContrastiveLVM, other: clvm.ContrastiveLVM = PLAIN) -> 
 
 @pytest.mark.parametrize("kind", ["Float64", "object", "double[pyarrow]"])
 def test_gaps_of_any_kind_are_missing_entries(kind: Any) -> None:
-    if "pyarrow" in kind:
-        pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
     frame: Any = GAPPY.astype(kind)
     if kind == "object":
         frame = frame.where(frame.notna(), pd.NA)

@@ -100,7 +100,6 @@ def read_parquet(
     path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
 ) -> Table:
     """Read a Parquet file; its index, if it is one of words, names the rows."""
-    need("pyarrow", "parquet", "Parquet files")
     with _damage(path, "Parquet file"):
         frame = pd.read_parquet(path, engine="pyarrow")
     columns = [str(name) for name in frame.columns]
@@ -119,7 +118,7 @@ def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
     The layer `raw` is the matrix that AnnData keeps under that name, with features of its own,
     unless a layer is called so.
     """
-    anndata = need("anndata", "anndata", "h5ad files")
+    anndata = _anndata()
     with _damage(path, "h5ad file"):
         file = anndata.read_h5ad(path)
     held, names = _layer(file, layer, path)
@@ -181,13 +180,13 @@ def _two_dimensional(values: Any, source: str) -> Any:
     return values
 
 
-def need(module: str, extra: str, what: str) -> Any:
-    """A package that an extra brings, or a sentence that says so."""
+def _anndata() -> Any:
     try:
-        return import_module(module)
+        return import_module("anndata")
     except ImportError as error:
         raise ImportError(
-            f"{what} need {module}, which is not installed; pip install 'contrastive-lvm[{extra}]'."
+            "h5ad files need anndata, which is not installed; "
+            "pip install 'contrastive-lvm[anndata]'."
         ) from error
 
 

@@ -6,13 +6,14 @@ import io
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
 
 from contrastive_lvm.tables.gather import Gatherer
+from contrastive_lvm.tables.plain import Layout, NotPlain, plain_pieces
 from contrastive_lvm.tables.table import Table, refuse_repeated
 
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
@@ -53,21 +54,47 @@ def read_text(
     """
     with _clearly(path):
         separator, names = _columns(path)
-        gatherer = Gatherer(
-            str(path), [name for name in names if name != NAMES], annotations, features
-        )
-        row_names: list[str] = []
-        suspicious = False
-        with _opened(path) as (raw, text):
-            for piece in _pieces(text, separator, names):
-                suspicious |= bool(piece[names[-1]].isna().any())
-                if NAMES in names:
-                    row_names += piece.pop(NAMES).astype(str).tolist()
-                gatherer.add(piece)
-                told(raw.tell())
-        if suspicious:  # pandas fills lines that end too early
-            _refuse_short_lines(path, separator, len(names))
+        columns = [name for name in names if name != NAMES]
+
+        def gatherer() -> Gatherer:
+            return Gatherer(str(path), columns, annotations, features)
+
+        with suppress(NotPlain, ValueError):  # refusals are worded by one reader alone
+            return _read_plainly(path, separator, names, gatherer(), told)
+        return _read_by_pandas(path, separator, names, gatherer(), told)
+
+
+def _read_plainly(
+    path: Path, separator: str, names: list[str], gatherer: Gatherer, told: Told
+) -> Table:
+    layout = Layout(separator, names, MISSING, whole=gatherer.aside, words={NAMES})
+    row_names: list[str] = []
+    with _opened_bytes(path) as (raw, plain):
+        for piece in plain_pieces(plain, layout):
+            _take(piece, gatherer, row_names)
+            told(raw.tell())
     return gatherer.table(row_names or None)
+
+
+def _read_by_pandas(
+    path: Path, separator: str, names: list[str], gatherer: Gatherer, told: Told
+) -> Table:
+    row_names: list[str] = []
+    suspicious = False
+    with _opened(path) as (raw, text):
+        for piece in _pieces(text, separator, names):
+            suspicious |= bool(piece[names[-1]].isna().any())
+            _take(piece, gatherer, row_names)
+            told(raw.tell())
+    if suspicious:  # pandas fills lines that end too early
+        _refuse_short_lines(path, separator, len(names))
+    return gatherer.table(row_names or None)
+
+
+def _take(piece: pd.DataFrame, gatherer: Gatherer, row_names: list[str]) -> None:
+    if NAMES in piece:
+        row_names += piece.pop(NAMES).astype(str).tolist()
+    gatherer.add(piece)
 
 
 def _columns(path: Path) -> tuple[str, list[str]]:
@@ -145,10 +172,18 @@ def _ragged(path: Path, found: int, row: int, expected: int) -> ValueError:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Any, IO[str]]]:
     """The raw file, which knows how far it was read, and its text."""
+    with (
+        _opened_bytes(path) as (raw, plain),
+        io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text,
+    ):
+        yield raw, text
+
+
+@contextmanager
+def _opened_bytes(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The raw file, and what it holds, unzipped."""
     with path.open("rb") as raw:
-        plain: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-        with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
-            yield raw, text
+        yield raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
 
 
 @contextmanager

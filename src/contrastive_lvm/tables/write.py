@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.core.types import Array
-from contrastive_lvm.tables.binary import need
 from contrastive_lvm.tables.table import Table
 
 KNOWN = ".csv, .tsv, .csv.gz, .tsv.gz, .npy or .parquet"
@@ -33,8 +32,6 @@ def ending_of(path: Path) -> str:
     ending = "".join(path.suffixes[-2:]).lower()
     for known in (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".npy", ".parquet"):
         if ending.endswith(known):
-            if known == ".parquet":
-                need("pyarrow", "parquet", "Parquet files")
             return known
     raise ValueError(f"--output={path} has an ending that is not known; use {KNOWN}.")
 
