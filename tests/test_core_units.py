@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from contrastive_lvm.core import packed
-from contrastive_lvm.core.ascent import ascend
+from contrastive_lvm.core.ascent import _bold_weights, _steady_weights, ascend
 from contrastive_lvm.core.blocks import make_block, patterns_of, row_slices
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.gauge import canonical, canonical_rotation
@@ -223,17 +223,27 @@ def quadratic(D: int, seed: int) -> tuple[Any, Any, Array]:
 @pytest.mark.parametrize("seed", range(4))
 def test_acceleration_is_monotone_and_faster_on_a_contraction(seed: int) -> None:
     evaluate, improve, top = quadratic(10, seed)
-    plain, fast = (
-        ascend(evaluate, improve, np.zeros(10), 0, memory=memory, max_sweeps=50_000, tol=1e-12)
-        for memory in (0, 12)
+    plain, fast, steady = (
+        ascend(
+            evaluate,
+            improve,
+            np.zeros(10),
+            0,
+            memory=memory,
+            max_sweeps=50_000,
+            tol=1e-12,
+            steady=steady,
+        )
+        for memory, steady in ((0, 0), (12, 0), (12, 30))
     )
-    for run in (plain, fast):
+    for run in (plain, fast, steady):
         assert run.converged
         assert (np.diff(run.trace) >= 0).all()
         assert run.trace[-1] == evaluate(run.point, 0)[0]
         np.testing.assert_array_equal(run.info, evaluate(run.point, 0)[1])
     np.testing.assert_allclose(fast.point, top, atol=1e-4)
     assert fast.n_sweeps < 0.05 * plain.n_sweeps
+    assert steady.n_sweeps < 0.08 * plain.n_sweeps
     assert plain.n_sweeps == len(plain.trace)
 
 
@@ -255,6 +265,21 @@ def test_ascent_survives_misleading_extrapolations() -> None:
         np.testing.assert_allclose(run.point, 0.0, atol=1e-6)
         rejected += run.n_sweeps - len(run.trace)
     assert rejected > 0
+
+
+def test_steady_weights_do_not_magnify_rounding() -> None:
+    """Residuals that differ by a hundred-thousandth: bold weights depend on the last digits."""
+    rng = np.random.default_rng(0)
+    residuals = rng.standard_normal((1, 30)) + 1e-5 * rng.standard_normal((5, 30))
+    normal, sides = residuals @ residuals.T, residuals @ rng.standard_normal(30)
+    rounded = normal * (1.0 + 1e-15 * rng.standard_normal((5, 5)))
+    rounded = (rounded + rounded.T) / 2.0
+    changes = [
+        np.abs(weights(normal, sides) - weights(rounded, sides)).max()
+        for weights in (_bold_weights, _steady_weights)
+    ]
+    assert changes[0] > 1e-6
+    assert changes[1] < 1e-13
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])

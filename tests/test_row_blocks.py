@@ -19,6 +19,7 @@ import scipy.sparse as sp
 import contrastive_lvm as clvm
 from contrastive_lvm.core import selection
 from contrastive_lvm.core.moments import Moments, moments_of
+from contrastive_lvm.inference import data
 from contrastive_lvm.scale import stored
 from contrastive_lvm.scale.lazy import LazyRows
 from contrastive_lvm.scale.source import is_elsewhere
@@ -79,6 +80,12 @@ def mapped(X: Any, path: Path, dtype: Any = np.float64) -> Any:
     return np.load(path, mmap_mode="r")
 
 
+@pytest.fixture(autouse=True)
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small sets are read again and again as large ones are, not fetched."""
+    monkeypatch.setattr(data, "MOST_FETCHED", 0)
+
+
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read 250 rows at a time, or in whole chunks."""
@@ -119,6 +126,22 @@ def test_dask_arrays_fit_alike(name: str, chunks: tuple[int, int]) -> None:
     tol = TOL if chunks[1] == D and "Student" not in name else LOOSE
     with dask.config.set(scheduler="threads", num_workers=2):
         assert_same(fit(name, X, B, tol), in_memory(name, tol))
+
+
+@pytest.mark.parametrize("elsewhere", ["map", "threads", "cluster"])
+@pytest.mark.parametrize("name", MODELS)
+def test_small_sets_are_fetched_and_give_the_same_digits(
+    name: str, elsewhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Any
+) -> None:
+    monkeypatch.setattr(data, "MOST_FETCHED", 600 * D)
+    if elsewhere == "map":
+        X, B = (mapped(A, tmp_path / f"{i}.npy") for i, A in enumerate(rows(name)))
+    else:
+        X, B = (da.from_array(A, chunks=(101, 3)) for A in rows(name))
+    with dask.config.set(scheduler=workers if elsewhere == "cluster" else "threads"):
+        model, reference = fit(name, X, B, 1e-6), in_memory(name, 1e-6)
+    for attribute in (*NAMES, "bound_", "n_iter_"):
+        np.testing.assert_array_equal(getattr(model, attribute), getattr(reference, attribute))
 
 
 @pytest.mark.slow
@@ -310,9 +333,8 @@ def test_predictions_of_rows_elsewhere(
         assert isinstance(lazy, da.Array)
         assert lazy.chunks[0] == (250, 250, 100)
         assert lazy.dtype == plain.dtype
-        # Scales of a block are found together: its slowest row decides when they are good enough.
-        np.testing.assert_allclose(read, plain, atol=1e-5)
-        np.testing.assert_allclose(lazy.compute(), plain, atol=1e-5)
+        np.testing.assert_allclose(read, plain, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(lazy.compute(), plain, rtol=1e-9, atol=1e-9)
 
 
 def test_scores_and_outliers_of_lazy_rows() -> None:

@@ -7,6 +7,10 @@ residual is smallest. A candidate that does not raise the objective is dropped f
 and as many plain sweeps follow as candidates have failed in a row.
 
 What the vector does not hold (covariances, scales, weights) is carried along unaccelerated.
+
+Residuals that are nearly parallel make the combination a matter of rounding, and a sum of rows in
+another order then ends elsewhere. A `steady` ascent leaves such directions out for so many sweeps;
+that costs a few sweeps in a hundred, but slow maps (noise of a feature going to zero) need them.
 """
 
 from collections.abc import Callable
@@ -19,6 +23,7 @@ from contrastive_lvm.core.types import Array
 Carry = TypeVar("Carry")
 Info = TypeVar("Info")
 RIDGE = 1e-12
+PARALLEL = 3e-3  # mean square of what differs among residuals of length 1, below which they are
 LONGEST_PAUSE = 8
 PATIENCE = 2  # sweeps in a row that must gain less than the tolerance
 
@@ -43,6 +48,7 @@ def ascend(
     memory: int,
     max_sweeps: int,
     tol: float,
+    steady: int = 0,
     interrupt: Callable[[Array, Info], bool] | None = None,
 ) -> Ascent[Info]:
     """Raise `evaluate` by the map `improve` until two sweeps gain less than `tol`.
@@ -55,7 +61,7 @@ def ascend(
     point, sweeps, small = start, 1, 0
     value, info = evaluate(point, carry)
     del carry
-    trace, history = [value], _History(memory)
+    trace, history = [value], _History(memory, steady)
     while sweeps < max_sweeps and small < PATIENCE:
         plain, new_carry = improve(point, info)
         candidate = history.extrapolate(point, plain)
@@ -85,8 +91,8 @@ def ascend(
 class _History:
     """Differences of residuals and of images over the last sweeps."""
 
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
+    def __init__(self, memory: int, steady: int) -> None:
+        self.memory, self.steady = memory, steady
         self.residuals: list[Array] = []
         self.images: list[Array] = []
         self.products = np.empty((0, 0))
@@ -106,8 +112,11 @@ class _History:
         if self.pause:
             self.pause -= 1
             return image
-        normal[np.diag_indices_from(normal)] += RIDGE * np.trace(normal) + np.finfo(float).tiny
-        weights = np.linalg.solve(normal, [d @ residual for d in self.residuals])
+        sides = np.array([d @ residual for d in self.residuals])
+        self.steady -= 1
+        if not np.isfinite(normal).all():
+            return image
+        weights = (_steady_weights if self.steady >= 0 else _bold_weights)(normal, sides)
         combined = image.copy()
         for weight, change in zip(weights, self.images, strict=True):
             combined -= weight * change
@@ -130,3 +139,18 @@ class _History:
         self.pause = min(self.failures, LONGEST_PAUSE)
         self.residuals, self.images = self.residuals[1:], self.images[1:]
         self.products = self.products[1:, 1:]
+
+
+def _bold_weights(normal: Array, sides: Array) -> Array:
+    """Least squares, as far as the numbers go."""
+    ridge = RIDGE * np.trace(normal) + np.finfo(float).tiny
+    return np.asarray(np.linalg.solve(normal + ridge * np.eye(len(sides)), sides))
+
+
+def _steady_weights(normal: Array, sides: Array) -> Array:
+    """Least squares over the directions in which residuals of length 1 differ."""
+    length = np.sqrt(np.diagonal(normal)) + np.finfo(float).tiny
+    spread, directions = np.linalg.eigh(normal / length / length[:, None])
+    kept = directions[:, spread > PARALLEL * len(sides)]
+    found = (kept.T @ (sides / length)) / spread[len(sides) - kept.shape[1] :]
+    return np.asarray(kept @ found / length)

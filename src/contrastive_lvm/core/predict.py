@@ -104,16 +104,21 @@ def _generalised_posteriors(model: Generalised, X: Matrix) -> Iterator[RowPoster
 
 
 def _fixed_point(model: Linear, scaler: Scaler, values: Array) -> WeightedBlock:
-    """Alternate latents and scales of a block of rows until the scales stand still."""
+    """Alternate latents and scales of a block of rows until the scales stand still.
+
+    A row stops when its own scales do, so that its posterior does not depend on its neighbours.
+    """
     step = RowStep(model.loadings, model.psi, model.mean, scaler)
-    weights = np.ones((len(values), 1))
+    weights = step(values, np.ones((len(values), 1))).scales.weights
+    moving = np.arange(len(values))
     for _ in range(SCALE_SWEEPS):
-        block = step(values, weights)
-        change = np.abs(block.scales.weights - weights).max()
-        weights = block.scales.weights
-        if change < SCALE_TOL:
+        renewed = step(values[moving], weights[moving]).scales.weights
+        change = np.abs(renewed - weights[moving]).max(axis=1)
+        weights[moving] = renewed
+        moving = moving[change >= SCALE_TOL]
+        if not len(moving):
             break
-    return block
+    return step(values, weights)
 
 
 def latent_means(model: View, X: Matrix) -> Array:

@@ -25,6 +25,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.scale.source import Source
 
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
+MOST_FETCHED = 1 << 23  # entries of a set that is read into memory, 64 MB in double precision
 
 
 class WeightedRows:
@@ -109,12 +110,14 @@ def prepare(
     """Compress complete sets to summaries; keep sets with missing or weighted entries as rows.
 
     `posterior` says that loadings will have covariances, which live on features, not on a span.
-    Either set may be a `Source`, whose rows are elsewhere; a few long rows are fetched.
+    Either set may be a `Source`, whose rows are elsewhere. Small ones are fetched: that is faster,
+    and their answer is then that of the same rows in memory to the last digit, while sums of blocks
+    are rounded otherwise, which some models with a noise for each feature magnify.
     """
     matrices = [target] if background is None else [target, background]
     D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
-    if n_rows < D and n_rows <= MOST_SPAN_ROWS:
-        matrices = [at_hand(X) if isinstance(X, Source) else X for X in matrices]
+    few = n_rows < D and n_rows <= MOST_SPAN_ROWS
+    matrices = [at_hand(X) if _is_fetched(X, few=few) else X for X in matrices]
     if isinstance(model.likelihood, StudentT):
         weighted = [StreamedWeights if isinstance(X, Source) else WeightedRows for X in matrices]
         sets = [kind(X) for kind, X in zip(weighted, matrices, strict=True)]
@@ -126,6 +129,10 @@ def prepare(
         return _with_variances(list(span.scatters), D, span)
     dense = D <= scatter.MOST_FEATURES and D <= 2 * n_rows
     return _with_variances([_compressed(X, dense=dense) for X in matrices], D, None)
+
+
+def _is_fetched(X: Matrix | Source, *, few: bool) -> bool:
+    return isinstance(X, Source) and (few or X.shape[0] * X.shape[1] <= MOST_FETCHED)
 
 
 def _compressed(X: Matrix, *, dense: bool) -> RowSet:

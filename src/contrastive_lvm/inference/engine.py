@@ -14,10 +14,12 @@ from contrastive_lvm.inference.coordinate import Carry, Info, Task
 from contrastive_lvm.inference.data import Data, prepare
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.inference.sizing import Sizing
+from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
 
 SETTLED = 1e-3  # nats a row and sweep: when a start is compared with others
+STEADY_SWEEPS = 100  # of heavy-tailed rows, whose carried weights make a bold ascent erratic
 
 
 class Begun(NamedTuple):
@@ -138,6 +140,7 @@ class CoordinateAscent:
             memory=self.memory,
             max_sweeps=self.max_iter if max_sweeps is None else max_sweeps,
             tol=self.tol if tol is None else tol,
+            steady=STEADY_SWEEPS if isinstance(task.model.likelihood, StudentT) else 0,
             interrupt=interrupt,
         )
 
