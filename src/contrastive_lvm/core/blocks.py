@@ -5,7 +5,7 @@ float32 and sparse input are widened to dense float64 a block at a time and neve
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from contrastive_lvm.core.types import Array, Matrix
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 BLOCK_ELEMENTS = 1 << 19
 MOST_ROWS = 2048  # per-row K x K work stays in cache
@@ -47,11 +48,19 @@ def in_order(function: Callable[[slice], Result], blocks: list[slice]) -> Iterat
     if workers < 2:
         yield from map(function, blocks)
         return
-    with one_blas_thread(), ThreadPoolExecutor(workers) as threads:
+    with one_blas_thread():
+        yield from side_by_side(function, blocks, workers)
+
+
+def side_by_side(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """Results in the items' order by so many threads; few wait at a time, none for another."""
+    with ThreadPoolExecutor(workers) as threads:
         running: deque[Future[Result]] = deque()
-        for block in blocks:
-            running.append(threads.submit(function, block))
-            if len(running) > workers:  # few results wait at a time, and no thread for another
+        for item in items:
+            running.append(threads.submit(function, item))
+            if len(running) > workers:
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()

@@ -5,7 +5,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy.linalg
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.cluster import SpectralClustering
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core.blocks import row_slices, widen
@@ -260,6 +259,8 @@ def _scatter(X: Matrix | Source) -> Any:
 
 def _medoids(spaces: list[Array]) -> list[int]:
     """Indices of the most central subspace of each cluster, ascending."""
+    from sklearn.cluster import SpectralClustering  # a third of a second, for few
+
     affinity = np.array([[_alikeness(U, V) for V in spaces] for U in spaces])
     affinity = np.maximum((affinity + affinity.T) / 2.0, 1e-6)  # keeps the graph connected
     clusters = SpectralClustering(N_CANDIDATES, affinity="precomputed", random_state=0)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from contrastive_lvm.tables.table import Table, refuse_empty
 
-GROWTH = 1.1  # of the array when it is full
+GROWTH = 1.05  # of the array when it is full
 NUMBERS, WORDS, NOTHING = "numbers", "words", "nothing"
 
 

@@ -8,15 +8,21 @@ to refuse. Numbers are rounded correctly here; pandas may be one unit off in the
 """
 
 import io
+import os
 from collections.abc import Collection, Iterator
+from functools import partial
+from itertools import chain
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from contrastive_lvm.core.blocks import side_by_side
+
 SAMPLE = 100  # lines that tell the columns of words from those of numbers
-PIECE = 1 << 23  # bytes at a time; fewer cost time, more cost memory
-BLOCK = 1 << 22  # bytes that a core parses at a time
+PIECE = 6 << 20  # bytes that a thread parses at a time; fewer cost time, more cost memory
+LEAST_BLOCK = 1 << 10  # bytes that pyarrow wants to see at a time
+MOST_THREADS = 4  # each has a piece in memory
 WORDS, WHOLE, REAL = "string", "int64", "double"  # pyarrow's names
 
 
@@ -45,12 +51,11 @@ def plain_pieces(file: IO[bytes], layout: Layout) -> Iterator[pd.DataFrame]:
     import pyarrow as pa
 
     _skip_names(file)
-    types: dict[str, str] = {}
-    for piece in _whole_lines(file):
-        if _odd(piece, layout.separator):
-            raise NotPlain
-        types = types or _types(piece, layout)
-        yield _parsed(piece, layout, types)
+    pieces = _whole_lines(file)
+    first = next(pieces, b"")
+    parse = partial(_parsed, layout, _types(first, layout))
+    workers = min(MOST_THREADS, os.cpu_count() or 1)
+    yield from side_by_side(parse, chain([first], pieces), workers)
     pa.default_memory_pool().release_unused()  # it keeps several pieces' worth
 
 
@@ -68,9 +73,11 @@ def _whole_lines(file: IO[bytes]) -> Iterator[bytes]:
     rest = b""
     while block := file.read(PIECE):
         end = block.rfind(b"\n") + 1
-        if end:
-            yield b"".join((rest, memoryview(block)[:end]))
+        piece = b"".join((rest, memoryview(block)[:end])) if end else b""
         rest = block[end:] if end else rest + block
+        del block  # while others work on the piece
+        if piece:
+            yield piece
     if rest:
         yield rest
 
@@ -113,11 +120,15 @@ def _type(column: "pd.Series[Any]", layout: Layout) -> str:
     return WHOLE if kind == "i" and column.name in layout.whole else REAL
 
 
-def _parsed(piece: bytes, layout: Layout, types: dict[str, str]) -> pd.DataFrame:
+def _parsed(layout: Layout, types: dict[str, str], piece: bytes) -> pd.DataFrame:
     import pyarrow as pa
     from pyarrow import csv
 
-    read = csv.ReadOptions(column_names=layout.names, block_size=BLOCK)
+    if _odd(piece, layout.separator):
+        raise NotPlain
+    read = csv.ReadOptions(
+        column_names=layout.names, block_size=max(LEAST_BLOCK, len(piece)), use_threads=False
+    )
     parse = csv.ParseOptions(delimiter=layout.separator, quote_char=False)
     convert = csv.ConvertOptions(
         column_types=types, null_values=layout.missing, strings_can_be_null=True
@@ -126,7 +137,7 @@ def _parsed(piece: bytes, layout: Layout, types: dict[str, str]) -> pd.DataFrame
         table = csv.read_csv(pa.BufferReader(piece), read, parse, convert)
     except pa.ArrowException as error:
         raise NotPlain from error
-    frame: pd.DataFrame = table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas(use_threads=False)
     missing = dict(zip(layout.names, (column.null_count for column in table.columns), strict=True))
     _refuse_infinite(frame, sum(missing[name] for name, kind in types.items() if kind != WORDS))
     for name in (name for name, kind in types.items() if kind == WORDS and missing[name]):

@@ -73,6 +73,7 @@ def _read_plainly(
         for piece in plain_pieces(plain, layout):
             _take(piece, gatherer, row_names)
             told(raw.tell())
+            del piece  # before the next one is there
     return gatherer.table(row_names or None)
 
 
