@@ -115,7 +115,7 @@ def cluster(repeats: int = 5) -> list[Result]:
         times: dict[str, list[float]] = {"memory": [], "Dask": []}
         with (
             distributed.LocalCluster(
-                n_workers=2, threads_per_worker=1, dashboard_address=None
+                n_workers=2, threads_per_worker=1, dashboard_address=":0"
             ) as local,
             distributed.Client(local),
         ):

@@ -105,7 +105,7 @@ def workers() -> Iterator[Any]:
     with (
         dask.config.set(settings),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as local,
         distributed.Client(local, set_as_default=False) as client,
     ):
@@ -131,14 +131,19 @@ def test_dask_arrays_fit_alike(name: str, chunks: tuple[int, int]) -> None:
 @pytest.mark.parametrize("elsewhere", ["map", "threads", "cluster"])
 @pytest.mark.parametrize("name", MODELS)
 def test_small_sets_are_fetched_and_give_the_same_digits(
-    name: str, elsewhere: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Any
+    name: str,
+    elsewhere: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.setattr(data, "MOST_FETCHED", 600 * D)
     if elsewhere == "map":
         X, B = (mapped(A, tmp_path / f"{i}.npy") for i, A in enumerate(rows(name)))
     else:
         X, B = (da.from_array(A, chunks=(101, 3)) for A in rows(name))
-    with dask.config.set(scheduler=workers if elsewhere == "cluster" else "threads"):
+    scheduler = request.getfixturevalue("workers") if elsewhere == "cluster" else "threads"
+    with dask.config.set(scheduler=scheduler):
         model, reference = fit(name, X, B, 1e-6), in_memory(name, 1e-6)
     for attribute in (*NAMES, "bound_", "n_iter_"):
         np.testing.assert_array_equal(getattr(model, attribute), getattr(reference, attribute))
