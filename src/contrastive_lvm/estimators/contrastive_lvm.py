@@ -23,8 +23,8 @@ from contrastive_lvm.estimators.posterior_files import (
     refuse_mismatch,
     restored_posterior,
 )
-from contrastive_lvm.estimators.predictions import Predictions
 from contrastive_lvm.estimators.reporting import Reporting
+from contrastive_lvm.estimators.results import Results
 from contrastive_lvm.estimators.sources import background_for_fit, target_for_fit
 from contrastive_lvm.estimators.validation import (
     check_variances,
@@ -44,14 +44,13 @@ from contrastive_lvm.inference.nuts import NUTS
 from contrastive_lvm.inference.posterior import Posterior
 from contrastive_lvm.inference.streamed import at_hand
 from contrastive_lvm.model import Model
-from contrastive_lvm.priors.horseshoe import Horseshoe
 from contrastive_lvm.scale.source import Source
 
 logger = logging.getLogger(__name__)
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions
 
 
-class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Saveable, BaseEstimator):
+class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable, BaseEstimator):
     """Structure that a target set has and a background set has not.
 
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background
@@ -326,30 +325,6 @@ class ContrastiveLVM(Predictions, PosteriorDraws, Reporting, NotebookCard, Savea
         refuse_constant(data.variance, np.max([np.abs(s.mean).max() for s in data.sets]))
         if len(data.variances) == 2:
             warn_about_scales(*(float(v.mean()) for v in data.variances))
-
-    def _publish(self, posterior: Posterior) -> None:
-        """Name the results."""
-        self.posterior_ = posterior
-        W, S, psi = posterior.target_loadings, posterior.shared_loadings, posterior.noise_variance
-        self.target_components_, self.shared_components_ = W.T.copy(), S.T.copy()
-        self.shared_components_std_, self.target_components_std_ = posterior.loading_stds()
-        self.mean_, self.background_mean_ = posterior.target_mean, posterior.background_mean
-        one_noise = getattr(self._likelihood(), "isotropic", not psi.any())
-        self.noise_variance_ = float(psi[0]) if one_noise else psi
-        self.dispersion_, self.bound_error_ = posterior.dispersion, posterior.bound_error
-        self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
-        shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
-        shares /= shares.sum()
-        self.target_variance_ratio_ = shares[: self.n_target_]
-        self.shared_variance_ratio_ = shares[self.n_target_ : -1]
-        self.noise_variance_ratio_ = float(shares[-1])
-        self.feature_relevance_ = np.sqrt((W**2).sum(axis=1))
-        self.selected_features_ = self.feature_relevance_ > 0
-        prior, state = resolve.prior("target_prior", self.target_prior), posterior.prior_states[1]
-        if isinstance(prior, Horseshoe) and state is not None:
-            self.selected_features_ = ~prior.dropped(state, posterior.unit_variance)
-        self.bound_, self.bound_trace_ = posterior.bound, posterior.bound_trace
-        self.n_iter_, self.converged_ = posterior.n_sweeps, posterior.converged
 
     def _fitted_arrays(self) -> dict[str, Any]:
         return posterior_arrays(self.posterior_._replace(n_sweeps=self.n_iter_))

@@ -1,0 +1,40 @@
+"""What a fit found, under the names that users know."""
+
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.estimators import resolve
+from contrastive_lvm.estimators.predictions import Predictions
+from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.priors.horseshoe import Horseshoe
+
+
+class Results(Predictions):
+    """The fitted attributes of a linear contrastive model, all from its posterior."""
+
+    target_prior: Any
+
+    def _publish(self, posterior: Posterior) -> None:
+        """Name the results."""
+        self.posterior_ = posterior
+        W, S, psi = posterior.target_loadings, posterior.shared_loadings, posterior.noise_variance
+        self.target_components_, self.shared_components_ = W.T.copy(), S.T.copy()
+        self.shared_components_std_, self.target_components_std_ = posterior.loading_stds()
+        self.mean_, self.background_mean_ = posterior.target_mean, posterior.background_mean
+        one_noise = getattr(self._likelihood(), "isotropic", not psi.any())
+        self.noise_variance_ = float(psi[0]) if one_noise else psi
+        self.dispersion_, self.bound_error_ = posterior.dispersion, posterior.bound_error
+        self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
+        shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
+        shares /= shares.sum()
+        self.target_variance_ratio_ = shares[: self.n_target_]
+        self.shared_variance_ratio_ = shares[self.n_target_ : -1]
+        self.noise_variance_ratio_ = float(shares[-1])
+        self.feature_relevance_ = np.sqrt((W**2).sum(axis=1))
+        self.selected_features_ = self.feature_relevance_ > 0
+        prior, state = resolve.prior("target_prior", self.target_prior), posterior.prior_states[1]
+        if isinstance(prior, Horseshoe) and state is not None:
+            self.selected_features_ = ~prior.dropped(state, posterior.unit_variance)
+        self.bound_, self.bound_trace_ = posterior.bound, posterior.bound_trace
+        self.n_iter_, self.converged_ = posterior.n_sweeps, posterior.converged
