@@ -1,7 +1,7 @@
 """Plain tables of text by pyarrow, which parses numbers on all cores; anything else is left alone.
 
 Most files have lines of numbers without quotes, with the same columns of words all the way down.
-pandas takes three to four times as long for those, so they are read here.
+pandas takes two to three times as long for those, so they are read here.
 Whatever the two might read differently (quotes, blanks before values, odd line ends, infinities,
 lines of other lengths, words among numbers) raises `NotPlain`, and the file is pandas' to read or
 to refuse. Numbers are rounded correctly here; pandas may be one unit off in the last place.
