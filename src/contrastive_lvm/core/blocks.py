@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -41,15 +42,23 @@ def row_slices(
 def in_order(function: Callable[[slice], Result], blocks: list[slice]) -> Iterator[Result]:
     """Results block by block, in the blocks' order, as many at a time as BLAS may have threads.
 
-    Whoever sums them gets the same sum for every number of threads. Within a block BLAS keeps to
-    one thread, so that the threads do not fight.
+    Whoever sums them gets the same sum for every number of threads. A single block has all of them
+    for itself.
     """
-    workers = min(len(blocks), _blas_threads()) if len(blocks) > 1 else 1
-    if workers < 2:
+    if len(blocks) > 1:
+        yield from one_thread_each(function, blocks)
+    else:
         yield from map(function, blocks)
-        return
+
+
+def one_thread_each(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Results in the items' order, as many at a time as BLAS may have threads.
+
+    For each of them BLAS keeps to one thread, so that the threads do not fight.
+    """
+    workers = _blas_threads()
     with one_blas_thread():
-        yield from side_by_side(function, blocks, workers)
+        yield from side_by_side(function, items, workers) if workers > 1 else map(function, items)
 
 
 def side_by_side(
@@ -59,7 +68,8 @@ def side_by_side(
     with ThreadPoolExecutor(workers) as threads:
         running: deque[Future[Result]] = deque()
         for item in items:
-            running.append(threads.submit(function, item))
+            # NumPy's settings for floating-point errors are those of whoever asked.
+            running.append(threads.submit(copy_context().run, function, item))
             if len(running) > workers:
                 yield running.popleft().result()
         while running:

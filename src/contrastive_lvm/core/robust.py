@@ -11,7 +11,8 @@ never falls. They are the only thing kept a row: per-row matrices live within a 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,7 @@ class RowStep:
     """The row step, then new scales, at given parameters."""
 
     def __init__(self, loadings: Loadings, psi: Array, mean: Array, scaler: Scaler) -> None:
+        self._given = (loadings, psi, mean, scaler)
         self.mean, self.scaler, self.psi, self.L = mean, scaler, psi, loadings.mean
         self.K = loadings.mean.shape[1]
         self.i, self.j = packed.pair_indices(self.K)
@@ -63,6 +65,10 @@ class RowStep:
         self.doubled = np.where(self.i == self.j, 1.0, 2.0)[:, None] * pairs
         self.scaled = (loadings.mean / psi[:, None]).T
         self.constant = 0.5 * np.log(2.0 * np.pi * psi)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Only what it was given travels."""
+        return RowStep, self._given
 
     def __call__(self, rows: Matrix, weights: Array | Weights) -> WeightedBlock:
         """For a block of rows with the weights they have had so far."""
@@ -107,42 +113,58 @@ def _weights_of_entries(
     return np.array(np.broadcast_to(weights, shape), dtype=np.float64)
 
 
+class Swept(NamedTuple):
+    """Statistics of weighted rows, and what the df step needs."""
+
+    statistics: Statistics
+    log_excess: float
+    n_scales: int
+
+    def plus(self, other: "Swept") -> "Swept":
+        """Of the rows of both."""
+        return Swept(
+            self.statistics.plus(other.statistics),
+            self.log_excess + other.log_excess,
+            self.n_scales + other.n_scales,
+        )
+
+
+def swept(step: RowStep, rows: Matrix, weights: Array | Weights) -> tuple[Swept, Array]:
+    """Expected statistics of a block under new weights, and those weights."""
+    block = step(rows, weights)
+    scales = block.scales
+    return Swept(_block_statistics(block), scales.log_excess, scales.n_scales), scales.weights
+
+
+def weights_shape(scaler: Scaler, n_rows: int, n_features: int) -> tuple[int, type]:
+    """How many weights a row has, and the precision in which those of so many rows are kept.
+
+    Many weights are kept in single precision: a weight is a stationary point, so that its rounding
+    changes the bound by its square, and there may be one for every entry of the data. But it does
+    change the way to the optimum, and with few rows where on that way a fit stops, so that few are
+    kept as they are.
+    """
+    n_columns = scaler(np.zeros((1, n_features)), np.ones(1)).weights.shape[1]
+    return n_columns, np.float32 if n_rows * n_columns > EXACT else np.float64
+
+
 def weighted_statistics(
-    X: Matrix,
-    loadings: Loadings,
-    psi: Array,
-    mean: Array,
-    weights: Weights,
-    scaler: Scaler,
-    *,
-    n_rows: int | None = None,
-) -> tuple[Statistics, Weights, tuple[float, int]]:
-    """Expected statistics under the new weights, those weights, and what the df step needs.
+    X: Matrix, loadings: Loadings, psi: Array, mean: Array, weights: Weights, scaler: Scaler
+) -> tuple[Swept, Weights]:
+    """The same of many rows, a block at a time.
 
     `weights` may have one column to begin with; the new ones have as many as there are scales.
-    `n_rows` are those of the set of which X is a part. Many weights are kept in single precision:
-    a weight is a stationary point, so that its rounding changes the bound by its square, and there
-    may be one for every entry of the data. But it does change the way to the optimum, and with few
-    rows where on that way a fit stops, so that few are kept as they are.
     """
     step = RowStep(loadings, psi, mean, scaler)
-    n_columns = weights.shape[1]
-    if n_columns == 1:
-        n_columns = scaler(np.zeros((1, X.shape[1])), np.ones(1)).weights.shape[1]
-    many = (n_rows or X.shape[0]) * n_columns > EXACT
-    renewed = np.empty((X.shape[0], n_columns), np.float32 if many else np.float64)
+    n_columns, kind = weights_shape(scaler, *X.shape)
+    renewed = np.empty((X.shape[0], n_columns), kind)
 
-    def of_block(rows: slice) -> tuple[Statistics, float, int]:
-        block = step(X[rows], weights[rows])
-        renewed[rows] = block.scales.weights
-        return _block_statistics(block), block.scales.log_excess, block.scales.n_scales
+    def of_block(rows: slice) -> Swept:
+        found, renewed[rows] = swept(step, X[rows], weights[rows])
+        return found
 
     blocks = in_order(of_block, list(row_slices(*X.shape, elements=BLOCK_ELEMENTS)))
-    total, excess, n_scales = next(blocks)
-    for statistics, more_excess, more_scales in blocks:
-        total = total.plus(statistics)
-        excess, n_scales = excess + more_excess, n_scales + more_scales
-    return total, renewed, (excess, n_scales)
+    return reduce(Swept.plus, blocks), renewed
 
 
 def _block_statistics(block: WeightedBlock) -> Statistics:

@@ -12,10 +12,11 @@ entries, so it is factorised once a pattern; all `A` of a block are one product
 `(P, D) . (D, K(K+1)/2)`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from contrastive_lvm.core import packed
 from contrastive_lvm.core.blocks import (
@@ -139,7 +140,7 @@ class MaskedRows:
 
 
 def statistics_of(
-    blocks: Iterator[Block], loadings: Loadings, psi: Array, mean: Array
+    blocks: Iterable[Block], loadings: Loadings, psi: Array, mean: Array
 ) -> Statistics:
     """Expected sufficient statistics of blocks that are sorted by pattern, their sum."""
     D, K = loadings.mean.shape
@@ -165,11 +166,24 @@ def statistics_of(
     return Statistics(moment, first, cross, residual, square, n, n, latent, n_rows, bound)
 
 
-def sorted_blocks(X: Matrix) -> Iterator[Block]:
-    """Rows with an observed entry, sorted by missingness pattern, a block at a time."""
-    order = _pattern_order(X)
-    for rows in row_slices(len(order), X.shape[1]):
-        yield make_block(X[order[rows]])
+def sorting(rows: Matrix) -> npt.NDArray[np.int32]:
+    """Where a cell's rows with an observed entry are, by pattern, and those patterns, (2, B)."""
+    missing = missing_mask(rows)
+    seen = np.flatnonzero(~missing.all(axis=1))
+    representative, pattern = patterns_of(missing[seen])
+    if len(representative) == len(seen):  # every row has its own: keep the rows' order
+        return np.stack([seen, np.arange(len(seen))]).astype(np.int32)
+    order = np.argsort(pattern, kind="stable")
+    return np.stack([seen[order], pattern[order]]).astype(np.int32)
+
+
+def sorted_block(rows: Matrix, order: npt.NDArray[np.int32]) -> Block:
+    """A cell's rows in the order that `sorting` found."""
+    places, pattern = order
+    values = widen(rows[places])
+    missing = np.isnan(values)
+    first = np.flatnonzero(np.diff(pattern, prepend=-1))
+    return Block(np.where(missing, 0.0, values), (~missing[first]).astype(np.float64), pattern)
 
 
 def _sum_patterns(of_row: Array, block: Block) -> Array:

@@ -135,11 +135,10 @@ class Task:
             active = loadings.leading(k)
             if isinstance(rows, Weighted):
                 scaler = self._student.scaler(p.df)
-                s, renewed, facts = rows.weighted(
-                    active, p.psi, p.means[i], carry.weights[i], scaler
-                )
+                swept, renewed = rows.weighted(active, p.psi, p.means[i], carry.weights[i], scaler)
                 weights.append(renewed)
-                excess, n_scales = excess + facts[0], n_scales + facts[1]
+                excess, n_scales = excess + swept.log_excess, n_scales + swept.n_scales
+                s = swept.statistics
             elif isinstance(rows, Gapped):
                 s = rows.statistics(active, p.psi, p.means[i])
             else:

@@ -7,25 +7,28 @@ import numpy as np
 from contrastive_lvm.core import scatter
 from contrastive_lvm.core.blocks import has_missing, is_sparse, row_slices, widen
 from contrastive_lvm.core.covariance import Loadings
-from contrastive_lvm.core.robust import Scaler, Weights, weighted_statistics
+from contrastive_lvm.core.robust import Scaler, Swept, Weights, weighted_statistics
 from contrastive_lvm.core.rows import MaskedRows
 from contrastive_lvm.core.scatter import Scatter
 from contrastive_lvm.core.span import Span, reduce_to_span
 from contrastive_lvm.core.start import Covariance
-from contrastive_lvm.core.types import Array, Matrix, Statistics
+from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.inference.streamed import (
     CLIP,
+    MOST_BRANCHED,
     StreamedGaps,
     StreamedWeights,
     at_hand,
     compressed,
+    first_pass,
 )
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.model import Model
-from contrastive_lvm.scale.source import Source
+from contrastive_lvm.scale.source import Checks, Source
+from contrastive_lvm.scale.stored import StoredRows
 
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
-MOST_FETCHED = 1 << 23  # entries of a set that is read into memory, 64 MB in double precision
+MOST_FETCHED = 1 << 23  # entries of a set that is worked on in memory, 64 MB in double precision
 
 
 class WeightedRows:
@@ -56,7 +59,7 @@ class WeightedRows:
 
     def weighted(
         self, loadings: Loadings, psi: Array, mean: Array, weights: Weights, scaler: Scaler
-    ) -> tuple[Statistics, Weights, tuple[float, int]]:
+    ) -> tuple[Swept, Weights]:
         """As `robust.weighted_statistics`."""
         return weighted_statistics(self.rows, loadings, psi, mean, weights, scaler)
 
@@ -110,18 +113,17 @@ def prepare(
     """Compress complete sets to summaries; keep sets with missing or weighted entries as rows.
 
     `posterior` says that loadings will have covariances, which live on features, not on a span.
-    Either set may be a `Source`, whose rows are elsewhere. Small ones are fetched: that is faster,
-    and their answer is then that of the same rows in memory to the last digit, while sums of blocks
-    are rounded otherwise, which some models with a noise for each feature magnify.
+    Either set may be a `Source`, whose rows are elsewhere. Small ones are fetched, which is faster.
+    Large ones are worked on by cells wherever they are, in memory too, so that a set gives the same
+    answer to the last digit from anywhere (but for complete rows of over `MOST_BRANCHED` features,
+    whose scatters are rounded otherwise).
     """
     matrices = [target] if background is None else [target, background]
     D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
-    matrices = [at_hand(X) if _is_fetched(X, few=few) else X for X in matrices]
+    matrices = [at_hand(X) if isinstance(X, Source) and (few or _small(X)) else X for X in matrices]
     if isinstance(model.likelihood, StudentT):
-        weighted = [StreamedWeights if isinstance(X, Source) else WeightedRows for X in matrices]
-        sets = [kind(X) for kind, X in zip(weighted, matrices, strict=True)]
-        return _with_variances(sets, D, None)
+        return _with_variances([_weighted(X) for X in matrices], D, None)
     spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
     spans = spans and model.closed_likelihood.isotropic and model.features_alike and not posterior
     if spans and not any(has_missing(X) for X in matrices):
@@ -131,17 +133,41 @@ def prepare(
     return _with_variances([_compressed(X, dense=dense) for X in matrices], D, None)
 
 
-def _is_fetched(X: Matrix | Source, *, few: bool) -> bool:
-    return isinstance(X, Source) and (few or X.shape[0] * X.shape[1] <= MOST_FETCHED)
+def _small(X: Matrix | Source) -> bool:
+    return bool(X.shape[0] * X.shape[1] <= MOST_FETCHED)
 
 
-def _compressed(X: Matrix, *, dense: bool) -> RowSet:
+def _by_cells(X: Matrix | Source) -> Source:
+    """Rows in memory as what is worked on by cells; they have been checked."""
+    return X if isinstance(X, Source) else StoredRows(X, Checks(_accept, _accept))
+
+
+def _accept(_: Any) -> None:
+    """No check."""
+
+
+def _weighted(X: Matrix | Source) -> "Weighted":
+    if _small(X) and not isinstance(X, Source):
+        return WeightedRows(X)
+    return StreamedWeights(_by_cells(X))
+
+
+def _compressed(X: Matrix | Source, *, dense: bool) -> RowSet:
     if isinstance(X, Source):
         return compressed(X)
     if dense and not is_sparse(X):  # the pass that compresses also finds gaps
+        if X.shape[1] <= MOST_BRANCHED and not _small(X):
+            return compressed(_by_cells(X))
         summary = scatter.summarise(X, dense=True)
-        return MaskedRows(X) if np.isnan(summary.mean).any() else summary
-    return MaskedRows(X) if has_missing(X) else scatter.summarise(X, dense=dense)
+        return _masked(X) if np.isnan(summary.mean).any() else summary
+    return _masked(X) if has_missing(X) else scatter.summarise(X, dense=dense)
+
+
+def _masked(X: Matrix) -> RowSet:
+    if _small(X):
+        return MaskedRows(X)
+    rows = _by_cells(X)
+    return StreamedGaps(rows, first_pass(rows, scatter=False))
 
 
 def _with_variances(sets: list[Any], n_features: int, span: Span | None) -> Data:

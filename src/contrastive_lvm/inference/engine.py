@@ -17,6 +17,7 @@ from contrastive_lvm.inference.sizing import Sizing
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
+from contrastive_lvm.scale.kept import Shelf
 
 SETTLED = 1e-3  # nats a row and sweep: when a start is compared with others
 STEADY_SWEEPS = 100  # of heavy-tailed rows, whose carried weights make a bold ascent erratic
@@ -195,5 +196,5 @@ def _posterior(task: Task, ascent: Ascent[Info], trace: Array, n_sweeps: int) ->
 
 def _weights_at_hand(carry: Carry) -> tuple[Any, ...]:
     """Weights of rows in memory; those of rows elsewhere stay there, and go with the fit."""
-    at_hand = all(isinstance(weights, np.ndarray) for weights in carry.weights)
-    return carry.weights if at_hand else ()
+    found = [w.whole() if isinstance(w, Shelf) else w for w in carry.weights]
+    return tuple(found) if all(isinstance(weights, np.ndarray) for weights in found) else ()

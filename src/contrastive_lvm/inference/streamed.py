@@ -1,7 +1,9 @@
-"""Row sets that are elsewhere, in the form the sweeps use.
+"""Row sets that are elsewhere, or too large to be worked on at once, as the sweeps use them.
 
 Complete rows are compressed in the pass that also checks them, and never read again. Rows with
-gaps or with weights are read once a sweep; what a sweep needs of them is a sum over blocks.
+gaps or with weights are read once a sweep; what a sweep needs of them is a sum over rows. Such sums
+are taken by cells (see `core.sums`), so that a fit is the same to the last digit wherever the rows
+are and however they are cut.
 """
 
 from functools import cached_property, partial
@@ -10,24 +12,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core import selection
+from contrastive_lvm.core import robust, selection
 from contrastive_lvm.core.blocks import column_sums, is_sparse, row_slices, widen
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.moments import Moments, moments_of
-from contrastive_lvm.core.robust import Scaler, Weights, weighted_statistics
-from contrastive_lvm.core.rows import sorted_blocks, statistics_of
-from contrastive_lvm.core.scatter import DenseScatter, Scatter
+from contrastive_lvm.core.robust import RowStep, Scaler, Swept, Weights
+from contrastive_lvm.core.rows import sorted_block, sorting, statistics_of
+from contrastive_lvm.core.scatter import WIDE_BLOCK, DenseScatter, Scatter
+from contrastive_lvm.core.sums import cell_rows
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 from contrastive_lvm.scale.source import Source, stacked
 
 MOST_FEATURES = 6000  # whose (D, D) scatter is formed: 290 MB
+MOST_BRANCHED = 1000  # features of which a dozen scatters are held at a time: 100 MB
 CLIP = 3.0  # robust standard deviations
+STEPS = 256.0  # to a standard deviation, of what starts see
 
 
 def first_pass(rows: Source, *, scatter: bool) -> Moments:
     """Moments of all rows, which are checked on the way."""
+    D = rows.shape[1]
+    cell: int | None = cell_rows(D)
+    if scatter:
+        branched = D <= MOST_BRANCHED
+        cell = cell_rows(D, entries=WIDE_BLOCK) if branched else None
     function = partial(moments_of, rows.checks.values, scatter=scatter)
-    found = rows.total(function, Moments.plus)
+    found = rows.total(function, Moments.plus, cell=cell)
     rows.checks.counts(found.counts)
     return found
 
@@ -43,7 +53,7 @@ def compressed(rows: Source) -> "Scatter | StreamedGaps":
 
 
 def at_hand(rows: Source) -> Matrix:
-    """All rows in memory, checked: for sets of few rows with many features."""
+    """All rows in memory, checked: for sets of few entries, or few rows with many features."""
     found: Any = rows.total(partial(_listed, rows.checks.values), add)
     whole = stacked(found)
     rows.checks.counts(column_sums(whole)[1])
@@ -65,115 +75,119 @@ class StreamedScatter(NamedTuple):
 
     def product(self, M: Array) -> Array:
         """`T @ M`."""
-        return self.rows.total(partial(_scatter_product, self.mean, M), np.add)
+        function = partial(_scatter_product, self.mean, M)
+        return self.rows.total(function, np.add, cell=cell_rows(len(M)))
 
 
 def _scatter_product(mean: Array, M: Array, rows: Matrix) -> Array:
-    product = np.zeros_like(M)
-    for some in row_slices(*rows.shape):
-        centred = widen(rows[some]) - mean
-        product += centred.T @ (centred @ M)
+    centred = widen(rows) - mean
+    product: Array = centred.T @ (centred @ M)
     return product
 
 
-class Spread(NamedTuple):
-    """Squares of what starts see of the entries, and the sum of outer products of its rows."""
-
-    square: Array  # (D,)
-    outer: Array  # (D, D), or (D, .) times some columns
-
-    def plus(self, other: "Spread") -> "Spread":
-        """Of the rows of both."""
-        return Spread(self.square + other.square, self.outer + other.outer)
-
-
 class Seen(NamedTuple):
-    """What starts see of the entries: distances from a centre, clipped, zero where missing."""
+    """What starts see of the entries: whole steps from a centre, zero where missing.
+
+    Sums of products of such numbers are exact as long as no sum of squares exceeds 2^53 (by
+    Cauchy and Schwarz that bounds the others), so that they do not depend on any order either.
+    A standard deviation of `STEPS` leaves room for 2^37 rows, and errs by 1e-6 of the variance.
+    """
 
     centre: Array  # (D,)
-    limit: Array  # (D,)
-    share: Array  # (D,) of entries that are observed
+    step: Array  # (D,)
+    most: Array  # (D,) steps
 
-    def spread(self, M: Array | None, rows: Matrix) -> Spread:
-        """Of a block of rows."""
-        D = len(self.centre)
-        square, outer = np.zeros(D), np.zeros((D, D) if M is None else M.shape)
+    def of(self, rows: Matrix) -> Array:
+        """Steps of a block of entries."""
+        steps = np.rint((widen(rows) - self.centre) / self.step)
+        return np.where(np.isnan(steps), 0.0, np.clip(steps, -self.most, self.most))
+
+    def outer(self, rows: Matrix) -> Array:
+        """Sum of the outer products of rows, (D, D)."""
+        outer = np.zeros((len(self.step), len(self.step)))
         for some in row_slices(*rows.shape):
-            R = np.clip(widen(rows[some]) - self.centre, -self.limit, self.limit)
-            R = np.where(np.isnan(R), 0.0, R)
-            square += np.einsum("bd,bd->d", R, R)
-            R /= self.share
-            outer += R.T @ (R if M is None else R @ M)
-        return Spread(square, outer)
+            R = self.of(rows[some])
+            outer += R.T @ R
+        return outer
+
+    def product(self, M: Array, rows: Matrix) -> Array:
+        """That sum times some columns."""
+        R = self.of(rows)
+        product: Array = R.T @ (R @ M)
+        return product
 
 
 class _Read:
     """What rows with gaps and rows with weights have in common: where a fit of them starts."""
 
-    def __init__(self, rows: Source, found: Moments, centre: Array, limit: Array) -> None:
+    square: Array  # (D,) about the centre, as starts see it
+
+    def __init__(self, rows: Source, found: Moments, seen: Seen) -> None:
         self.rows, self.n_rows, self.n_features = rows, found.n_rows, rows.shape[1]
-        self.counts, self.mean = found.counts, centre
-        self._seen = Seen(centre, limit, found.counts / found.n_rows)
+        self.counts, self.mean, self._seen = found.counts, seen.centre, seen
 
     @cached_property
-    def _spread(self) -> Spread:
-        """In one pass, if the outer products are formed."""
-        M = None if self.n_features <= MOST_FEATURES else np.empty((self.n_features, 0))
-        return self.rows.total(partial(self._seen.spread, M), Spread.plus)
-
-    @property
-    def square(self) -> Array:
-        """Squares that starts see, (D,)."""
-        return self._spread.square
+    def _outer(self) -> Array | None:
+        """In one pass, unless it takes more room than the rows do."""
+        if self.n_features > min(MOST_FEATURES, self.n_rows):
+            return None
+        outer: Array = self.rows.total(self._seen.outer, np.add)
+        return outer
 
     def covariance_product(self, M: Array) -> Array:
         """About `cov(x) @ M` from what starts see, missing entries undone as in `MaskedRows`."""
-        if self.n_features <= MOST_FEATURES:
-            product = self._spread.outer @ M
+        share = self.counts / self.n_rows
+        unit = (self._seen.step / share)[:, None]
+        if self._outer is not None:
+            product = self._outer @ (unit * M)
         else:
-            product = self.rows.total(partial(self._seen.spread, M), Spread.plus).outer
+            function = partial(self._seen.product, unit * M)
+            product = self.rows.total(function, np.add, cell=cell_rows(self.n_features))
         variance = self.square / self.counts
-        restored: Array = product / self.n_rows
-        return restored + (variance - variance / self._seen.share)[:, None] * M
+        restored: Array = unit * product / self.n_rows
+        return restored + (variance - variance / share)[:, None] * M
 
 
 class StreamedGaps(_Read):
-    """A row set with missing entries, `MaskedRows` of rows that are elsewhere."""
+    """A row set with missing entries, `MaskedRows` of rows that are elsewhere.
+
+    Rows are sorted by pattern within their cells, in the first sweep; the order stays with them.
+    """
 
     def __init__(self, rows: Source, found: Moments) -> None:
-        unclipped = np.full(rows.shape[1], np.inf)
-        super().__init__(rows, found, found.mean, unclipped)
+        if rows.shape[1] > MOST_BRANCHED:  # moments that came with a scatter depend on the blocks
+            found = first_pass(rows, scatter=False)
+        deviation = np.sqrt(found.square / np.maximum(found.counts, 1.0))
+        step = np.where(deviation > 0, deviation / STEPS, 1.0)
+        super().__init__(rows, found, Seen(found.mean, step, np.full(len(step), np.inf)))
+        self.square = found.square
+        self._order: Any = None
 
     def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
         """Expected sufficient statistics: one pass."""
-        return self.rows.total(partial(_gapped, loadings, psi, mean), Statistics.plus)
+        cell = cell_rows(self.n_features)
+        function = partial(_gapped, loadings, psi, mean)
+        if self._order is not None:
+            return self.rows.total(function, Statistics.plus, cell=cell, kept=self._order)
+        sorts = partial(_sorted_first, function)
+        found, self._order = self.rows.renewed(sorts, Statistics.plus, cell=cell)
+        return found
 
 
-def _gapped(loadings: Loadings, psi: Array, mean: Array, rows: Matrix) -> Statistics:
-    return statistics_of(sorted_blocks(rows), loadings, psi, mean)
+def _gapped(loadings: Loadings, psi: Array, mean: Array, rows: Matrix, order: Any) -> Statistics:
+    return statistics_of([sorted_block(rows, order)], loadings, psi, mean)
 
 
-class Swept(NamedTuple):
-    """Statistics of weighted rows, and what the df step needs."""
-
-    statistics: Statistics
-    log_excess: float
-    n_scales: int
-
-    def plus(self, other: "Swept") -> "Swept":
-        """Of the rows of both."""
-        return Swept(
-            self.statistics.plus(other.statistics),
-            self.log_excess + other.log_excess,
-            self.n_scales + other.n_scales,
-        )
+def _sorted_first(function: Any, rows: Matrix, _: None) -> tuple[Statistics, Any]:
+    order = sorting(rows)
+    return function(rows, order), order
 
 
 class StreamedWeights(_Read):
     """Rows of a heavy-tailed likelihood, `WeightedRows` of rows that are elsewhere.
 
     Their medians are exact, so that a fit starts where it would start in memory. Weights stay with
-    the blocks they belong to.
+    the cells they belong to.
     """
 
     def __init__(self, rows: Source) -> None:
@@ -181,40 +195,36 @@ class StreamedWeights(_Read):
         centre = selection.medians(rows.total, found.counts)
         spread = 1.4826 * selection.deviations(rows.total, found.counts, centre)
         fallback = np.sqrt(found.square / found.counts)
-        super().__init__(rows, found, centre, CLIP * np.where(spread > 0, spread, fallback))
+        limit = CLIP * np.where(spread > 0, spread, fallback)
+        step = np.where(limit > 0, limit / (CLIP * STEPS), 1.0)
+        super().__init__(rows, found, Seen(centre, step, np.where(limit > 0, CLIP * STEPS, 0.0)))
+        clipped = partial(_clipped_squares, centre, limit)
+        self.square = rows.total(clipped, np.add, cell=cell_rows(self.n_features))
 
     def first_weights(self) -> None:
         """All 1, and nothing is kept of them."""
 
     def weighted(
         self, loadings: Loadings, psi: Array, mean: Array, weights: Any, scaler: Scaler
-    ) -> tuple[Statistics, Any, tuple[float, int]]:
+    ) -> tuple[Swept, Any]:
         """As `robust.weighted_statistics`: one pass."""
-        function = partial(_weighted, loadings, psi, mean, scaler, self.n_rows)
-        swept, renewed = self.rows.renewed(function, Swept.plus, weights)
-        return swept.statistics, renewed, (swept.log_excess, swept.n_scales)
+        step = RowStep(loadings, psi, mean, scaler)
+        _, kind = robust.weights_shape(scaler, self.n_rows, self.n_features)
+        cell = cell_rows(self.n_features)
+        return self.rows.renewed(partial(_swept, step, kind), Swept.plus, cell=cell, kept=weights)
 
 
-def _weighted(
-    loadings: Loadings,
-    psi: Array,
-    mean: Array,
-    scaler: Scaler,
-    n_rows: int,
-    rows: Matrix,
-    weights: Weights | None,
+def _clipped_squares(centre: Array, limit: Array, rows: Matrix) -> Array:
+    clipped = np.clip(widen(rows) - centre, -limit, limit)
+    squares: Array = np.nansum(clipped**2, axis=0)
+    return squares
+
+
+def _swept(
+    step: RowStep, kind: type, rows: Matrix, weights: Weights | None
 ) -> tuple[Swept, Weights]:
-    informative = ~_unseen(rows)
-    rows = rows if informative.all() else rows[informative]
-    if weights is None:
-        weights = np.ones((rows.shape[0], 1), np.float32)
-    found, renewed, facts = weighted_statistics(
-        rows, loadings, psi, mean, weights, scaler, n_rows=n_rows
-    )
-    return Swept(found, *facts), renewed
-
-
-def _unseen(rows: Matrix) -> np.ndarray:
-    """Rows without an observed entry, (B,) bool."""
-    parts = [np.isnan(widen(rows[some])).all(axis=1) for some in row_slices(*rows.shape)]
-    return np.concatenate(parts)
+    seen = ~np.isnan(widen(rows)).all(axis=1)
+    rows = rows if seen.all() else rows[seen]
+    before = np.ones((rows.shape[0], 1), kind) if weights is None else weights
+    found, renewed = robust.swept(step, rows, before)
+    return found, renewed.astype(kind)

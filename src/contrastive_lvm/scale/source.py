@@ -54,15 +54,30 @@ class Source(ABC):
 
     @abstractmethod
     def total(
-        self, function: Callable[[Matrix], Result], plus: Callable[[Result, Result], Result]
+        self,
+        function: Callable[..., Result],
+        plus: Callable[[Result, Result], Result],
+        *,
+        cell: int | None = None,
+        kept: Any = None,
     ) -> Result:
-        """The sum of a function of blocks, in their order."""
+        """The sum of a function of blocks, in their order.
+
+        With `cell`, of a function of so many rows at a time, added up as in `core.sums`: the same
+        to the last digit for all blocks. What is `kept` of a cell is then the function's second
+        argument.
+        """
 
     @abstractmethod
     def renewed(
-        self, function: Callable[[Matrix, Any], tuple[Result, Any]], plus: Any, kept: Any
+        self,
+        function: Callable[[Matrix, Any], tuple[Result, Any]],
+        plus: Callable[[Result, Result], Result],
+        *,
+        cell: int,
+        kept: Any = None,
     ) -> tuple[Result, Any]:
-        """The same for a function that also renews what is kept of a block; None to begin with."""
+        """The same for a function that also renews what is kept of a cell; None to begin with."""
 
     @abstractmethod
     def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
@@ -151,6 +166,12 @@ def floats(rows: Any) -> Matrix:
         return rows.tocsr().astype(precision(rows.dtype), copy=False)
     dense = np.asarray(rows)
     return dense.astype(precision(dense.dtype), copy=False)
+
+
+def row_major(rows: Any) -> Matrix:
+    """As `floats`, and in the one order of entries for which all sums are alike."""
+    found = floats(rows)
+    return found if is_sparse(found) else np.ascontiguousarray(found)
 
 
 def stacked(parts: list[Matrix]) -> Matrix:

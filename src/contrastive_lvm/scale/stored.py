@@ -1,4 +1,4 @@
-"""Rows in a file of this machine: memory maps, and arrays of HDF5, Zarr and backed AnnData."""
+"""Rows of this machine: in memory, in memory maps, in arrays of HDF5, Zarr and backed AnnData."""
 
 import mmap
 from collections.abc import Callable, Iterator
@@ -7,11 +7,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.core.blocks import in_order, row_slices
+from contrastive_lvm.core import sums
+from contrastive_lvm.core.blocks import in_order, is_sparse, one_thread_each, row_slices
 from contrastive_lvm.core.scatter import WIDE_ROWS
 from contrastive_lvm.core.types import Matrix
-from contrastive_lvm.scale.kept import Spill, load, store
-from contrastive_lvm.scale.source import BLOCK_ENTRIES, Checks, Source, filled, floats, precision
+from contrastive_lvm.scale.kept import Shelf, Spill
+from contrastive_lvm.scale.source import (
+    BLOCK_ENTRIES,
+    Checks,
+    Source,
+    filled,
+    floats,
+    precision,
+    row_major,
+    stacked,
+)
 
 Result = TypeVar("Result")
 MOST_ENTRIES = 1 << 24  # of a block that takes in whole chunks of a file
@@ -21,15 +31,18 @@ MOST_FEATURES_ASIDE = 1000  # beyond, the results of several blocks take much ro
 class StoredRows(Source):
     """Slices of whatever gives rows by slices.
 
-    Of memory maps as many at a time as BLAS may have threads, so that pages are read side by side
-    too; of other files, whose libraries read one at a time, BLAS has all threads for each.
+    Of rows in memory and of memory maps as many at a time as BLAS may have threads, so that pages
+    are read side by side too; of other files, whose libraries read one at a time, a block is read
+    while cells of the one before are worked on.
     """
 
     def __init__(self, X: Any, checks: Checks) -> None:
         self.X, self.checks = X, checks
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = np.dtype(precision(X.dtype))
-        self.row_by_row = isinstance(X, np.memmap)
+        mapped = isinstance(X, np.memmap)
+        self.in_memory = is_sparse(X) or (isinstance(X, np.ndarray) and not mapped)
+        self.row_by_row = self.in_memory or mapped
         self.slices = list(
             row_slices(*self.shape, elements=MOST_ENTRIES, most=_rows_a_block(X, self.shape))
         )
@@ -41,32 +54,80 @@ class StoredRows(Source):
             _forget(self.X, rows)
 
     def total(
-        self, function: Callable[[Matrix], Result], plus: Callable[[Result, Result], Result]
+        self,
+        function: Callable[..., Result],
+        plus: Callable[[Result, Result], Result],
+        *,
+        cell: int | None = None,
+        kept: Any = None,
     ) -> Result:
-        """Block after block, added up in their order."""
+        """Block after block; cells side by side."""
+        if cell is None:
+            return reduce(plus, self._by_blocks(function))
+
+        def step(i: int, rows: Matrix) -> Result:
+            return function(rows) if kept is None else function(rows, kept.load(i))
+
+        return self._by_cells(step, plus, cell)
+
+    def renewed(
+        self,
+        function: Callable[[Matrix, Any], tuple[Result, Any]],
+        plus: Callable[[Result, Result], Result],
+        *,
+        cell: int,
+        kept: Any = None,
+    ) -> tuple[Result, Any]:
+        """In memory what is kept is there too, otherwise in files."""
+        new = Shelf() if self.in_memory else Spill()
+
+        def step(i: int, rows: Matrix) -> Result:
+            result, renewed = function(rows, None if kept is None else kept.load(i))
+            new.store(i, renewed)
+            return result
+
+        return self._by_cells(step, plus, cell), new
+
+    def _by_blocks(self, function: Callable[[Matrix], Result]) -> Iterator[Result]:
         if not self.row_by_row or self.shape[1] > MOST_FEATURES_ASIDE:
-            return reduce(plus, map(function, self.blocks()))
+            return map(function, self.blocks())
 
         def result(rows: slice) -> Result:
             found = function(floats(self.X[rows]))
             _forget(self.X, rows)
             return found
 
-        return reduce(plus, in_order(result, self.slices))
+        return in_order(result, self.slices)
 
-    def renewed(
-        self, function: Callable[[Matrix, Any], tuple[Result, Any]], plus: Any, kept: Spill | None
-    ) -> tuple[Result, Spill]:
-        """What is kept of a block is in a file of its own."""
-        new = Spill()
+    def _by_cells(self, step: Callable[[int, Matrix], Result], plus: Any, cell: int) -> Result:
+        def result(numbered: tuple[int, Any]) -> Result:
+            i, rows = numbered
+            if not isinstance(rows, slice):
+                return step(i, rows)
+            found = step(i, row_major(self.X[rows]))
+            _forget(self.X, rows)
+            return found
 
-        def step(i: int, block: Matrix) -> Result:
-            result, renewed = function(block, load(kept, i))
-            store(renewed, new, i)
-            return result
+        cells = row_slices(self.shape[0], 1, most=cell) if self.row_by_row else self._read(cell)
+        results = one_thread_each(result, enumerate(cells))
+        return sums.whole(plus, sums.branches(plus, results))
 
-        total: Result = reduce(plus, (step(i, block) for i, block in enumerate(self.blocks())))
-        return total, new
+    def _read(self, cell: int) -> Iterator[Matrix]:
+        """Cells of blocks that are read one after the other; some begin in one, end in the next."""
+        begun: list[Matrix] = []
+        for block in self.blocks():
+            n, lacking = block.shape[0], -sum(part.shape[0] for part in begun) % cell
+            if n < lacking:
+                begun.append(block)
+                continue
+            if begun:
+                yield row_major(stacked([*begun, block[:lacking]]))
+            end = lacking + (n - lacking) // cell * cell
+            for start in range(lacking, end, cell):
+                yield row_major(block[start : start + cell])
+            begun = [block[end:]] if end < n else []
+        if begun:
+            yield row_major(stacked(begun))
 
     def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
         """In memory."""

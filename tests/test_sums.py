@@ -1,0 +1,129 @@
+"""Sums over cells: the same to the last digit for all cuts, threads and places."""
+
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from contrastive_lvm.core import sums
+from contrastive_lvm.scale.kept import Shelf, Spill
+from contrastive_lvm.scale.source import Checks, Source
+from contrastive_lvm.scale.stored import StoredRows
+
+dask = pytest.importorskip("dask", reason="the extra dask is not installed")
+da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
+
+from contrastive_lvm.scale.lazy import LazyRows  # noqa: E402
+
+N, D = 523, 5
+CHECKS = Checks(lambda rows: None, lambda counts: None)
+
+
+def cuts(rng: np.random.Generator, n: int) -> tuple[int, ...]:
+    """Sizes of random blocks, some of them without rows."""
+    edges = np.sort(rng.integers(0, n + 1, rng.integers(0, 40)))
+    return tuple(int(size) for size in np.diff([0, *edges, n]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_tree_does_not_depend_on_how_it_is_cut(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(rng.integers(1, 300)) * 10.0 ** rng.integers(-9, 9)
+    expected = sums.whole(float.__add__, sums.branches(float.__add__, values.tolist()))
+    parts, start = [], 0
+    for size in cuts(rng, len(values)):
+        if size:
+            some = values[start : start + size].tolist()
+            parts.append(sums.branches(float.__add__, some, start))
+        start += size
+    while len(parts) > 1:  # joined in any order of neighbours
+        i = int(rng.integers(0, len(parts) - 1))
+        parts[i : i + 2] = [sums.joined(float.__add__, parts[i], parts[i + 1])]
+    assert len(parts[0]) <= 2 * len(values).bit_length()
+    assert sums.whole(float.__add__, parts[0]) == expected
+    assert expected == pytest.approx(values.sum(), abs=1e-12 * np.abs(values).sum())
+
+
+def test_branches_are_the_largest_there_are() -> None:
+    found = sums.branches(int.__add__, range(3, 13), 3)
+    assert [(b.level, b.place) for b in found] == [(0, 3), (2, 1), (2, 2), (0, 12)]
+    assert [b.sum for b in found] == [3, 22, 38, 12]
+
+
+@pytest.mark.parametrize(("n_features", "rows"), [(1, 8192), (32, 8192), (100, 2048), (10**6, 1)])
+def test_cells_are_powers_of_two(n_features: int, rows: int) -> None:
+    assert sums.cell_rows(n_features) == rows
+
+
+class Chunked:
+    """A file that gives rows in chunks."""
+
+    def __init__(self, X: Any, chunk: int) -> None:
+        self.X, self.shape, self.dtype, self.chunks = X, X.shape, X.dtype, (chunk, X.shape[1])
+
+    def __getitem__(self, at: slice) -> Any:
+        return self.X[at]
+
+
+def sources(X: Any, rng: np.random.Generator, folder: Path) -> list[Source]:
+    np.save(folder / "X.npy", X)
+    whole = da.from_array(X, chunks=(cuts(rng, len(X)), D))
+    return [
+        StoredRows(X, CHECKS),
+        StoredRows(np.asfortranarray(X), CHECKS),
+        StoredRows(np.load(folder / "X.npy", mmap_mode="r"), CHECKS),
+        StoredRows(Chunked(X, int(rng.integers(1, 200))), CHECKS),
+        LazyRows(whole, "X", CHECKS),
+        LazyRows(whole.rechunk((70, 2)), "X", CHECKS),
+    ]
+
+
+def powers(power: float, rows: Any) -> Any:
+    return rows.T @ np.abs(rows) ** power
+
+
+def counted(rows: Any, kept: Any) -> tuple[Any, Any]:
+    """A sum in which the number of earlier passes has a part, and that number, for each row."""
+    before = np.zeros(len(rows)) if kept is None else kept
+    assert len(before) == len(rows)
+    return powers(1.5, rows * (1.0 + before[:, None])), before + 1.0
+
+
+def scaled(rows: Any, kept: Any) -> Any:
+    return powers(0.5, rows) * kept.mean()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("cell", [4, 32, 1024])
+def test_all_sources_sum_alike(
+    seed: int, cell: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr("contrastive_lvm.scale.stored.BLOCK_ENTRIES", 100 * D)
+    X = rng.standard_t(3, (N, D))
+    expected: dict[str, Any] = {}
+    for threads, rows in enumerate(sources(X, rng, tmp_path)):
+        with threadpool_limits(1 + threads % 3), dask.config.set(scheduler="threads"):
+            found = {"plain": rows.total(partial(powers, 0.5), np.add, cell=cell)}
+            found["first"], kept = rows.renewed(counted, np.add, cell=cell)
+            found["second"], kept = rows.renewed(counted, np.add, cell=cell, kept=kept)
+            found["third"] = rows.total(scaled, np.add, cell=cell, kept=kept)
+        assert isinstance(kept, Shelf if threads < 2 else Spill)
+        for name, value in found.items():
+            np.testing.assert_array_equal(value, expected.setdefault(name, value), err_msg=name)
+    np.testing.assert_allclose(expected["plain"], powers(0.5, X), rtol=1e-10)
+    np.testing.assert_allclose(expected["second"], powers(1.5, 2.0 * X), rtol=1e-10)
+    np.testing.assert_allclose(expected["third"], 2.0 * powers(0.5, X), rtol=1e-10)
+
+
+def test_rows_that_cells_have_already_are_not_copied() -> None:
+    """Only cells that two chunks meet in are put together; the others are parts of chunks."""
+    lazy = LazyRows(da.zeros((100, D), chunks=((32, 28, 40), D)), "X", CHECKS)
+    places = [(at.start, at.stop) for at, _ in lazy._cut(16)]
+    assert places == [(0, 32), (32, 48), (48, 64), (64, 100)]
+    sizes = [block.compute().shape[0] for _, block in lazy._cut(16)]
+    assert sizes == [32, 16, 16, 36]
+    assert reduce(int.__add__, sizes) == 100
