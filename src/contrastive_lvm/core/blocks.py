@@ -119,6 +119,13 @@ def widen(rows: Matrix) -> Array:
     return np.asarray(dense, dtype=np.float64)
 
 
+def stacked(parts: list[Matrix]) -> Matrix:
+    """Blocks as one array, or as one CSR matrix where they are sparse."""
+    if any(is_sparse(part) for part in parts):
+        return sp.vstack(parts, format="csr")
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def missing_mask(rows: Matrix) -> np.ndarray:
     """True where a block's entry is NaN; entries a sparse matrix does not store are zeros."""
     return np.isnan(widen(rows))

@@ -25,6 +25,7 @@ from contrastive_lvm.core.types import Array, Matrix, Statistics
 SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
 WIDE_BLOCK = 1 << 21  # entries: products of narrow matrices want more rows than other work
 WIDE_ROWS = 8192  # most rows of such a block
+FIRST_ROWS = 64  # that say about where the others are
 MOST_FEATURES = 3000  # above, products with the rows are cheaper than forming a (D, D) matrix
 
 
@@ -101,29 +102,49 @@ def sparse_blocks(X: Matrix) -> Iterator[Matrix]:
 
 def summarise(X: Matrix, *, dense: bool) -> Scatter:
     """Compress complete rows in one pass; rows with gaps leave NaN in a dense scatter's mean."""
-    if is_sparse(X):
-        return _summarise_sparse(X, dense=dense)
     if not dense:
-        return _row_scatter(X)
-    first = widen(X[:256])
+        return _summarise_sparse(X) if is_sparse(X) else _row_scatter(X)
+    raw = raw_sums(X)
+    offset = raw.total / X.shape[0]
+    if not np.isnan(offset).any():
+        raw.matrix[...] -= X.shape[0] * np.outer(offset, offset)
+    return DenseScatter(X.shape[0], raw.origin + offset, raw.matrix)
+
+
+class RawSums(NamedTuple):
+    """Of rows and of their outer products, about an origin near them."""
+
+    origin: Array  # (D,)
+    total: Array  # (D,); NaN where a row has gaps
+    matrix: Array  # (D, D)
+
+
+def raw_sums(X: Matrix) -> RawSums:
+    """Sums of complete rows; about zero where nothing cancels there."""
+    if is_sparse(X):
+        return _raw_sums_sparse(X)
+    first = widen(X[:FIRST_ROWS])
     mean, std = first.mean(axis=0), first.std(axis=0)
     # About means within a standard deviation of zero nothing cancels, so nothing need be moved.
     shift = np.where(np.abs(mean) <= std, 0.0, mean).astype(X.dtype)
-    total, matrix = np.zeros(X.shape[1]), np.zeros((X.shape[1], X.shape[1]))
-    buffer = np.empty_like(X[next(row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS))])
+    moved, buffer = bool(shift.any()), None
+    total, matrix = np.zeros(X.shape[1]), np.zeros((0, 0))
     for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS):
         # Sums within a block of centred rows in the data's precision, over blocks in float64:
         # as accurate as widening everything, at half the cost for float32.
         centred = X[rows]
-        if shift.any():
+        if moved:
+            buffer = np.empty_like(centred) if buffer is None else buffer
             centred = np.subtract(centred, shift, out=buffer[: rows.stop - rows.start])
         total += _column_sums(centred)
         if np.isnan(total).any():
-            break  # rows with gaps have no scatter, and the mean says so
-        matrix += centred.T @ centred
-    offset = total / len(X)
-    matrix -= len(X) * np.outer(offset, offset)
-    return DenseScatter(len(X), shift + offset, matrix)
+            break  # rows with gaps have no scatter, and the total says so
+        product = centred.T @ centred
+        if rows.start:
+            matrix += product
+        else:
+            matrix = product.astype(np.float64, copy=False)
+    return RawSums(shift.astype(np.float64), total, matrix)
 
 
 def _column_sums(rows: Matrix) -> Array:
@@ -147,18 +168,22 @@ def _row_scatter(X: Matrix) -> RowScatter:
     return RowScatter(len(X), mean, square, X)
 
 
-def _summarise_sparse(X: Matrix, *, dense: bool) -> Scatter:
+def _raw_sums_sparse(X: Matrix) -> RawSums:
+    D = X.shape[1]
+    total, matrix = np.zeros(D), np.zeros((D, D))
+    for block in sparse_blocks(X):
+        total += np.asarray(block.sum(axis=0)).ravel()
+        matrix += (block.T @ block).toarray()
+    return RawSums(np.zeros(D), total, matrix)
+
+
+def _summarise_sparse(X: Matrix) -> RowScatter:
     n = X.shape[0]
     mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    matrix = np.zeros((X.shape[1], X.shape[1])) if dense else None
     for block in sparse_blocks(X):
         mean += np.asarray(block.sum(axis=0)).ravel() / n
         square += np.asarray(block.multiply(block).sum(axis=0)).ravel()
-        if matrix is not None:
-            matrix += (block.T @ block).toarray()
-    if matrix is None:
-        return RowScatter(n, mean, np.maximum(square - n * mean**2, 0.0), X)
-    return DenseScatter(n, mean, matrix - n * np.outer(mean, mean))
+    return RowScatter(n, mean, np.maximum(square - n * mean**2, 0.0), X)
 
 
 def statistics(data: Scatter, loadings: Loadings, psi: Array, n_features: int) -> Statistics:

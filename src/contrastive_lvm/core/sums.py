@@ -14,6 +14,11 @@ from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
+from contrastive_lvm.core.blocks import is_sparse, row_slices, stacked
+from contrastive_lvm.core.types import Matrix
+
 Result = TypeVar("Result")
 Plus = Callable[[Any, Any], Any]
 MOST_ROWS = 8192  # of a cell: fewer, and threads wait for the interpreter rather than work
@@ -56,7 +61,8 @@ def _are_halves(first: Branch[Any], second: Branch[Any]) -> bool:
 def branches(plus: Plus, results: Iterable[Result], first: int = 0) -> list[Branch[Result]]:
     """Of the results of consecutive cells, the first of which is so far from the set's begin."""
     leaves = ([Branch(0, first + i, result)] for i, result in enumerate(results))
-    return reduce(partial(joined, plus), leaves)
+    none: list[Branch[Result]] = []
+    return reduce(partial(joined, plus), leaves, none)
 
 
 def whole(plus: Plus, found: list[Branch[Result]]) -> Result:
@@ -64,3 +70,66 @@ def whole(plus: Plus, found: list[Branch[Result]]) -> Result:
     *others, last = (branch.sum for branch in found)
     total: Result = reduce(lambda later, earlier: plus(earlier, later), reversed(others), last)
     return total
+
+
+class Stretch(NamedTuple):
+    """Sums of consecutive rows that may begin and end within a cell."""
+
+    start: int
+    stop: int
+    before: list[Matrix]  # rows of a cell that began earlier; all rows, if it does not end here
+    branches: list[Branch[Any]]
+    after: list[Matrix]  # rows of a cell that ends later
+
+
+class Cells(NamedTuple):
+    """What is done with each cell of some rows, and how that adds up."""
+
+    function: Callable[[Matrix], Any]
+    plus: Plus
+    size: int
+
+    def of(self, rows: Matrix, start: int) -> Stretch:
+        """Sums of a block that begins with the given row of its set."""
+        stop = start + rows.shape[0]
+        first, last = -(-start // self.size) * self.size, stop // self.size * self.size
+        if first > stop:
+            return Stretch(start, stop, [_own(rows)], [], [])
+        before = [_own(rows[: first - start])] if first > start else []
+        after = [_own(rows[last - start :])] if last < stop else []
+        inner = rows[first - start : last - start]
+        parts = (inner[some] for some in row_slices(inner.shape[0], 1, most=self.size))
+        found = branches(self.plus, map(self.function, parts), first // self.size)
+        return Stretch(start, stop, before, found, after)
+
+    def joined(self, left: Stretch, right: Stretch) -> Stretch:
+        """Sums of both blocks, the second of which follows the first; a shared cell is done now."""
+        if not self._reaches_a_border(left):
+            loose = [*left.before, *right.before]
+            return Stretch(left.start, right.stop, loose, right.branches, right.after)
+        loose, found = [*left.after, *right.before], left.branches
+        if not self._reaches_a_border(right):
+            return Stretch(left.start, right.stop, left.before, found, loose)
+        if loose:
+            found = joined(self.plus, found, self._leaf(loose, right.start // self.size))
+        found = joined(self.plus, found, right.branches)
+        return Stretch(left.start, right.stop, left.before, found, right.after)
+
+    def whole(self, stretch: Stretch) -> Any:
+        """The sum over all rows of a set; its last cell may have fewer rows than the others."""
+        found, loose = stretch.branches, [*stretch.before, *stretch.after]
+        if loose:
+            last = self._leaf(loose, (stretch.stop - 1) // self.size)
+            found = joined(self.plus, found, last)
+        return whole(self.plus, found)
+
+    def _leaf(self, rows: list[Matrix], place: int) -> list[Branch[Any]]:
+        return [Branch(0, place, self.function(stacked(rows)))]
+
+    def _reaches_a_border(self, stretch: Stretch) -> bool:
+        return -(-stretch.start // self.size) * self.size <= stretch.stop
+
+
+def _own(rows: Matrix) -> Matrix:
+    """Some rows without the block that they are a part of."""
+    return rows if is_sparse(rows) else np.array(rows)

@@ -1,11 +1,13 @@
 """Both row sets in the form the sweeps use."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.core import scatter
-from contrastive_lvm.core.blocks import has_missing, is_sparse, row_slices, widen
+from contrastive_lvm.core.blocks import has_missing, is_sparse, row_slices, side_by_side, widen
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.robust import Scaler, Swept, Weights, weighted_statistics
 from contrastive_lvm.core.rows import MaskedRows
@@ -123,14 +125,20 @@ def prepare(
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
     matrices = [at_hand(X) if isinstance(X, Source) and (few or _small(X)) else X for X in matrices]
     if isinstance(model.likelihood, StudentT):
-        return _with_variances([_weighted(X) for X in matrices], D, None)
+        return _with_variances(_each(_weighted, matrices), D, None)
     spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
     spans = spans and model.closed_likelihood.isotropic and model.features_alike and not posterior
     if spans and not any(has_missing(X) for X in matrices):
         span = reduce_to_span(matrices)
         return _with_variances(list(span.scatters), D, span)
     dense = D <= scatter.MOST_FEATURES and D <= 2 * n_rows
-    return _with_variances([_compressed(X, dense=dense) for X in matrices], D, None)
+    return _with_variances(_each(partial(_compressed, dense=dense), matrices), D, None)
+
+
+def _each(function: Callable[[Any], RowSet], matrices: list[Any]) -> list[RowSet]:
+    """One set after the other; of sets on a cluster, both at the same time."""
+    aside = all(isinstance(X, Source) and X.on_cluster for X in matrices)
+    return list(side_by_side(function, matrices, 2) if aside else map(function, matrices))
 
 
 def _small(X: Matrix | Source) -> bool:

@@ -13,18 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrastive_lvm.core import robust, selection
-from contrastive_lvm.core.blocks import column_sums, is_sparse, row_slices, widen
+from contrastive_lvm.core.blocks import column_sums, is_sparse, row_slices, stacked, widen
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.moments import Moments, moments_of
 from contrastive_lvm.core.robust import RowStep, Scaler, Swept, Weights
 from contrastive_lvm.core.rows import sorted_block, sorting, statistics_of
-from contrastive_lvm.core.scatter import WIDE_BLOCK, DenseScatter, Scatter
+from contrastive_lvm.core.scatter import DenseScatter, Scatter
 from contrastive_lvm.core.sums import cell_rows
 from contrastive_lvm.core.types import Array, Matrix, Statistics
-from contrastive_lvm.scale.source import Source, stacked
+from contrastive_lvm.scale.source import Source
 
 MOST_FEATURES = 6000  # whose (D, D) scatter is formed: 290 MB
 MOST_BRANCHED = 1000  # features of which a dozen scatters are held at a time: 100 MB
+WIDE = 1 << 19
 CLIP = 3.0  # robust standard deviations
 STEPS = 256.0  # to a standard deviation, of what starts see
 
@@ -33,13 +34,12 @@ def first_pass(rows: Source, *, scatter: bool) -> Moments:
     """Moments of all rows, which are checked on the way."""
     D = rows.shape[1]
     cell: int | None = cell_rows(D)
-    if scatter:
-        branched = D <= MOST_BRANCHED
-        cell = cell_rows(D, entries=WIDE_BLOCK) if branched else None
+    if scatter:  # several times as many rows as features, so that products are what takes time
+        cell = cell_rows(D, entries=max(WIDE, 8 * D**2)) if D <= MOST_BRANCHED else None
     function = partial(moments_of, rows.checks.values, scatter=scatter)
     found = rows.total(function, Moments.plus, cell=cell)
     rows.checks.counts(found.counts)
-    return found
+    return found.centred()
 
 
 def compressed(rows: Source) -> "Scatter | StreamedGaps":

@@ -7,7 +7,7 @@ is computed again by Dask. Within a task BLAS keeps to one thread.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from importlib import import_module
 from itertools import pairwise, repeat
@@ -17,13 +17,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from contrastive_lvm.core import sums
-from contrastive_lvm.core.blocks import is_sparse, one_blas_thread, row_slices
+from contrastive_lvm.core.blocks import is_sparse, one_blas_thread, row_slices, stacked
+from contrastive_lvm.core.sums import Cells, Stretch
 from contrastive_lvm.core.types import Matrix
 from contrastive_lvm.scale.kept import Spill
-from contrastive_lvm.scale.source import Checks, Source, floats, precision, row_major, stacked
+from contrastive_lvm.scale.source import Checks, Source, floats, precision, row_major
 
 Result = TypeVar("Result")
-SUMMED_AT_ONCE = 8  # results of blocks that one task adds up
+SUMMED_AT_ONCE = 4  # results of blocks that one task adds up
 
 
 class LazyRows(Source):
@@ -43,7 +44,13 @@ class LazyRows(Source):
         self._sizes, self._blocks = zip(*((n, b) for n, b in pairs if n), strict=True)
         ends = np.cumsum(self._sizes).tolist()
         self.slices = [slice(end - n, end) for n, end in zip(self._sizes, ends, strict=True)]
-        self._cuts: dict[int, list[tuple[slice, Any]]] = {}
+        self._cuts: dict[int, list[tuple[slice, Any, slice | None]]] = {}
+
+    @property
+    def on_cluster(self) -> bool:
+        """As Dask is set now; a cluster may be on other machines."""
+        owner = getattr(_dask("dask.base").get_scheduler(), "__self__", None)
+        return owner is not None and hasattr(owner, "scheduler_info")
 
     def blocks(self) -> Iterator[Matrix]:
         """All rows in order, computed one block at a time."""
@@ -64,14 +71,14 @@ class LazyRows(Source):
             parts = [task(shared, block) for block in self._blocks]
             found: Result = _summed(parts, plus).compute()
             return found
-        task, shared = _task(_of_cells, CellTask(function, plus, cell))
-        olds = self._kept(kept, cell)
-        parts = [
-            task(shared, at, block, old)
-            for (at, block), old in zip(self._cut(cell), olds, strict=True)
-        ]
-        whole: Result = sums.whole(plus, _summed(parts, partial(sums.joined, plus)).compute())
-        return whole
+        if kept is None:
+            cells = Cells(function, plus, cell)
+            task, shared = _task(_stretch, cells)
+            parts = [task(shared, b, at) for b, at in zip(self._blocks, self.slices, strict=True)]
+            whole: Result = cells.whole(_summed(parts, partial(_joined, cells)).compute())
+            return whole
+        swept: Result = self._sweep(Sweep(function, plus, cell, renews=False), kept)[0]
+        return swept
 
     def renewed(
         self,
@@ -82,58 +89,50 @@ class LazyRows(Source):
         kept: Any = None,
     ) -> tuple[Result, Any]:
         """On a cluster what is kept stays with the workers, otherwise it goes to files."""
-        new = None if _on_cluster() else Spill()
-        task, shared = _task(_renewed_cells, CellTask(function, plus, cell))
-        olds = self._kept(kept, cell)
+        return self._sweep(Sweep(function, plus, cell, renews=True), kept)
+
+    def _sweep(self, sweep: "Sweep", kept: Any) -> tuple[Any, Any]:
+        task, shared = _task(_swept, sweep)
+        new = Spill() if sweep.renews and not self.on_cluster else None
+        cut = self._cut(sweep.cell)
+        numbers = [range(at.start // sweep.cell, -(-at.stop // sweep.cell)) for at, _, _ in cut]
+        olds = [kept.paths(n) for n in numbers] if isinstance(kept, Spill) else kept
+        news = [None if new is None else new.paths(n) for n in numbers]
         pairs = [
-            task(shared, at, block, old, None if new is None else new.paths(_numbers(at, cell)))
-            for (at, block), old in zip(self._cut(cell), olds, strict=True)
+            task(shared, *block, old, paths)
+            for block, old, paths in zip(cut, olds or [None] * len(cut), news, strict=True)
         ]
-        total = _summed([pair[0] for pair in pairs], partial(sums.joined, plus))
-        if new is not None:
-            return sums.whole(plus, total.compute()), new
-        total, *news = _dask().persist(total, *(pair[1] for pair in pairs))
-        return sums.whole(plus, total.compute()), news
+        total = _summed([pair[0] for pair in pairs], partial(sums.joined, sweep.plus))
+        if sweep.renews and new is None:
+            total, *held = _dask().persist(total, *(pair[1] for pair in pairs))
+            return sums.whole(sweep.plus, total.compute()), held
+        return sums.whole(sweep.plus, total.compute()), new
 
-    def _kept(self, kept: Any, cell: int) -> list[Any]:
-        """What is kept of each block: paths of files, or what the workers have."""
-        if kept is None:
-            return [None] * len(self._cut(cell))
-        if isinstance(kept, Spill):
-            return [kept.paths(_numbers(at, cell)) for at, _ in self._cut(cell)]
-        return list(kept)
-
-    def _cut(self, cell: int) -> list[tuple[slice, Any]]:
+    def _cut(self, cell: int) -> list[tuple[slice, Any, slice | None]]:
         """Blocks that begin and end where cells do: ours, and a cell where two of them meet in one.
 
-        Only such cells are copied, and on a cluster travel.
+        Of each its place, a block and which rows of it, or pieces of several blocks. Only such
+        pieces are copied, and on a cluster travel.
         """
         if cell not in self._cuts:
             begins = [block.start for block in self.slices]
             before = {start // cell * cell for start in begins}
             after = {min(-(-start // cell) * cell, self.shape[0]) for start in begins}
             edges = sorted({*before, *after, self.shape[0]})
-            places = [slice(a, b) for a, b in pairwise(edges)]
-            self._cuts[cell] = [(at, self._between(at, begins)) for at in places]
+            self._cuts[cell] = [self._between(slice(a, b), begins) for a, b in pairwise(edges)]
         return self._cuts[cell]
 
-    def _between(self, at: slice, begins: list[int]) -> Any:
-        delayed = _dask().delayed
+    def _between(self, at: slice, begins: list[int]) -> tuple[slice, Any, slice | None]:
         first, last = bisect_right(begins, at.start) - 1, bisect_left(begins, at.stop)
-        if self.slices[first] == at:
-            return self._blocks[first]
         places = [
             slice(max(at.start - own.start, 0), min(at.stop, own.stop) - own.start)
             for own in self.slices[first:last]
         ]
         if len(places) == 1:
-            return delayed(getitem, pure=False)(self._blocks[first], places[0])
-        copied = delayed(_copied, pure=False)
-        pieces = [
-            copied(block, place)
-            for block, place in zip(self._blocks[first:last], places, strict=True)
-        ]
-        return delayed(_stacked, pure=False)(pieces)
+            return at, self._blocks[first], places[0]
+        copied = _dask().delayed(_copied, pure=False)
+        blocks = zip(self._blocks[first:last], places, strict=True)
+        return at, [copied(block, place) for block, place in blocks], None
 
     def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
         """Lazy, with a block for each of ours; the function shows its shapes on a row of zeros."""
@@ -192,67 +191,53 @@ def _of_block(function: Any, block: Any, *more: Any) -> Any:
         return function(floats(block), *more)
 
 
-class CellTask(NamedTuple):
-    """What is done with each cell of a block; pickled once a graph."""
+def _stretch(cells: Cells, block: Any, at: slice) -> Stretch:
+    with one_blas_thread(), np.errstate(all="ignore"):
+        return cells.of(row_major(block), at.start)
+
+
+def _joined(cells: Cells, left: Stretch, right: Stretch) -> Stretch:
+    with one_blas_thread(), np.errstate(all="ignore"):
+        return cells.joined(left, right)
+
+
+class Sweep(NamedTuple):
+    """What is done with each cell and what is kept of it."""
 
     function: Any
     plus: Any
     cell: int
-
-    def cells(self, block: Any) -> Iterator[Matrix]:
-        """The block's rows, so many at a time."""
-        return (row_major(block[some]) for some in row_slices(block.shape[0], 1, most=self.cell))
-
-    def branches(self, at: slice, results: Iterable[Any]) -> list[Any]:
-        """Sums of the block's cells."""
-        with one_blas_thread(), np.errstate(all="ignore"):
-            return sums.branches(self.plus, results, at.start // self.cell)
+    renews: bool  # whether the function also says what to keep from now on
 
 
-def _of_cells(task: CellTask, at: slice, block: Any, kept: Any) -> Any:
-    cells = task.cells(block)
-    if kept is None:
-        return task.branches(at, map(task.function, cells))
-    return task.branches(at, map(task.function, cells, map(_loaded, kept)))
-
-
-def _renewed_cells(task: CellTask, at: slice, block: Any, kept: Any, paths: Any) -> Any:
-    """Sums of cells, and what is now kept of them, unless that goes to files."""
-    new: list[Any] = []
+def _swept(sweep: Sweep, at: slice, block: Any, place: Any, kept: Any, paths: Any) -> Any:
+    """Sums of a block's cells, and what is now kept of them unless that goes to files."""
+    rows = stacked(block) if place is None else block[place]
+    cells = (row_major(rows[some]) for some in row_slices(rows.shape[0], 1, most=sweep.cell))
+    olds = repeat(None) if kept is None else map(_loaded, kept)
+    held: list[Any] = []
 
     def results() -> Iterator[Any]:
-        olds = repeat(None) if kept is None else map(_loaded, kept)
-        for i, (rows, old) in enumerate(zip(task.cells(block), olds, strict=False)):
-            result, renewed = task.function(rows, old)
+        for i, found in enumerate(map(sweep.function, cells, olds)):
+            if not sweep.renews:
+                yield found
+                continue
+            result, renewed = found
             if paths is None:
-                new.append(renewed)
+                held.append(renewed)
             else:
                 np.save(paths[i], renewed, allow_pickle=False)
             yield result
 
-    return task.branches(at, results()), new
+    with one_blas_thread(), np.errstate(all="ignore"):
+        return sums.branches(sweep.plus, results(), at.start // sweep.cell), held
 
 
 def _loaded(kept: Any) -> Any:
     return np.load(kept, allow_pickle=False) if isinstance(kept, str) else kept
 
 
-def _numbers(at: slice, cell: int) -> range:
-    """Of the cells of a block, in the set."""
-    return range(at.start // cell, -(-at.stop // cell))
-
-
 def _copied(block: Any, at: slice) -> Matrix:
     """Some rows, without what else is in the block."""
     rows = floats(block)[at]
     return rows if is_sparse(rows) else np.array(rows)
-
-
-def _stacked(pieces: list[Any]) -> Matrix:
-    return stacked(pieces)
-
-
-def _on_cluster() -> bool:
-    """Whether Dask would compute on a cluster, which may be on other machines."""
-    owner = getattr(_dask("dask.base").get_scheduler(), "__self__", None)
-    return owner is not None and hasattr(owner, "scheduler_info")

@@ -4,8 +4,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from contrastive_lvm.core.blocks import stacked
 from contrastive_lvm.core.types import Matrix
-from contrastive_lvm.scale.source import Source, stacked
+from contrastive_lvm.scale.source import Source
 
 BUFFER_ENTRIES = 1 << 23  # of blocks whose rows are shuffled together
 

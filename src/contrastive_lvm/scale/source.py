@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 
-from contrastive_lvm.core.blocks import is_sparse
+from contrastive_lvm.core.blocks import is_sparse, stacked
 from contrastive_lvm.core.types import Array, Matrix
 
 Result = TypeVar("Result")
@@ -47,6 +46,11 @@ class Source(ABC):
     checks: Checks
     slices: list[slice]  # rows of each block
     row_by_row: bool = False  # whether single rows cost no more than rows of a block
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether others do the work, so that this process may ask them for more meanwhile."""
+        return False
 
     @abstractmethod
     def blocks(self) -> Iterator[Matrix]:
@@ -172,13 +176,6 @@ def row_major(rows: Any) -> Matrix:
     """As `floats`, and in the one order of entries for which all sums are alike."""
     found = floats(rows)
     return found if is_sparse(found) else np.ascontiguousarray(found)
-
-
-def stacked(parts: list[Matrix]) -> Matrix:
-    """Blocks as one array, or as one CSR matrix where they are sparse."""
-    if any(is_sparse(part) for part in parts):
-        return sp.vstack(parts, format="csr")
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def filled(results: Iterator[tuple[slice, Any]], n_rows: int) -> Any:

@@ -2,13 +2,14 @@
 
 import mmap
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import partial, reduce
+from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
 
 from contrastive_lvm.core import sums
-from contrastive_lvm.core.blocks import in_order, is_sparse, one_thread_each, row_slices
+from contrastive_lvm.core.blocks import in_order, is_sparse, one_thread_each, row_slices, stacked
 from contrastive_lvm.core.scatter import WIDE_ROWS
 from contrastive_lvm.core.types import Matrix
 from contrastive_lvm.scale.kept import Shelf, Spill
@@ -20,11 +21,11 @@ from contrastive_lvm.scale.source import (
     floats,
     precision,
     row_major,
-    stacked,
 )
 
 Result = TypeVar("Result")
 MOST_ENTRIES = 1 << 24  # of a block that takes in whole chunks of a file
+CELL_ENTRIES = 1 << 20  # of cells that a thread works on before it hands over their sums
 MOST_FEATURES_ASIDE = 1000  # beyond, the results of several blocks take much room
 
 
@@ -100,34 +101,40 @@ class StoredRows(Source):
         return in_order(result, self.slices)
 
     def _by_cells(self, step: Callable[[int, Matrix], Result], plus: Any, cell: int) -> Result:
-        def result(numbered: tuple[int, Any]) -> Result:
-            i, rows = numbered
-            if not isinstance(rows, slice):
-                return step(i, rows)
-            found = step(i, row_major(self.X[rows]))
-            _forget(self.X, rows)
+        """A few cells at a time by one thread, so that threads seldom wait for each other."""
+        most = max(cell, CELL_ENTRIES // self.shape[1] // cell * cell)
+
+        def of_rows(numbered: tuple[int, Any]) -> list[Any]:
+            i, given = numbered
+            first = i * (most // cell)
+            rows = self.X[given] if isinstance(given, slice) else given
+            parts = (row_major(rows[at]) for at in row_slices(rows.shape[0], 1, most=cell))
+            found = sums.branches(plus, map(step, count(first), parts), first)
+            if isinstance(given, slice):
+                _forget(self.X, given)
             return found
 
-        cells = row_slices(self.shape[0], 1, most=cell) if self.row_by_row else self._read(cell)
-        results = one_thread_each(result, enumerate(cells))
-        return sums.whole(plus, sums.branches(plus, results))
+        given = row_slices(self.shape[0], 1, most=most) if self.row_by_row else self._read(most)
+        found = one_thread_each(of_rows, enumerate(given))
+        total: Result = sums.whole(plus, reduce(partial(sums.joined, plus), found))
+        return total
 
-    def _read(self, cell: int) -> Iterator[Matrix]:
-        """Cells of blocks that are read one after the other; some begin in one, end in the next."""
+    def _read(self, most: int) -> Iterator[Matrix]:
+        """So many rows at a time; some of them may be at the end of one block, some in the next."""
         begun: list[Matrix] = []
         for block in self.blocks():
-            n, lacking = block.shape[0], -sum(part.shape[0] for part in begun) % cell
+            n, lacking = block.shape[0], -sum(part.shape[0] for part in begun) % most
             if n < lacking:
                 begun.append(block)
                 continue
             if begun:
-                yield row_major(stacked([*begun, block[:lacking]]))
-            end = lacking + (n - lacking) // cell * cell
-            for start in range(lacking, end, cell):
-                yield row_major(block[start : start + cell])
+                yield stacked([*begun, block[:lacking]])
+            end = lacking + (n - lacking) // most * most
+            for start in range(lacking, end, most):
+                yield block[start : start + most]
             begun = [block[end:]] if end < n else []
         if begun:
-            yield row_major(stacked(begun))
+            yield stacked(begun)
 
     def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
         """In memory."""
