@@ -1,14 +1,16 @@
 """Sums over cells: the same to the last digit for all cuts, threads and places."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from contrastive_lvm.core import sums
+from contrastive_lvm.core.blocks import one_blas_thread
 from contrastive_lvm.scale.kept import Shelf, Spill
 from contrastive_lvm.scale.source import Checks, Source
 from contrastive_lvm.scale.stored import StoredRows
@@ -26,6 +28,38 @@ def cuts(rng: np.random.Generator, n: int) -> tuple[int, ...]:
     """Sizes of random blocks, some of them without rows."""
     edges = np.sort(rng.integers(0, n + 1, rng.integers(0, 40)))
     return tuple(int(size) for size in np.diff([0, *edges, n]))
+
+
+def blas_threads() -> int:
+    return max((library["num_threads"] for library in threadpool_info()), default=1)
+
+
+def test_one_blas_thread_whoever_comes_first_and_whoever_leaves_last() -> None:
+    """Within and across threads; also where one of them has set a limit of its own."""
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second, threadpool_limits(2):
+        with one_blas_thread():
+            assert blas_threads() == 1
+        assert blas_threads() == 2
+        outer, inner = one_blas_thread(), one_blas_thread()
+        first.submit(outer.__enter__).result()
+        second.submit(inner.__enter__).result()
+        assert second.submit(blas_threads).result() == 1
+        first.submit(outer.__exit__, None, None, None).result()
+        assert second.submit(blas_threads).result() == 1
+        second.submit(inner.__exit__, None, None, None).result()
+        assert blas_threads() == 2
+
+
+def test_wide_products_of_other_threads_are_the_same() -> None:
+    """Large enough for BLAS to share them out, were it allowed to."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3 * 4096, 60))
+    expected = StoredRows(X, CHECKS).total(partial(powers, 0.5), np.add, cell=4096)
+    for scheduler in ("sync", "threads"):
+        with threadpool_limits(2), dask.config.set(scheduler=scheduler):
+            rows = LazyRows(da.from_array(X, chunks=(5000, 60)), "X", CHECKS)
+            found = rows.total(partial(powers, 0.5), np.add, cell=4096)
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -87,7 +87,7 @@ class _Inside:
 
     lock = Lock()
     count = 0
-    limit: Any = None
+    before: ClassVar[list[int]] = []  # threads that each library had
 
 
 @contextmanager
@@ -98,7 +98,8 @@ def one_blas_thread() -> Iterator[None]:
     """
     with _Inside.lock:
         if _Inside.count == 0:
-            _Inside.limit = _blas().limit(limits=1, user_api="blas")
+            _Inside.before = [library.num_threads for library in _blas().lib_controllers]
+            _set_threads([1] * len(_Inside.before))
         _Inside.count += 1
     try:
         yield
@@ -106,7 +107,15 @@ def one_blas_thread() -> Iterator[None]:
         with _Inside.lock:
             _Inside.count -= 1
             if _Inside.count == 0:
-                _Inside.limit.restore_original_limits()
+                _set_threads(_Inside.before)
+
+
+def _set_threads(numbers: list[int]) -> None:
+    for library, number in zip(_blas().lib_controllers, numbers, strict=True):
+        # Since version 3.8 threadpoolctl ignores all threads but the one that set a limit first.
+        # Here the first to come sets it for all, and the last to leave, maybe another, undoes it.
+        setter: Any = getattr(library, "_real_set_num_threads", library.set_num_threads)
+        setter(number)
 
 
 def _blas_threads() -> int:
