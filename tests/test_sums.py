@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from contrastive_lvm.core import sums
-from contrastive_lvm.core.blocks import one_blas_thread
+from contrastive_lvm.core.blocks import _blas_threads, one_blas_thread
 from contrastive_lvm.scale.kept import Shelf, Spill
 from contrastive_lvm.scale.source import Checks, Source
 from contrastive_lvm.scale.stored import StoredRows
@@ -30,24 +30,20 @@ def cuts(rng: np.random.Generator, n: int) -> tuple[int, ...]:
     return tuple(int(size) for size in np.diff([0, *edges, n]))
 
 
-def blas_threads() -> int:
-    return max((library["num_threads"] for library in threadpool_info()), default=1)
-
-
 def test_one_blas_thread_whoever_comes_first_and_whoever_leaves_last() -> None:
     """Within and across threads; also where one of them has set a limit of its own."""
     with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second, threadpool_limits(2):
         with one_blas_thread():
-            assert blas_threads() == 1
-        assert blas_threads() == 2
+            assert _blas_threads() == 1
+        assert _blas_threads() == 2
         outer, inner = one_blas_thread(), one_blas_thread()
         first.submit(outer.__enter__).result()
         second.submit(inner.__enter__).result()
-        assert second.submit(blas_threads).result() == 1
+        assert second.submit(_blas_threads).result() == 1
         first.submit(outer.__exit__, None, None, None).result()
-        assert second.submit(blas_threads).result() == 1
+        assert second.submit(_blas_threads).result() == 1
         second.submit(inner.__exit__, None, None, None).result()
-        assert blas_threads() == 2
+        assert _blas_threads() == 2
 
 
 def test_wide_products_of_other_threads_are_the_same() -> None:
@@ -130,8 +126,8 @@ def scaled(rows: Any, kept: Any) -> Any:
     return powers(0.5, rows) * kept.mean()
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("cell", [4, 32, 1024])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("cell", [8, 32, 1024])
 def test_all_sources_sum_alike(
     seed: int, cell: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
