@@ -135,6 +135,11 @@ def stacked(parts: list[Matrix]) -> Matrix:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+def own_rows(rows: Matrix) -> Matrix:
+    """Some rows without the block that they are a part of."""
+    return rows if is_sparse(rows) else np.array(rows)
+
+
 def missing_mask(rows: Matrix) -> np.ndarray:
     """True where a block's entry is NaN; entries a sparse matrix does not store are zeros."""
     return np.isnan(widen(rows))

@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import partial, reduce
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import numpy as np
-
-from contrastive_lvm.core.blocks import is_sparse, row_slices, stacked
+from contrastive_lvm.core.blocks import own_rows, row_slices, stacked
 from contrastive_lvm.core.types import Matrix
 
 Result = TypeVar("Result")
@@ -94,9 +92,9 @@ class Cells(NamedTuple):
         stop = start + rows.shape[0]
         first, last = -(-start // self.size) * self.size, stop // self.size * self.size
         if first > stop:
-            return Stretch(start, stop, [_own(rows)], [], [])
-        before = [_own(rows[: first - start])] if first > start else []
-        after = [_own(rows[last - start :])] if last < stop else []
+            return Stretch(start, stop, [own_rows(rows)], [], [])
+        before = [own_rows(rows[: first - start])] if first > start else []
+        after = [own_rows(rows[last - start :])] if last < stop else []
         inner = rows[first - start : last - start]
         parts = (inner[some] for some in row_slices(inner.shape[0], 1, most=self.size))
         found = branches(self.plus, map(self.function, parts), first // self.size)
@@ -128,8 +126,3 @@ class Cells(NamedTuple):
 
     def _reaches_a_border(self, stretch: Stretch) -> bool:
         return -(-stretch.start // self.size) * self.size <= stretch.stop
-
-
-def _own(rows: Matrix) -> Matrix:
-    """Some rows without the block that they are a part of."""
-    return rows if is_sparse(rows) else np.array(rows)

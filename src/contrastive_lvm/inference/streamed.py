@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrastive_lvm.core import robust, selection
-from contrastive_lvm.core.blocks import column_sums, is_sparse, row_slices, stacked, widen
+from contrastive_lvm.core.blocks import column_sums, own_rows, row_slices, stacked, widen
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.moments import Moments, moments_of
 from contrastive_lvm.core.robust import RowStep, Scaler, Swept, Weights
@@ -25,7 +25,7 @@ from contrastive_lvm.scale.source import Source
 
 MOST_FEATURES = 6000  # whose (D, D) scatter is formed: 290 MB
 MOST_BRANCHED = 1000  # features of which a dozen scatters are held at a time: 100 MB
-WIDE = 1 << 19
+WIDE = 1 << 19  # entries of a cell, at least, whose scatter is formed
 CLIP = 3.0  # robust standard deviations
 STEPS = 256.0  # to a standard deviation, of what starts see
 
@@ -46,6 +46,8 @@ def compressed(rows: Source) -> "Scatter | StreamedGaps":
     """Complete rows as their scatter; rows with gaps as what reads them again."""
     found = first_pass(rows, scatter=rows.shape[1] <= MOST_FEATURES)
     if not found.complete:
+        if rows.shape[1] > MOST_BRANCHED:  # moments that came with a scatter depend on the blocks
+            found = first_pass(rows, scatter=False)
         return StreamedGaps(rows, found)
     if found.scatter is not None:
         return DenseScatter(found.n_rows, found.mean, found.scatter)
@@ -62,7 +64,7 @@ def at_hand(rows: Source) -> Matrix:
 
 def _listed(check: Any, rows: Matrix) -> list[Matrix]:
     check(rows)
-    return [rows if is_sparse(rows) else np.array(rows)]
+    return [own_rows(rows)]
 
 
 class StreamedScatter(NamedTuple):
@@ -155,8 +157,6 @@ class StreamedGaps(_Read):
     """
 
     def __init__(self, rows: Source, found: Moments) -> None:
-        if rows.shape[1] > MOST_BRANCHED:  # moments that came with a scatter depend on the blocks
-            found = first_pass(rows, scatter=False)
         deviation = np.sqrt(found.square / np.maximum(found.counts, 1.0))
         step = np.where(deviation > 0, deviation / STEPS, 1.0)
         super().__init__(rows, found, Seen(found.mean, step, np.full(len(step), np.inf)))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from contrastive_lvm.core import sums
-from contrastive_lvm.core.blocks import is_sparse, one_blas_thread, row_slices, stacked
+from contrastive_lvm.core.blocks import one_blas_thread, own_rows, row_slices, stacked
 from contrastive_lvm.core.sums import Cells, Stretch
 from contrastive_lvm.core.types import Matrix
 from contrastive_lvm.scale.kept import Spill
@@ -238,6 +238,4 @@ def _loaded(kept: Any) -> Any:
 
 
 def _copied(block: Any, at: slice) -> Matrix:
-    """Some rows, without what else is in the block."""
-    rows = floats(block)[at]
-    return rows if is_sparse(rows) else np.array(rows)
+    return own_rows(floats(block)[at])
