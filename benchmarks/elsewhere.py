@@ -105,7 +105,7 @@ def streamed() -> list[Result]:
     return [Result(what, peak, 600.0, detail)]
 
 
-def cluster(repeats: int = 5) -> list[Result]:
+def cluster(repeats: int = 12) -> list[Result]:
     """1,500,000 + 500,000 x 100 float32 on two workers, against memory on two cores."""
     arrays, distributed = import_module("dask.array"), import_module("distributed")
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,12 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+import contrastive_lvm as clvm
+from contrastive_lvm import scale
 from contrastive_lvm.core import sums
+from contrastive_lvm.core.ascent import ascend
 from contrastive_lvm.core.blocks import _blas_threads, one_blas_thread
+from contrastive_lvm.inference import engine
 from contrastive_lvm.scale.kept import Shelf, Spill
 from contrastive_lvm.scale.source import Checks, Source
 from contrastive_lvm.scale.stored import StoredRows
@@ -44,6 +49,25 @@ def test_one_blas_thread_whoever_comes_first_and_whoever_leaves_last() -> None:
         assert second.submit(_blas_threads).result() == 1
         second.submit(inner.__exit__, None, None, None).result()
         assert _blas_threads() == 2
+
+
+@pytest.mark.parametrize(("n_features", "threads"), [(256, 1), (257, 2)])
+def test_threads_work_on_wide_scatters_only(
+    n_features: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others would leave a thread of BLAS that waits for more, as busy as if it worked."""
+    seen = []
+
+    def watched(*args: Any, **options: Any) -> Any:
+        seen.append(_blas_threads())
+        return ascend(*args, **options)
+
+    monkeypatch.setattr(engine, "ascend", watched)
+    X = np.random.default_rng(0).standard_normal((2 * n_features, n_features))
+    with threadpool_limits(2):
+        clvm.ContrastiveLVM(1, 0, inference=clvm.EM(tol=1.0)).fit(X)
+        assert _blas_threads() == 2
+    assert set(seen) == {threads}
 
 
 def test_wide_products_of_other_threads_are_the_same() -> None:
@@ -147,6 +171,33 @@ def test_all_sources_sum_alike(
     np.testing.assert_allclose(expected["plain"], powers(0.5, X), rtol=1e-10)
     np.testing.assert_allclose(expected["second"], powers(1.5, 2.0 * X), rtol=1e-10)
     np.testing.assert_allclose(expected["third"], 2.0 * powers(0.5, X), rtol=1e-10)
+
+
+def threads_of(rows: Any) -> set[int]:
+    return {_blas_threads()}
+
+
+def test_blas_is_bounded_in_shared_cells_too() -> None:
+    """Also in the last, which ends with the rows, and whoever puts it together."""
+    lazy = LazyRows(da.zeros((100, D), chunks=((32, 28, 40), D)), "X", CHECKS)
+    with threadpool_limits(2), dask.config.set(scheduler="threads"):
+        assert lazy.total(threads_of, or_, cell=16) == {1}
+
+
+@pytest.mark.parametrize("small", [0, 1 << 17])
+def test_functions_are_nodes_or_parts_of_tasks(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones bring no dependency, for which a scheduler might move blocks."""
+    monkeypatch.setattr(scale.lazy, "SMALL", small)
+    X = np.arange(100.0 * D).reshape(100, D)
+    lazy = LazyRows(da.from_array(X, chunks=(30, D)), "X", CHECKS)
+    whole = [slice(None)] * 4
+    np.testing.assert_array_equal(np.concatenate(lazy.picked(dict(enumerate(whole)))), X)
+    np.testing.assert_array_equal(lazy.mapped(lambda rows, at: rows + at.start)[95], X[95] + 90)
+    found = lazy.total(partial(np.sum, axis=0), np.add, cell=16)
+    np.testing.assert_array_equal(found, X.sum(axis=0))
+    task = scale.lazy._task(np.multiply, 3.0)(2.0)
+    assert task.compute() == 6.0
+    assert len(dict(task.__dask_graph__())) == (1 if small else 2)
 
 
 def test_rows_that_cells_have_already_are_not_copied() -> None:

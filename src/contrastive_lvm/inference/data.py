@@ -11,7 +11,7 @@ from contrastive_lvm.core.blocks import has_missing, is_sparse, row_slices, side
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.robust import Scaler, Swept, Weights, weighted_statistics
 from contrastive_lvm.core.rows import MaskedRows
-from contrastive_lvm.core.scatter import Scatter
+from contrastive_lvm.core.scatter import DenseScatter, Scatter
 from contrastive_lvm.core.span import Span, reduce_to_span
 from contrastive_lvm.core.start import Covariance
 from contrastive_lvm.core.types import Array, Matrix
@@ -30,6 +30,7 @@ from contrastive_lvm.scale.source import Checks, Source
 from contrastive_lvm.scale.stored import StoredRows
 
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
+NARROW = 256  # features: beyond, two threads of BLAS are faster than one
 MOST_FETCHED = 1 << 23  # entries of a set that is worked on in memory, 64 MB in double precision
 
 
@@ -106,6 +107,11 @@ class Data(NamedTuple):
     def complete(self) -> bool:
         """Whether nothing is missing or weighted; the means are then the sample means for good."""
         return not any(isinstance(s, Gapped | Weighted) for s in self.sets)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether sweeps only have products of small matrices, which threads do not speed up."""
+        return all(isinstance(s, DenseScatter) and len(s.mean) <= NARROW for s in self.sets)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite

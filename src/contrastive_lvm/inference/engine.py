@@ -1,12 +1,14 @@
 """What EM and variational Bayes share: starts, the ascent, pruning, the canonical answer."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.core.ascent import Ascent, ascend
+from contrastive_lvm.core.blocks import one_blas_thread
 from contrastive_lvm.core.covariance import Loadings
 from contrastive_lvm.core.gauge import canonical_rotation
 from contrastive_lvm.core.types import Array, Matrix
@@ -83,6 +85,10 @@ class CoordinateAscent:
 
     def run_prepared(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
         """Fit row sets that `prepare` has compressed, so that restarts share the work."""
+        with one_blas_thread() if data.narrow else nullcontext():
+            return self._fitted(model, data, seed)
+
+    def _fitted(self, model: Model, data: Data, seed: int | None) -> Posterior:
         task = Task(model, data, posterior=self.posterior)
         if model.sizes_itself:
             task, start = task.sized_start()

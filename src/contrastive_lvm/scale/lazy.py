@@ -24,6 +24,7 @@ from contrastive_lvm.scale.kept import Spill
 from contrastive_lvm.scale.source import Checks, Source, floats, precision, row_major
 
 Result = TypeVar("Result")
+SMALL = 1 << 17  # bytes of a function that is a part of every task
 SUMMED_AT_ONCE = 4  # results of blocks that one task adds up
 
 
@@ -67,15 +68,13 @@ class LazyRows(Source):
     ) -> Result:
         """In one graph."""
         if cell is None:
-            task, shared = _task(_of_block, function)
-            parts = [task(shared, block) for block in self._blocks]
+            parts = list(map(_task(_of_block, function), self._blocks))
             found: Result = _summed(parts, plus).compute()
             return found
         if kept is None:
             cells = Cells(function, plus, cell)
-            task, shared = _task(_stretch, cells)
-            parts = [task(shared, b, at) for b, at in zip(self._blocks, self.slices, strict=True)]
-            whole: Result = cells.whole(_summed(parts, partial(_joined, cells)).compute())
+            parts = list(map(_task(_stretch, cells), self._blocks, self.slices))
+            whole: Result = _summed(parts, cells.joined, cells.whole).compute()
             return whole
         swept: Result = self._sweep(Sweep(function, plus, cell, renews=False), kept)[0]
         return swept
@@ -92,21 +91,22 @@ class LazyRows(Source):
         return self._sweep(Sweep(function, plus, cell, renews=True), kept)
 
     def _sweep(self, sweep: "Sweep", kept: Any) -> tuple[Any, Any]:
-        task, shared = _task(_swept, sweep)
+        task = _task(_swept, sweep)
         new = Spill() if sweep.renews and not self.on_cluster else None
         cut = self._cut(sweep.cell)
         numbers = [range(at.start // sweep.cell, -(-at.stop // sweep.cell)) for at, _, _ in cut]
         olds = [kept.paths(n) for n in numbers] if isinstance(kept, Spill) else kept
         news = [None if new is None else new.paths(n) for n in numbers]
         pairs = [
-            task(shared, *block, old, paths)
+            task(*block, old, paths)
             for block, old, paths in zip(cut, olds or [None] * len(cut), news, strict=True)
         ]
-        total = _summed([pair[0] for pair in pairs], partial(sums.joined, sweep.plus))
+        plus, whole = partial(sums.joined, sweep.plus), partial(sums.whole, sweep.plus)
+        total = _summed([pair[0] for pair in pairs], plus, whole)
         if sweep.renews and new is None:
             total, *held = _dask().persist(total, *(pair[1] for pair in pairs))
-            return sums.whole(sweep.plus, total.compute()), held
-        return sums.whole(sweep.plus, total.compute()), new
+            return total.compute(), held
+        return total.compute(), new
 
     def _cut(self, cell: int) -> list[tuple[slice, Any, slice | None]]:
         """Blocks that begin and end where cells do: ours, and a cell where two of them meet in one.
@@ -137,8 +137,7 @@ class LazyRows(Source):
     def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
         """Lazy, with a block for each of ours; the function shows its shapes on a row of zeros."""
         example = function(np.zeros((1, self.shape[1]), self.dtype), slice(0, 1))
-        task, shared = _task(_of_block, function)
-        found = [task(shared, b, at) for b, at in zip(self._blocks, self.slices, strict=True)]
+        found = list(map(_task(_of_block, function), self._blocks, self.slices))
 
         def joined(part: Any, pick: Callable[[Any], Any]) -> Any:
             if part is None:
@@ -156,8 +155,8 @@ class LazyRows(Source):
 
     def picked(self, picks: dict[int, Any]) -> list[Matrix]:
         """In one graph; only the rows asked for leave their blocks."""
-        task, shared = _task(_of_block, getitem)
-        found = [task(shared, self._blocks[i], at) for i, at in picks.items()]
+        task = _task(_of_block, getitem)
+        found = [task(self._blocks[i], at) for i, at in picks.items()]
         return list(_dask().compute(*found))
 
 
@@ -166,24 +165,33 @@ def _dask(name: str = "dask") -> Any:
     return import_module(name)
 
 
-def _task(run: Callable[..., Any], function: Any) -> tuple[Any, Any]:
-    """A task of the graph, and the function as one node of it: it travels once to each worker."""
+def _task(run: Callable[..., Any], function: Any) -> Callable[..., Any]:
+    """Makes tasks of the graph that run a function.
+
+    A small function is a part of every task. A large one is a node of the graph, which travels once
+    to each worker; but then the scheduler may choose a worker that has the function and not the
+    block, which is larger still, and moves that.
+    """
     delayed = _dask().delayed
-    return delayed(run, pure=False), delayed(function, traverse=False)
+    if len(_dask("cloudpickle").dumps(function)) <= SMALL:
+        task: Callable[..., Any] = delayed(partial(run, function), pure=False)
+        return task
+    return partial(delayed(run, pure=False), delayed(function, traverse=False))
 
 
-def _summed(parts: list[Any], plus: Any) -> Any:
-    """A tree of sums in the blocks' order."""
-    delayed = _dask().delayed
-    add = delayed(_sum, pure=False)
-    while len(parts) > 1:
+def _summed(parts: list[Any], plus: Any, whole: Any = None) -> Any:
+    """A tree of sums in the blocks' order; `whole` is what is wanted of the last of them."""
+    add = _dask().delayed(partial(_sum, plus), pure=False)
+    while len(parts) > SUMMED_AT_ONCE:
         groups = range(0, len(parts), SUMMED_AT_ONCE)
-        parts = [add(plus, parts[i : i + SUMMED_AT_ONCE]) for i in groups]
-    return parts[0]
+        parts = [add(parts[i : i + SUMMED_AT_ONCE]) for i in groups]
+    return add(parts, whole)
 
 
-def _sum(plus: Any, parts: list[Any]) -> Any:
-    return reduce(plus, parts)
+def _sum(plus: Any, parts: list[Any], whole: Any = None) -> Any:
+    with one_blas_thread(), np.errstate(all="ignore"):
+        total = reduce(plus, parts)
+        return total if whole is None else whole(total)
 
 
 def _of_block(function: Any, block: Any, *more: Any) -> Any:
@@ -194,11 +202,6 @@ def _of_block(function: Any, block: Any, *more: Any) -> Any:
 def _stretch(cells: Cells, block: Any, at: slice) -> Stretch:
     with one_blas_thread(), np.errstate(all="ignore"):
         return cells.of(row_major(block), at.start)
-
-
-def _joined(cells: Cells, left: Stretch, right: Stretch) -> Stretch:
-    with one_blas_thread(), np.errstate(all="ignore"):
-        return cells.joined(left, right)
 
 
 class Sweep(NamedTuple):
