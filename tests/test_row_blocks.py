@@ -22,6 +22,7 @@ from contrastive_lvm.core import selection, sums
 from contrastive_lvm.core.moments import Moments, moments_of
 from contrastive_lvm.inference import data
 from contrastive_lvm.inference.coordinate import Task
+from contrastive_lvm.inference.streamed import StreamedGaps
 from contrastive_lvm.scale import stored
 from contrastive_lvm.scale.lazy import LazyRows
 from contrastive_lvm.scale.source import is_elsewhere
@@ -209,6 +210,23 @@ def test_processes_fit_alike() -> None:
 def test_clusters_fit_alike(name: str, cluster: Any) -> None:
     X, B = (da.from_array(A, chunks=(200, D)).persist() for A in rows(name))
     assert_same(fit(name, X, B, LOOSE), in_memory(name, LOOSE))
+
+
+def test_clusters_sweep_over_both_sets_at_once(
+    workers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no worker waits for the last block of one set before it begins with the other."""
+    expected = in_memory("missing", LOOSE)
+    meeting, statistics = threading.Barrier(2), StreamedGaps.statistics
+
+    def met(self: StreamedGaps, *args: Any) -> Any:
+        meeting.wait(timeout=60)
+        return statistics(self, *args)
+
+    monkeypatch.setattr(StreamedGaps, "statistics", met)
+    X, B = (da.from_array(A, chunks=(400, D)) for A in rows("missing"))
+    with dask.config.set(scheduler=workers):
+        assert_same(fit("missing", X, B, LOOSE), expected)
 
 
 def test_a_lost_worker_costs_nothing_but_time(

@@ -7,6 +7,7 @@ row step, as a sum of named parts.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from contrastive_lvm.core.loadings import (
     loading_step,
     normal_equations,
 )
+from contrastive_lvm.core.robust import Swept
 from contrastive_lvm.core.start import random_start, sized_start, spectral_starts
 from contrastive_lvm.core.turn import best_turn
 from contrastive_lvm.core.types import Array, Parameters, Statistics
@@ -130,25 +132,28 @@ class Task:
         p = self.unflatten(point)
         loadings = Loadings(p.L, carry.cov)
         states, parts = self._prior_step(loadings, carry)
-        statistics, weights, excess, n_scales = [], [], 0.0, 0
-        for i, (rows, k) in enumerate(zip(self.data.sets, self.active, strict=True)):
-            active = loadings.leading(k)
-            if isinstance(rows, Weighted):
-                scaler = self._student.scaler(p.df)
-                swept, renewed = rows.weighted(active, p.psi, p.means[i], carry.weights[i], scaler)
-                weights.append(renewed)
-                excess, n_scales = excess + swept.log_excess, n_scales + swept.n_scales
-                s = swept.statistics
-            elif isinstance(rows, Gapped):
-                s = rows.statistics(active, p.psi, p.means[i])
-            else:
-                s = scatter.statistics(rows, active, p.psi, self.data.n_features)
-            statistics.append(s)
+        sweep = partial(self._row_step, p, loadings, carry.weights)
+        swept, weights = zip(*self.data.each(sweep), strict=True)
+        statistics = [s.statistics for s in swept]
         names = ("target rows", "background rows")
         parts.update({n: s.bound for n, s in zip(names, statistics, strict=False)})
-        renewed_carry = Carry(carry.cov, states, tuple(weights))
+        renewed_carry = Carry(carry.cov, states, tuple(w for w in weights if w is not None))
+        excess, n_scales = sum(s.log_excess for s in swept), sum(s.n_scales for s in swept)
         info = Info(statistics, renewed_carry, (excess, n_scales), parts)
         return sum(parts.values()), info
+
+    def _row_step(
+        self, p: Parameters, loadings: Loadings, weights: tuple[Any, ...], i: int
+    ) -> tuple[Swept, Any]:
+        """Of one set: what its rows say, and their weights from now on, if they have any."""
+        rows, active = self.data.sets[i], loadings.leading(self.active[i])
+        if isinstance(rows, Weighted):
+            scaler = self._student.scaler(p.df)
+            return rows.weighted(active, p.psi, p.means[i], weights[i], scaler)
+        if isinstance(rows, Gapped):
+            return Swept(rows.statistics(active, p.psi, p.means[i]), 0.0, 0), None
+        found = scatter.statistics(rows, active, p.psi, self.data.n_features)
+        return Swept(found, 0.0, 0), None
 
     def _prior_step(
         self, loadings: Loadings, carry: Carry

@@ -1,8 +1,8 @@
 """Both row sets in the form the sweeps use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.scale.source import Checks, Source
 from contrastive_lvm.scale.stored import StoredRows
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
 NARROW = 256  # features: beyond, two threads of BLAS are faster than one
 MOST_FETCHED = 1 << 23  # entries of a set that is worked on in memory, 64 MB in double precision
@@ -108,6 +110,13 @@ class Data(NamedTuple):
         """Whether nothing is missing or weighted; the means are then the sample means for good."""
         return not any(isinstance(s, Gapped | Weighted) for s in self.sets)
 
+    def each(self, function: Callable[[int], Result]) -> list[Result]:
+        """Results for each set by its number; of sets on a cluster, both at the same time."""
+        sources = [
+            s.rows if isinstance(s, StreamedGaps | StreamedWeights) else s for s in self.sets
+        ]
+        return _each(function, sources, range(len(sources)))
+
     @property
     def narrow(self) -> bool:
         """Whether sweeps only have products of small matrices, which threads do not speed up."""
@@ -131,20 +140,22 @@ def prepare(
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
     matrices = [at_hand(X) if isinstance(X, Source) and (few or _small(X)) else X for X in matrices]
     if isinstance(model.likelihood, StudentT):
-        return _with_variances(_each(_weighted, matrices), D, None)
+        return _with_variances(_each(_weighted, matrices, matrices), D, None)
     spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
     spans = spans and model.closed_likelihood.isotropic and model.features_alike and not posterior
     if spans and not any(has_missing(X) for X in matrices):
         span = reduce_to_span(matrices)
         return _with_variances(list(span.scatters), D, span)
     dense = D <= scatter.MOST_FEATURES and D <= 2 * n_rows
-    return _with_variances(_each(partial(_compressed, dense=dense), matrices), D, None)
+    return _with_variances(_each(partial(_compressed, dense=dense), matrices, matrices), D, None)
 
 
-def _each(function: Callable[[Any], RowSet], matrices: list[Any]) -> list[RowSet]:
-    """One set after the other; of sets on a cluster, both at the same time."""
-    aside = all(isinstance(X, Source) and X.on_cluster for X in matrices)
-    return list(side_by_side(function, matrices, 2) if aside else map(function, matrices))
+def _each(
+    function: Callable[[Item], Result], sources: list[Any], items: Sequence[Item]
+) -> list[Result]:
+    """One item after the other; both at the same time where their rows are on a cluster."""
+    aside = len(items) > 1 and all(isinstance(X, Source) and X.on_cluster for X in sources)
+    return list(side_by_side(function, items, 2) if aside else map(function, items))
 
 
 def _small(X: Matrix | Source) -> bool:
