@@ -181,7 +181,7 @@ def _task(run: Callable[..., Any], function: Any) -> Callable[..., Any]:
 
 def _summed(parts: list[Any], plus: Any, whole: Any = None) -> Any:
     """A tree of sums in the blocks' order; `whole` is what is wanted of the last of them."""
-    add = _dask().delayed(partial(_sum, plus), pure=False)
+    add = _task(_sum, plus)
     while len(parts) > SUMMED_AT_ONCE:
         groups = range(0, len(parts), SUMMED_AT_ONCE)
         parts = [add(parts[i : i + SUMMED_AT_ONCE]) for i in groups]
