@@ -20,16 +20,20 @@ Needs `pip install "contrastive-lvm[anndata]"`. What is written is where scanpy 
 """
 
 import inspect
-from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 
-from contrastive_lvm.core.blocks import is_sparse
+from contrastive_lvm.core.blocks import is_sparse, row_slices
+from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.estimators.frames import NamedRows
+from contrastive_lvm.estimators.sources import for_travel
+from contrastive_lvm.scale.chosen import chosen_rows
+from contrastive_lvm.scale.source import UNCHECKED, Source, is_elsewhere, source_of
+from contrastive_lvm.scale.stored import StoredRows
 
 __all__ = ["fit"]
 
@@ -38,10 +42,11 @@ SHOWN = 8  # names of groups or layers in a message
 
 
 class Groups(NamedTuple):
-    """Which observations are target and background, (n,) bool."""
+    """Which observations are target and background, (n,) bool, and the sizes of all, (n,)."""
 
     target: np.ndarray
     background: np.ndarray
+    sizes: Array | None = None
 
 
 def fit(
@@ -53,6 +58,7 @@ def fit(
     background: Any = None,
     layer: str | None = None,
     key_added: str = "clvm",
+    size_factors: str | None = None,
 ) -> Any:
     """Fit an estimator to two groups of observations, and write what it finds into `adata`.
 
@@ -60,7 +66,9 @@ def fit(
     ----------
     adata : AnnData
         Changed in place; a view becomes a copy, as whenever something is written into one. Sparse
-        values stay sparse. Of a backed file only the rows of the two groups are read as a whole.
+        values stay sparse. Values in a backed file and Dask arrays are read a block at a time,
+        where the estimator does so (see the guide on data larger than memory); a backed matrix
+        that is stored by columns (CSC) is read whole.
     estimator : ContrastiveLVM, ContrastiveVAE, ContrastivePCA, PPCA or VAE
         Fitted in place. `PPCA` and `VAE` see the target alone.
     groupby : str
@@ -72,6 +80,8 @@ def fit(
         Layer to take in place of `adata.X`.
     key_added : str
         Begins all names that are written.
+    size_factors : str or None
+        Column of `adata.obs` with the sizes of rows of counts, in place of their totals.
 
     Returns
     -------
@@ -109,18 +119,23 @@ def fit(
     """
     values, names = _values(adata, layer), _feature_names(adata)
     groups = _groups(adata, groupby, target, background)
+    groups = groups._replace(sizes=_sizes(adata, estimator, size_factors))
     _check_key(key_added)
-    sets = {"X": NamedRows(_taken(values, groups.target), names)}
-    if groups.background.any() and _wants_background(estimator):
-        sets["background"] = NamedRows(_taken(values, groups.background), names)
-    estimator.fit(sets.pop("X"), **sets)
-    found = _latents(estimator, values, names, groups.background)
+    words: dict[str, Any] = {}
+    if groups.background.any() and _takes(estimator, "background"):
+        words["background"] = NamedRows(_taken(values, groups.background), names)
+    if groups.sizes is not None:
+        words["size_factors"] = groups.sizes[groups.target]
+        if "background" in words:
+            words["background_size_factors"] = groups.sizes[groups.background]
+    estimator.fit(NamedRows(_taken(values, groups.target), names), **words)
+    found = _latents(estimator, values, groups)
     settings = {
         "groupby": groupby,
         "target": _words(target),
         "background": _words([] if background is None else background),
         "layer": "X" if layer is None else layer,
-    }
+    } | ({} if size_factors is None else {"size_factors": size_factors})
     _write(adata, key_added, estimator, found, settings)
     return estimator
 
@@ -232,69 +247,97 @@ def _check_key(key: Any) -> None:
         )
 
 
-def _wants_background(estimator: Any) -> bool:
-    return "background" in inspect.signature(estimator.fit).parameters
+def _takes(estimator: Any, word: str) -> bool:
+    return word in inspect.signature(estimator.fit).parameters
+
+
+def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
+    """Of all observations, since all of them are given latents."""
+    if column is None:
+        return None
+    if not _takes(estimator, "size_factors"):
+        raise ValueError(
+            f"size_factors={column!r} is for models of counts, which {type(estimator).__name__} "
+            "is none of, or finds them by itself; leave it out."
+        )
+    if column not in adata.obs:
+        raise ValueError(
+            f"size_factors={column!r} is no column of adata.obs, which has {_some(adata.obs)}."
+        )
+    sizes: Array = pd.to_numeric(adata.obs[column], errors="coerce").to_numpy(dtype=np.float64)
+    wrong = ~(np.isfinite(sizes) & (sizes > 0))
+    if wrong.any():
+        raise ValueError(
+            f"size_factors={column!r} has {_some(adata.obs[column][wrong][:1])[1:-1]}, but a size "
+            "is a positive number; drop such observations, or leave size_factors out."
+        )
+    return sizes
 
 
 # Rows
 
 
 def _taken(values: Any, chosen: np.ndarray) -> Any:
-    """Rows in memory: dense, or sparse as they were. Files are read from front to back."""
-    if isinstance(values, np.ndarray) or is_sparse(values):
-        return _in_memory(values[np.flatnonzero(chosen)])
-    parts = [
-        _in_memory(values[block])[np.flatnonzero(chosen[block])]
-        for block in _blocks(len(chosen), values.shape[1])
-        if chosen[block].any()
-    ]
-    return sp.vstack(parts, format="csr") if is_sparse(parts[0]) else np.concatenate(parts)
-
-
-def _in_memory(rows: Any) -> Any:
-    rows = rows.compute() if hasattr(rows, "compute") else rows
-    return rows.tocsr() if is_sparse(rows) else np.asarray(rows)
-
-
-def _blocks(n_rows: int, width: int) -> Iterator[slice]:
-    size = max(1, ENTRIES // width)
-    for begin in range(0, n_rows, size):
-        yield slice(begin, min(begin + size, n_rows))
+    """Rows of a group: in memory if all are, otherwise where they are."""
+    if is_elsewhere(values):
+        return chosen_rows(values, chosen)
+    return values[np.flatnonzero(chosen)]
 
 
 class _Found(NamedTuple):
     """Latents of all observations."""
 
-    target: np.ndarray
-    shared: np.ndarray | None
+    target: Array
+    shared: Array | None
 
 
-def _latents(estimator: Any, values: Any, names: list[str], background: np.ndarray) -> _Found:
-    """Block by block, so that neither rows nor covariances of latents are ever many."""
+def _latents(estimator: Any, values: Any, groups: Groups) -> _Found:
+    """In memory; found block by block, by the workers of Dask arrays."""
+    rows: Source = (
+        source_of(values, "adata", UNCHECKED)
+        if is_elsewhere(values)
+        else StoredRows(values, UNCHECKED)
+    )
+    found = rows.mapped(partial(_latents_of_block, for_travel(estimator), groups))
+    if hasattr(found[0], "dask"):
+        found = import_module("dask").compute(*found)
+    return _Found(*found)
+
+
+def _latents_of_block(estimator: Any, groups: Groups, block: Matrix, at: slice) -> _Found:
+    """Few rows at a time, so that covariances of latents are never many."""
     k = getattr(estimator, "n_target_", 0) + getattr(estimator, "n_shared_", 0)
-    parts = [
-        _latents_of(estimator, NamedRows(_in_memory(values[block]), names), background[block])
-        for block in _blocks(len(background), max(len(names), k**2))
-    ]
+    background = groups.background[at]
+    sizes = None if groups.sizes is None else groups.sizes[at]
+    parts = []
+    for some in row_slices(len(background), max(block.shape[1], k**2), elements=ENTRIES):
+        words = {} if sizes is None else {"size_factors": sizes[some]}
+        parts.append(_latents_of(estimator, block[some], background[some], words))
     shared = [part.shared for part in parts if part.shared is not None]
     targets = np.concatenate([part.target for part in parts])
     return _Found(targets, np.concatenate(shared) if shared else None)
 
 
-def _latents_of(estimator: Any, rows: NamedRows, background: np.ndarray) -> _Found:
+def _latents_of(
+    estimator: Any, rows: Matrix, background: np.ndarray, words: dict[str, Array]
+) -> _Found:
     if not hasattr(estimator, "latents"):
         return _Found(np.asarray(estimator.transform(rows)), None)
     target = np.empty((len(background), estimator.n_target_))
     shared = np.empty((len(background), estimator.n_shared_))
     own = ~background
     if own.any():
-        found = estimator.latents(rows._replace(values=rows.values[own]))
+        found = estimator.latents(rows[own], **_at(own, words))
         target[own], shared[own] = found.target, found.shared
     if background.any():
-        others = rows._replace(values=rows.values[background])
-        target[background] = np.asarray(estimator.transform(others))
-        shared[background] = estimator.latents(others, of="background").shared
+        others, sizes = rows[background], _at(background, words)
+        target[background] = np.asarray(estimator.transform(others, **sizes))
+        shared[background] = estimator.latents(others, of="background", **sizes).shared
     return _Found(target, shared)
+
+
+def _at(chosen: np.ndarray, words: dict[str, Array]) -> dict[str, Array]:
+    return {word: values[chosen] for word, values in words.items()}
 
 
 # What is written

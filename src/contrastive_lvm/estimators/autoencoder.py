@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrastive_lvm.core.blocks import widen
 from contrastive_lvm.core.types import Array
@@ -17,6 +17,7 @@ from contrastive_lvm.estimators import resolve
 from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.frames import NamedRows, unnamed
 from contrastive_lvm.estimators.network_files import network_arrays, restored_network
 from contrastive_lvm.estimators.validation import (
     check_choice,
@@ -105,11 +106,13 @@ class Autoencoder(
 
     def _source(self, X: Any, name: str, *, reset: bool = False) -> Source:
         """Rows, checked; those that are read by blocks are checked when they are read."""
-        if not in_blocks(X):
+        if not in_blocks(unnamed(X)):
             return source(read_rows(self, X, name=name, reset=reset))
-        rows = source(X, name)
-        if reset:
-            self.n_features_in_ = rows.n_features
+        rows = source(unnamed(X), name)
+        if isinstance(X, NamedRows):
+            X.settle(self, name, reset=reset)
+        elif reset:
+            validate_data(self, X, reset=True, skip_check_array=True)
         return self._same_features(rows, name)
 
     def _same_features(self, rows: Source, name: str) -> Source:

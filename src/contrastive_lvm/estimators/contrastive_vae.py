@@ -4,6 +4,7 @@ from typing import Any, ClassVar, Self
 
 from contrastive_lvm.core.types import Array
 from contrastive_lvm.estimators.contents import Arrays, Facts
+from contrastive_lvm.estimators.frames import unnamed
 from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
 from contrastive_lvm.estimators.reporting import Reporting
 from contrastive_lvm.estimators.validation import (
@@ -207,7 +208,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         self._separation()
 
     def _background(self, background: Any) -> Source:
-        if in_blocks(background):
+        if in_blocks(unnamed(background)):
             return self._source(background, "background")
         return source(read_background(self, background))
 

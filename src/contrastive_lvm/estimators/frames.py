@@ -16,7 +16,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class NamedRows(NamedTuple):
-    """Rows with the names of their features, for what has none of its own: sparse matrices."""
+    """Rows with the names of their features, for what has none: sparse matrices, files, Dask."""
 
     values: Matrix
     names: list[str]
@@ -41,6 +41,11 @@ class NamedRows(NamedTuple):
                 f"{name} has {len(self.names)} features, but {type(estimator).__name__} is "
                 f"expecting {estimator.n_features_in_} features as input; give it the same columns."
             )
+
+
+def unnamed(X: Any) -> Any:
+    """Rows without names that they were given."""
+    return X.values if isinstance(X, NamedRows) else X
 
 
 def _mismatch(name: str, known: list[str], given: list[str]) -> str:

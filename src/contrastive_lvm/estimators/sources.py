@@ -8,9 +8,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrastive_lvm.core.types import Matrix
+from contrastive_lvm.estimators.frames import NamedRows, unnamed
 from contrastive_lvm.estimators.validation import (
     check_feature_numbers,
     check_rows_for_fit,
+    check_same_features,
     read_background,
     read_rows,
     refuse_empty_columns,
@@ -23,9 +25,12 @@ from contrastive_lvm.scale.source import Checks, Source, is_elsewhere, source_of
 
 def target_for_fit(estimator: Any, X: Any, *, missing: bool = True) -> Matrix | Source:
     """Rows of the target, whose features are remembered; those elsewhere are checked when read."""
-    if is_elsewhere(X):
-        rows = _source(X, "X", missing=missing)
-        validate_data(estimator, X, reset=True, skip_check_array=True)
+    if is_elsewhere(unnamed(X)):
+        rows = _source(unnamed(X), "X", missing=missing)
+        if isinstance(X, NamedRows):
+            X.settle(estimator, "X", reset=True)
+        else:
+            validate_data(estimator, X, reset=True, skip_check_array=True)
         refuse_few_rows(rows, "X")
         return rows
     at_hand = read_rows(estimator, X, reset=True, missing=missing)
@@ -35,8 +40,9 @@ def target_for_fit(estimator: Any, X: Any, *, missing: bool = True) -> Matrix | 
 
 def background_for_fit(estimator: Any, background: Any, *, missing: bool = True) -> Matrix | Source:
     """Rows of the background, which must have the features of X."""
-    if is_elsewhere(background):
-        rows = _source(background, "background", missing=missing)
+    if is_elsewhere(unnamed(background)):
+        rows = _source(unnamed(background), "background", missing=missing)
+        check_same_features(estimator, background)
         check_feature_numbers(estimator, rows)
         refuse_few_rows(rows, "background")
         return rows
@@ -61,7 +67,7 @@ def by_blocks(estimator: Any, method: str, X: Any, **options: Any) -> Any:
     if options.get("size_factors") is not None:
         given_sizes(estimator._likelihood(), options["size_factors"], rows.shape)
         options = {**options, "size_factors": np.asarray(options["size_factors"])}
-    return rows.mapped(partial(_applied, _for_travel(estimator), method, options))
+    return rows.mapped(partial(_applied, for_travel(estimator), method, options))
 
 
 def _applied(estimator: Any, name: str, options: dict[str, Any], block: Matrix, rows: slice) -> Any:
@@ -74,7 +80,7 @@ def _applied(estimator: Any, name: str, options: dict[str, Any], block: Matrix, 
     return tuple(result) if isinstance(result, tuple) else result
 
 
-def _for_travel(estimator: Any) -> Any:
+def for_travel(estimator: Any) -> Any:
     """The model without what grows with the data it was fitted to, and without names of columns.
 
     Blocks have no names, and have been compared with the model's already.
@@ -83,6 +89,7 @@ def _for_travel(estimator: Any) -> Any:
     if hasattr(light, "posterior_"):
         light.likelihood = light._likelihood()
         light.posterior_ = light.posterior_._replace(weights=(), state=None, draws=None)
-    if hasattr(light, "feature_names_in_"):
-        del light.feature_names_in_
+    for name in ("feature_names_in_", "state_"):
+        if hasattr(light, name):
+            delattr(light, name)
     return light

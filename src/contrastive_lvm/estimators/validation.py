@@ -46,7 +46,7 @@ def read_background(estimator: Any, background: Any, *, missing: bool = True) ->
     """Rows of the background, which must have the features of X in the same order."""
     name = "background"
     background = _unframed_rows(background, name)
-    _check_same_features(estimator, background)
+    check_same_features(estimator, background)
     try:
         rows = check_array(
             background.values if isinstance(background, NamedRows) else background,
@@ -125,7 +125,8 @@ def _dense_values(X: Matrix) -> tuple[bool, bool]:
     return infinite, gaps
 
 
-def _check_same_features(estimator: Any, background: Any) -> None:
+def check_same_features(estimator: Any, background: Any) -> None:
+    """Rows of the background have the names of X in the same order, where both have some."""
     ours, theirs = getattr(estimator, "feature_names_in_", None), _feature_names(background)
     if ours is None or theirs is None or list(ours) == theirs:
         return

@@ -26,7 +26,7 @@ from contrastive_lvm.inference.streamed import (
 )
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.model import Model
-from contrastive_lvm.scale.source import Checks, Source
+from contrastive_lvm.scale.source import UNCHECKED, Source
 from contrastive_lvm.scale.stored import StoredRows
 
 Item = TypeVar("Item")
@@ -164,11 +164,7 @@ def _small(X: Matrix | Source) -> bool:
 
 def _by_cells(X: Matrix | Source) -> Source:
     """Rows in memory as what is worked on by cells; they have been checked."""
-    return X if isinstance(X, Source) else StoredRows(X, Checks(_accept, _accept))
-
-
-def _accept(_: Any) -> None:
-    """No check."""
+    return X if isinstance(X, Source) else StoredRows(X, UNCHECKED)
 
 
 def _weighted(X: Matrix | Source) -> "Weighted":

@@ -11,8 +11,6 @@ from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.scale import source as scale
 from contrastive_lvm.scale.shuffled import ShuffledBlocks
 
-UNCHECKED = scale.Checks(lambda rows: None, lambda counts: None)  # `moments` checks each block
-
 
 class Source(Protocol):
     """Rows of one set."""
@@ -44,7 +42,9 @@ def in_blocks(X: Any) -> bool:
 
 def source(X: Any, name: str = "X") -> Source:
     """Rows of whatever was given; nothing is copied or computed yet."""
-    return BlockRows(scale.source_of(X, name, UNCHECKED)) if in_blocks(X) else Rows(X)
+    if not in_blocks(X):
+        return Rows(X)
+    return BlockRows(scale.source_of(X, name, scale.UNCHECKED))  # `moments` checks each block
 
 
 def floating(dtype: Any) -> Any:
