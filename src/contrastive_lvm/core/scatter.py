@@ -124,9 +124,10 @@ def raw_sums(X: Matrix) -> RawSums:
     if is_sparse(X):
         return _raw_sums_sparse(X)
     first = widen(X[:FIRST_ROWS])
-    mean, std = first.mean(axis=0), first.std(axis=0)
+    mean = first.mean(axis=0)
     # About means within a standard deviation of zero nothing cancels, so nothing need be moved.
-    shift = np.where(np.abs(mean) <= std, 0.0, mean).astype(X.dtype)
+    near = 2.0 * mean**2 <= np.einsum("nd,nd->d", first, first) / len(first)
+    shift = np.where(near, 0.0, mean).astype(X.dtype)
     moved, buffer = bool(shift.any()), None
     total, matrix = np.zeros(X.shape[1]), np.zeros((0, 0))
     for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS):

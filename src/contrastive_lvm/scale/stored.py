@@ -25,7 +25,8 @@ from contrastive_lvm.scale.source import (
 
 Result = TypeVar("Result")
 MOST_ENTRIES = 1 << 24  # of a block that takes in whole chunks of a file
-CELL_ENTRIES = 1 << 20  # of cells that a thread works on before it hands over their sums
+CELL_ENTRIES = 1 << 22  # of cells that a thread works on before it hands over their sums
+SHARES = 16  # of the rows, at least, that threads work on one by one
 MOST_FEATURES_ASIDE = 1000  # beyond, the results of several blocks take much room
 
 
@@ -102,7 +103,8 @@ class StoredRows(Source):
 
     def _by_cells(self, step: Callable[[int, Matrix], Result], plus: Any, cell: int) -> Result:
         """A few cells at a time by one thread, so that threads seldom wait for each other."""
-        most = max(cell, CELL_ENTRIES // self.shape[1] // cell * cell)
+        wanted = min(CELL_ENTRIES // self.shape[1], self.shape[0] // SHARES)
+        most = max(cell, wanted // cell * cell)
 
         def of_rows(numbered: tuple[int, Any]) -> list[Any]:
             i, given = numbered
