@@ -16,6 +16,7 @@ from contrastive_lvm.core import sums
 from contrastive_lvm.core.ascent import ascend
 from contrastive_lvm.core.blocks import _blas_threads, one_blas_thread
 from contrastive_lvm.inference import engine
+from contrastive_lvm.scale.graph import Graph
 from contrastive_lvm.scale.kept import Shelf, Spill
 from contrastive_lvm.scale.source import Checks, Source
 from contrastive_lvm.scale.stored import StoredRows
@@ -187,7 +188,7 @@ def test_blas_is_bounded_in_shared_cells_too() -> None:
 @pytest.mark.parametrize("small", [0, 1 << 17])
 def test_functions_are_nodes_or_parts_of_tasks(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small ones bring no dependency, for which a scheduler might move blocks."""
-    monkeypatch.setattr(scale.lazy, "SMALL", small)
+    monkeypatch.setattr(scale.graph, "SMALL", small)
     X = np.arange(100.0 * D).reshape(100, D)
     lazy = LazyRows(da.from_array(X, chunks=(30, D)), "X", CHECKS)
     whole = [slice(None)] * 4
@@ -195,18 +196,33 @@ def test_functions_are_nodes_or_parts_of_tasks(small: int, monkeypatch: pytest.M
     np.testing.assert_array_equal(lazy.mapped(lambda rows, at: rows + at.start)[95], X[95] + 90)
     found = lazy.total(partial(np.sum, axis=0), np.add, cell=16)
     np.testing.assert_array_equal(found, X.sum(axis=0))
-    task = scale.lazy._task(np.multiply, 3.0)(2.0)
+    graph = Graph()
+    [task] = graph.collections([graph.add(*graph.runs(np.multiply, 3.0), 2.0)])
     assert task.compute() == 6.0
-    assert len(dict(task.__dask_graph__())) == (1 if small else 2)
+    assert len(dict(task.dask)) == (1 if small else 2)
+
+
+def test_functions_may_look_like_tasks() -> None:
+    """A tuple that begins with something to be called is a task to Dask."""
+    for small in (0, 1 << 17):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scale.graph, "SMALL", small)
+            graph = Graph()
+            [task] = graph.collections([graph.add(*graph.runs(_third, (max, 1, 5)))])
+            assert task.compute() == 5
+
+
+def _third(function: tuple[Any, ...]) -> Any:
+    return function[2]
 
 
 def test_rows_that_cells_have_already_are_not_copied() -> None:
     """Only cells that two chunks meet in are put together; the others are parts of chunks."""
     lazy = LazyRows(da.zeros((100, D), chunks=((32, 28, 40), D)), "X", CHECKS)
-    found = [(at.start, at.stop, place) for at, _, place in lazy._cut(16)]
+    found = [(at.start, at.stop, [place for _, place in pieces]) for at, pieces in lazy._cut(16)]
     assert found == [
-        (0, 32, slice(0, 32)),
-        (32, 48, slice(0, 16)),
-        (48, 64, None),
-        (64, 100, slice(4, 40)),
+        (0, 32, [slice(0, 32)]),
+        (32, 48, [slice(0, 16)]),
+        (48, 64, [slice(16, 28), slice(0, 4)]),
+        (64, 100, [slice(4, 40)]),
     ]

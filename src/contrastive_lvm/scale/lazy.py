@@ -9,9 +9,8 @@ is computed again by Dask. Within a task BLAS keeps to one thread.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
-from importlib import import_module
 from itertools import pairwise, repeat
-from operator import getitem, itemgetter
+from operator import getitem
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,12 +19,13 @@ from contrastive_lvm.core import sums
 from contrastive_lvm.core.blocks import one_blas_thread, own_rows, row_slices, stacked
 from contrastive_lvm.core.sums import Cells, Stretch
 from contrastive_lvm.core.types import Matrix
+from contrastive_lvm.scale.graph import Graph, Key, blocks_of, dask
 from contrastive_lvm.scale.kept import Spill
 from contrastive_lvm.scale.source import Checks, Source, floats, precision, row_major
 
 Result = TypeVar("Result")
-SMALL = 1 << 17  # bytes of a function that is a part of every task
 SUMMED_AT_ONCE = 4  # results of blocks that one task adds up
+Piece = tuple[Any, slice]  # a block's key and which rows of it
 
 
 class LazyRows(Source):
@@ -41,22 +41,23 @@ class LazyRows(Source):
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = np.dtype(precision(X.dtype))
         joined = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
-        pairs = zip(joined.chunks[0], joined.to_delayed().ravel(), strict=True)
-        self._sizes, self._blocks = zip(*((n, b) for n, b in pairs if n), strict=True)
+        keys, self._tasks = blocks_of(joined)
+        pairs = zip(joined.chunks[0], keys, strict=True)
+        self._sizes, self._keys = zip(*((n, key) for n, key in pairs if n), strict=True)
         ends = np.cumsum(self._sizes).tolist()
         self.slices = [slice(end - n, end) for n, end in zip(self._sizes, ends, strict=True)]
-        self._cuts: dict[int, list[tuple[slice, Any, slice | None]]] = {}
+        self._cuts: dict[int, list[tuple[slice, list[Piece]]]] = {}
 
     @property
     def on_cluster(self) -> bool:
         """As Dask is set now; a cluster may be on other machines."""
-        owner = getattr(_dask("dask.base").get_scheduler(), "__self__", None)
+        owner = getattr(dask("dask.base").get_scheduler(), "__self__", None)
         return owner is not None and hasattr(owner, "scheduler_info")
 
     def blocks(self) -> Iterator[Matrix]:
         """All rows in order, computed one block at a time."""
-        for block in self._blocks:
-            yield floats(block.compute())
+        for key in self._keys:
+            yield floats(self._graph().collections([key])[0].compute())
 
     def total(
         self,
@@ -67,17 +68,22 @@ class LazyRows(Source):
         kept: Any = None,
     ) -> Result:
         """In one graph."""
+        if kept is not None and cell is not None:
+            swept: Result = self._sweep(Sweep(function, plus, cell, renews=False), kept)[0]
+            return swept
+        graph = self._graph()
         if cell is None:
-            parts = list(map(_task(_of_block, function), self._blocks))
-            found: Result = _summed(parts, plus).compute()
-            return found
-        if kept is None:
+            run = graph.runs(_of_block, function)
+            parts = [graph.add(*run, key) for key in self._keys]
+            last = _summed(graph, parts, plus)
+        else:
             cells = Cells(function, plus, cell)
-            parts = list(map(_task(_stretch, cells), self._blocks, self.slices))
-            whole: Result = _summed(parts, cells.joined, cells.whole).compute()
-            return whole
-        swept: Result = self._sweep(Sweep(function, plus, cell, renews=False), kept)[0]
-        return swept
+            run = graph.runs(_stretch, cells)
+            pairs = zip(self._keys, self.slices, strict=True)
+            parts = [graph.add(*run, key, at.start) for key, at in pairs]
+            last = _summed(graph, parts, cells.joined, cells.whole)
+        found: Result = graph.collections([last])[0].compute()
+        return found
 
     def renewed(
         self,
@@ -90,105 +96,101 @@ class LazyRows(Source):
         """On a cluster what is kept stays with the workers, otherwise it goes to files."""
         return self._sweep(Sweep(function, plus, cell, renews=True), kept)
 
+    def _graph(self, *more: Any) -> Graph:
+        return Graph(self._tasks, *more)
+
     def _sweep(self, sweep: "Sweep", kept: Any) -> tuple[Any, Any]:
-        task = _task(_swept, sweep)
+        held = kept if isinstance(kept, list) else []
+        graph, cut = self._graph(*(old.dask for old in held)), self._cut(sweep.cell)
         new = Spill() if sweep.renews and not self.on_cluster else None
-        cut = self._cut(sweep.cell)
-        numbers = [range(at.start // sweep.cell, -(-at.stop // sweep.cell)) for at, _, _ in cut]
-        olds = [kept.paths(n) for n in numbers] if isinstance(kept, Spill) else kept
-        news = [None if new is None else new.paths(n) for n in numbers]
-        pairs = [
-            task(*block, old, paths)
-            for block, old, paths in zip(cut, olds or [None] * len(cut), news, strict=True)
+        cells = [range(at.start // sweep.cell, -(-at.stop // sweep.cell)) for at, _ in cut]
+        nothing: list[Any] = [None] * len(cut)
+        olds = [old.key for old in held] or nothing
+        olds = [kept.paths(own) for own in cells] if isinstance(kept, Spill) else olds
+        news = nothing if new is None else [new.paths(own) for own in cells]
+        run = graph.runs(_swept, sweep)
+        found = [
+            graph.add(*run, own[0], self._put_together(graph, pieces), old, paths)
+            for own, (_, pieces), old, paths in zip(cells, cut, olds, news, strict=True)
         ]
         plus, whole = partial(sums.joined, sweep.plus), partial(sums.whole, sweep.plus)
-        total = _summed([pair[0] for pair in pairs], plus, whole)
-        if sweep.renews and new is None:
-            total, *held = _dask().persist(total, *(pair[1] for pair in pairs))
-            return total.compute(), held
-        return total.compute(), new
+        if not sweep.renews or new is not None:
+            last = _summed(graph, found, plus, whole)
+            return graph.collections([last])[0].compute(), new
+        parts, keep = ([graph.add(getitem, pair, i) for pair in found] for i in (0, 1))
+        last = _summed(graph, parts, plus, whole)
+        total, *held = dask().persist(*graph.collections([last, *keep]))
+        return total.compute(), held
 
-    def _cut(self, cell: int) -> list[tuple[slice, Any, slice | None]]:
+    def _put_together(self, graph: Graph, pieces: list[Piece]) -> Any:
+        """Rows of one block where they are; pieces of several as copies, which may travel."""
+        if len(pieces) == 1:
+            return [*pieces[0]]
+        return [[graph.add(_copied, *piece) for piece in pieces], None]
+
+    def _cut(self, cell: int) -> list[tuple[slice, list[Piece]]]:
         """Blocks that begin and end where cells do: ours, and a cell where two of them meet in one.
 
-        Of each its place, a block and which rows of it, or pieces of several blocks. Only such
-        pieces are copied, and on a cluster travel.
+        Of each its place and the pieces of blocks that it has.
         """
         if cell not in self._cuts:
             begins = [block.start for block in self.slices]
             before = {start // cell * cell for start in begins}
             after = {min(-(-start // cell) * cell, self.shape[0]) for start in begins}
             edges = sorted({*before, *after, self.shape[0]})
-            self._cuts[cell] = [self._between(slice(a, b), begins) for a, b in pairwise(edges)]
+            places = [slice(a, b) for a, b in pairwise(edges)]
+            self._cuts[cell] = [(at, self._between(at, begins)) for at in places]
         return self._cuts[cell]
 
-    def _between(self, at: slice, begins: list[int]) -> tuple[slice, Any, slice | None]:
+    def _between(self, at: slice, begins: list[int]) -> list[Piece]:
         first, last = bisect_right(begins, at.start) - 1, bisect_left(begins, at.stop)
-        places = [
-            slice(max(at.start - own.start, 0), min(at.stop, own.stop) - own.start)
-            for own in self.slices[first:last]
+        return [
+            (key, slice(max(at.start - own.start, 0), min(at.stop, own.stop) - own.start))
+            for key, own in zip(self._keys[first:last], self.slices[first:last], strict=True)
         ]
-        if len(places) == 1:
-            return at, self._blocks[first], places[0]
-        copied = _dask().delayed(_copied, pure=False)
-        blocks = zip(self._blocks[first:last], places, strict=True)
-        return at, [copied(block, place) for block, place in blocks], None
 
     def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
         """Lazy, with a block for each of ours; the function shows its shapes on a row of zeros."""
         example = function(np.zeros((1, self.shape[1]), self.dtype), slice(0, 1))
-        found = list(map(_task(_of_block, function), self._blocks, self.slices))
-
-        def joined(part: Any, pick: Callable[[Any], Any]) -> Any:
-            if part is None:
-                return None
-            arrays = _dask("dask.array")
-            pieces = [
-                arrays.from_delayed(pick(block), (n, *part.shape[1:]), dtype=part.dtype)
-                for block, n in zip(found, self._sizes, strict=True)
-            ]
-            return arrays.concatenate(pieces)
-
+        graph = self._graph()
+        run = graph.runs(_of_block, function)
+        found = [graph.add(*run, *pair) for pair in zip(self._keys, self.slices, strict=True)]
         if not isinstance(example, tuple):
-            return joined(example, lambda block: block)
-        return tuple(joined(part, itemgetter(i)) for i, part in enumerate(example))
+            return self._array(graph, found, example)
+        return tuple(
+            self._array(graph, [graph.add(getitem, block, i) for block in found], part)
+            for i, part in enumerate(example)
+        )
+
+    def _array(self, graph: Graph, parts: list[Key], example: Any) -> Any:
+        """Results of all blocks as an array; None where there are none."""
+        if example is None:
+            return None
+        arrays, shape = dask("dask.array"), example.shape[1:]
+        pieces = [
+            arrays.from_delayed(part, (n, *shape), dtype=example.dtype)
+            for part, n in zip(graph.collections(parts), self._sizes, strict=True)
+        ]
+        return arrays.concatenate(pieces)
 
     def picked(self, picks: dict[int, Any]) -> list[Matrix]:
         """In one graph; only the rows asked for leave their blocks."""
-        task = _task(_of_block, getitem)
-        found = [task(self._blocks[i], at) for i, at in picks.items()]
-        return list(_dask().compute(*found))
+        graph = self._graph()
+        found = [graph.add(partial(_rows_at, at), self._keys[i]) for i, at in picks.items()]
+        return list(dask().compute(*graph.collections(found)))
 
 
-def _dask(name: str = "dask") -> Any:
-    """Imported when a Dask array is seen, which means that it is there."""
-    return import_module(name)
-
-
-def _task(run: Callable[..., Any], function: Any) -> Callable[..., Any]:
-    """Makes tasks of the graph that run a function.
-
-    A small function is a part of every task. A large one is a node of the graph, which travels once
-    to each worker; but then the scheduler may choose a worker that has the function and not the
-    block, which is larger still, and moves that.
-    """
-    delayed = _dask().delayed
-    if len(_dask("cloudpickle").dumps(function)) <= SMALL:
-        task: Callable[..., Any] = delayed(partial(run, function), pure=False)
-        return task
-    return partial(delayed(run, pure=False), delayed(function, traverse=False))
-
-
-def _summed(parts: list[Any], plus: Any, whole: Any = None) -> Any:
+def _summed(graph: Graph, parts: list[Key], plus: Any, whole: Any = None) -> Key:
     """A tree of sums in the blocks' order; `whole` is what is wanted of the last of them."""
-    add = _task(_sum, plus)
+    run = graph.runs(_sum, (plus, None))
     while len(parts) > SUMMED_AT_ONCE:
         groups = range(0, len(parts), SUMMED_AT_ONCE)
-        parts = [add(parts[i : i + SUMMED_AT_ONCE]) for i in groups]
-    return add(parts, whole)
+        parts = [graph.add(*run, parts[i : i + SUMMED_AT_ONCE]) for i in groups]
+    return graph.add(*graph.runs(_sum, (plus, whole)), parts)
 
 
-def _sum(plus: Any, parts: list[Any], whole: Any = None) -> Any:
+def _sum(how: tuple[Any, Any], parts: list[Any]) -> Any:
+    plus, whole = how
     with one_blas_thread(), np.errstate(all="ignore"):
         total = reduce(plus, parts)
         return total if whole is None else whole(total)
@@ -199,9 +201,13 @@ def _of_block(function: Any, block: Any, *more: Any) -> Any:
         return function(floats(block), *more)
 
 
-def _stretch(cells: Cells, block: Any, at: slice) -> Stretch:
+def _rows_at(at: Any, block: Any) -> Matrix:
+    return floats(block)[at]
+
+
+def _stretch(cells: Cells, block: Any, start: int) -> Stretch:
     with one_blas_thread(), np.errstate(all="ignore"):
-        return cells.of(row_major(block), at.start)
+        return cells.of(row_major(block), start)
 
 
 class Sweep(NamedTuple):
@@ -213,8 +219,9 @@ class Sweep(NamedTuple):
     renews: bool  # whether the function also says what to keep from now on
 
 
-def _swept(sweep: Sweep, at: slice, block: Any, place: Any, kept: Any, paths: Any) -> Any:
-    """Sums of a block's cells, and what is now kept of them unless that goes to files."""
+def _swept(sweep: Sweep, first: int, pieces: Any, kept: Any, paths: Any) -> Any:
+    """Sums of a block's cells; if what is kept of them does not go to files, that too."""
+    block, place = pieces
     rows = stacked(block) if place is None else block[place]
     cells = (row_major(rows[some]) for some in row_slices(rows.shape[0], 1, most=sweep.cell))
     olds = repeat(None) if kept is None else map(_loaded, kept)
@@ -233,7 +240,8 @@ def _swept(sweep: Sweep, at: slice, block: Any, place: Any, kept: Any, paths: An
             yield result
 
     with one_blas_thread(), np.errstate(all="ignore"):
-        return sums.branches(sweep.plus, results(), at.start // sweep.cell), held
+        found = sums.branches(sweep.plus, results(), first)
+    return (found, held) if sweep.renews and paths is None else found
 
 
 def _loaded(kept: Any) -> Any:
