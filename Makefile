@@ -11,6 +11,8 @@ QUICK_XLA := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_ex
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile  # Python compiles what it imports
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where it may not keep what it compiled, every process takes seconds more to import packages.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -27,7 +27,7 @@ def planted(n: int, m: int, d: int, *, seed: int = 0) -> tuple[Any, Any]:
     return target, rows(m)
 
 
-def tall(repeats: int = 7) -> list[Result]:
+def tall(repeats: int = 15) -> list[Result]:
     """100,000 + 30,000 x 500 float32 against PCA, ten times fewer rows, and memory."""
     X, B = planted(100_000, 30_000, 500)
     both = np.vstack([X, B])
@@ -71,7 +71,7 @@ def peers(repeats: int = 5) -> list[Result]:
 
     ours = {"clvm": lambda: clvm.ContrastiveLVM(2, 10).fit_transform(X, background=B)}
     gc = best_seconds({**ours, "gcpca": lambda: gcPCA(method="v4").fit(X, B)}, 3 * repeats)
-    cp = best_seconds({**ours, "cpca": quietly_cpca}, 2)
+    cp = best_seconds({**ours, "cpca": quietly_cpca}, repeats)
     return [
         Result(
             "d = 300: contrastive's automatic cPCA / time",

@@ -123,29 +123,36 @@ def raw_sums(X: Matrix) -> RawSums:
     """Sums of complete rows; about zero where nothing cancels there."""
     if is_sparse(X):
         return _raw_sums_sparse(X)
-    first = widen(X[:FIRST_ROWS])
-    mean = first.mean(axis=0)
-    # About means within a standard deviation of zero nothing cancels, so nothing need be moved.
-    near = 2.0 * mean**2 <= np.einsum("nd,nd->d", first, first) / len(first)
-    shift = np.where(near, 0.0, mean).astype(X.dtype)
-    moved, buffer = bool(shift.any()), None
-    total, matrix = np.zeros(X.shape[1]), np.zeros((0, 0))
+    shift = _shift(X)
+    total, matrix, buffer = np.zeros(X.shape[1]), None, None
     for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS):
         # Sums within a block of centred rows in the data's precision, over blocks in float64:
         # as accurate as widening everything, at half the cost for float32.
         centred = X[rows]
-        if moved:
+        if shift is not None:
             buffer = np.empty_like(centred) if buffer is None else buffer
             centred = np.subtract(centred, shift, out=buffer[: rows.stop - rows.start])
         total += _column_sums(centred)
         if np.isnan(total).any():
             break  # rows with gaps have no scatter, and the total says so
         product = centred.T @ centred
-        if rows.start:
-            matrix += product
-        else:
+        if matrix is None:
             matrix = product.astype(np.float64, copy=False)
-    return RawSums(shift.astype(np.float64), total, matrix)
+        else:
+            matrix += product
+    origin = np.zeros(X.shape[1]) if shift is None else shift.astype(np.float64)
+    return RawSums(origin, total, np.zeros((0, 0)) if matrix is None else matrix)
+
+
+def _shift(X: Matrix) -> Array | None:
+    """About what the first rows are, in the data's precision; None if that is near zero.
+
+    About means within a standard deviation of zero nothing cancels, so nothing need be moved.
+    """
+    first = widen(X[:FIRST_ROWS])
+    mean = first.mean(axis=0)
+    near = 2.0 * mean**2 <= np.einsum("nd,nd->d", first, first) / len(first)
+    return None if near.all() else np.where(near, 0.0, mean).astype(X.dtype)
 
 
 def _column_sums(rows: Matrix) -> Array:
@@ -154,7 +161,8 @@ def _column_sums(rows: Matrix) -> Array:
     even = len(rows) // len(ones) * len(ones)
     sums = np.matmul(ones, rows[:even].reshape(-1, len(ones), rows.shape[1]))
     total: Array = sums.sum(axis=0, dtype=np.float64)
-    total += ones[: len(rows) - even] @ rows[even:]
+    if even < len(rows):
+        total += ones[: len(rows) - even] @ rows[even:]
     return total
 
 

@@ -25,7 +25,7 @@ from contrastive_lvm.scale.source import (
 
 Result = TypeVar("Result")
 MOST_ENTRIES = 1 << 24  # of a block that takes in whole chunks of a file
-CELL_ENTRIES = 1 << 22  # of cells that a thread works on before it hands over their sums
+CELL_ENTRIES = 1 << 23  # of cells that a thread works on before it hands over their sums
 SHARES = 16  # of the rows, at least, that threads work on one by one
 MOST_FEATURES_ASIDE = 1000  # beyond, the results of several blocks take much room
 
@@ -103,13 +103,14 @@ class StoredRows(Source):
 
     def _by_cells(self, step: Callable[[int, Matrix], Result], plus: Any, cell: int) -> Result:
         """A few cells at a time by one thread, so that threads seldom wait for each other."""
-        wanted = min(CELL_ENTRIES // self.shape[1], self.shape[0] // SHARES)
+        entries = CELL_ENTRIES if self.row_by_row else BLOCK_ENTRIES // 2
+        wanted = min(entries // self.shape[1], self.shape[0] // SHARES)
         most = max(cell, wanted // cell * cell)
 
         def of_rows(numbered: tuple[int, Any]) -> list[Any]:
             i, given = numbered
             first = i * (most // cell)
-            rows = self.X[given] if isinstance(given, slice) else given
+            rows = floats(self.X[given]) if isinstance(given, slice) else given
             parts = (row_major(rows[at]) for at in row_slices(rows.shape[0], 1, most=cell))
             found = sums.branches(plus, map(step, count(first), parts), first)
             if isinstance(given, slice):
