@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from contrastive_lvm.core.scratch import gathered, room
 from contrastive_lvm.core.types import Array
 
 
@@ -55,8 +56,10 @@ def size_of(packed: Array) -> int:
     return int((np.sqrt(8 * len(packed) + 1) - 1) / 2)
 
 
-def invert(packed: Array) -> tuple[Array, Array]:
+def invert(packed: Array, out: Array | None = None) -> tuple[Array, Array]:
     """Inverses, packed, and log-determinants, by Cholesky `A = C C'`, `A^-1 = C^-T C^-1`.
+
+    `out` is where the inverses go; it may be the stack itself.
 
     >>> import numpy as np
     >>> inverse, logdet = invert(np.array([[2.0], [0.0], [4.0]]))
@@ -64,13 +67,16 @@ def invert(packed: Array) -> tuple[Array, Array]:
     (array([0.5 , 0.  , 0.25]), 2.0794)
     """
     K = size_of(packed)
-    C = _cholesky(packed[full_index(K)]) if K else np.empty((0, 0, packed.shape[1]))
+    C = np.empty((0, 0, packed.shape[1]))
+    if K:
+        C = _cholesky(gathered("factors", packed, full_index(K)))
     logdet = 2.0 * np.log(np.einsum("iip->ip", C)).sum(axis=0)
     X = _triangular_inverse(C)
-    inverse = np.empty_like(packed)
+    inverse = np.empty_like(packed) if out is None else out
     for i in range(K):
         start = i * (i + 1) // 2
-        inverse[start : start + i + 1] = np.einsum("kp,kjp->jp", X[i:, i], X[i:, : i + 1])
+        row = inverse[start : start + i + 1]
+        np.einsum("kp,kjp->jp", X[i:, i], X[i:, : i + 1], out=row)
     return inverse, logdet
 
 
@@ -78,22 +84,26 @@ def _cholesky(A: Array) -> Array:
     """In place: lower factors of a (K, K, P) stack, column by column."""
     for j in range(len(A)):
         if j:
-            A[j:, j] -= np.einsum("ikp,kp->ip", A[j:, :j], A[j, :j])
+            column = room("column", (len(A) - j, A.shape[2]))
+            A[j:, j] -= np.einsum("ikp,kp->ip", A[j:, :j], A[j, :j], out=column)
         A[j:, j] /= np.sqrt(A[j, j])
     return A
 
 
 def _triangular_inverse(C: Array) -> Array:
     """Inverses of lower triangular (K, K, P) factors, row by row (zeros above the diagonal)."""
-    X = np.zeros_like(C)
+    X: Array = room("inverses", C.shape)
+    X[...] = 0.0
     for i in range(len(C)):
         X[i, i] = 1.0 / C[i, i]
         if i:
-            X[i, :i] = -X[i, i] * np.einsum("kp,kjp->jp", C[i, :i], X[:i, :i])
+            np.einsum("kp,kjp->jp", C[i, :i], X[:i, :i], out=X[i, :i])
+            X[i, :i] *= -X[i, i]
     return X
 
 
 def multiply(packed: Array, vectors: Array) -> Array:
     """`A_p v_p` for a (Q, P) stack and (K, P) vectors."""
-    product: Array = np.einsum("ijp,jp->ip", packed[full_index(len(vectors))], vectors)
+    matrices = gathered("matrices", packed, full_index(len(vectors)))
+    product: Array = np.einsum("ijp,jp->ip", matrices, vectors)
     return product

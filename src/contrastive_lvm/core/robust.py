@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.core import packed
-from contrastive_lvm.core.blocks import in_order, row_slices, widen
+from contrastive_lvm.core.blocks import in_order, is_sparse, row_slices, widen
 from contrastive_lvm.core.covariance import Loadings
+from contrastive_lvm.core.scratch import gathered, room
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 
 
@@ -72,15 +73,20 @@ class RowStep:
 
     def __call__(self, rows: Matrix, weights: Array | Weights) -> WeightedBlock:
         """For a block of rows with the weights they have had so far."""
-        R = widen(rows) - self.mean
-        missing, observed = np.isnan(R), None
+        R = room("residual", rows.shape)
+        np.subtract(widen(rows) if is_sparse(rows) else rows, self.mean, out=R)
+        missing, observed = np.isnan(R, out=room("missing", R.shape, bool)), None
         if missing.any():  # masks as numbers: products with them are much faster than indexing
-            R, observed = np.where(missing, 0.0, R), (~missing).astype(np.float64)
+            np.copyto(R, 0.0, where=missing)
+            observed = np.logical_not(missing, out=room("observed", R.shape))
         w = _weights_of_entries(weights, R.shape, observed)
-        cov, logdet = packed.invert(self.precision @ w.T + packed.pack(np.eye(self.K)))
+        A = np.matmul(self.precision, w.T, out=room("precision", (len(self.precision), len(R))))
+        A += packed.pack(np.eye(self.K))
+        cov, logdet = packed.invert(A, out=A)
         w *= R
         h = packed.multiply(cov, self.scaled @ w.T)
-        outer = h[self.i] * h[self.j]
+        outer = gathered("outer", h, self.i)
+        outer *= gathered("others", h, self.j)
         outer += cov
         chi2 = self._expected_squares(R, h, outer)
         if observed is None:
@@ -95,12 +101,12 @@ class RowStep:
 
     def _expected_squares(self, R: Array, h: Array, outer: Array) -> Array:
         """`E[e^2] / psi`, (B, D)."""
-        linear = h.T @ self.L.T
+        linear: Array = np.matmul(h.T, self.L.T, out=room("squares", R.shape))
         linear *= -2.0
         linear += R
         linear *= R
         linear /= self.psi
-        linear += outer.T @ self.doubled
+        linear += np.matmul(outer.T, self.doubled, out=room("traces", R.shape))
         return np.maximum(linear, 0.0, out=linear)
 
 
@@ -108,9 +114,11 @@ def _weights_of_entries(
     weights: Array | Weights, shape: tuple[int, ...], observed: Array | None
 ) -> Array:
     """(B, D), zero where missing; a copy."""
+    copy: Array = room("weights", shape)
     if observed is not None:
-        return np.multiply(weights, observed, dtype=np.float64)
-    return np.array(np.broadcast_to(weights, shape), dtype=np.float64)
+        return np.multiply(weights, observed, out=copy)
+    copy[...] = weights
+    return copy
 
 
 class Swept(NamedTuple):
@@ -170,10 +178,11 @@ def weighted_statistics(
 def _block_statistics(block: WeightedBlock) -> Statistics:
     (Q, B), K = block.outer.shape, len(block.mean)
     w = _weights_of_entries(block.scales.weights, block.residual.shape, block.observed)
-    ones = np.ones((1, B))
-    weighted = np.vstack([block.outer, block.mean, ones]) @ w  # (Q + K + 1, D)
+    stack = room("stack", (Q + K + 1, B))
+    stack[:Q], stack[Q:-1], stack[-1] = block.outer, block.mean, 1.0
+    weighted = stack @ w  # (Q + K + 1, D)
     w *= block.residual
-    crossed = np.vstack([block.mean, ones]) @ w  # (K + 1, D)
+    crossed = stack[Q:] @ w  # (K + 1, D)
     entries = (
         np.full(w.shape[1], float(B)) if block.observed is None else block.observed.sum(axis=0)
     )

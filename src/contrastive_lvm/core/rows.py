@@ -29,6 +29,7 @@ from contrastive_lvm.core.blocks import (
     widen,
 )
 from contrastive_lvm.core.covariance import Loadings
+from contrastive_lvm.core.scratch import gathered, room
 from contrastive_lvm.core.types import Array, Matrix, Statistics
 
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -60,13 +61,16 @@ def prepare(loadings: Loadings, psi: Array) -> Coefficients:
 
 def row_step(model: Coefficients, residual: Array, block: Block) -> RowMoments:
     """Posterior moments and exact log-density of each row; `residual` is zero where missing."""
-    precision = model.pairs @ block.observed.T  # (Q, P)
+    K, P, B = len(model.scaled), len(block.observed), len(residual)
+    precision = room("precision", (len(model.pairs), P))
+    np.matmul(model.pairs, block.observed.T, out=precision)  # (Q, P)
     precision += packed.pack(np.eye(len(model.scaled)))
-    cov, logdet = packed.invert(precision)
-    b = model.scaled @ residual.T  # (K, B)
+    cov, logdet = packed.invert(precision, out=precision)
+    b = np.matmul(model.scaled, residual.T, out=room("linear", (K, B)))
     mean = packed.multiply(_per_row(cov, block), b)
     constant = block.observed @ model.constant + logdet  # (P,)
-    quadratic = (residual**2) @ model.precision - np.einsum("kb,kb->b", b, mean)
+    squares = np.square(residual, out=room("squares", residual.shape))
+    quadratic = squares @ model.precision - np.einsum("kb,kb->b", b, mean)
     return RowMoments(mean, cov, -0.5 * (constant[block.pattern] + quadratic))
 
 
@@ -74,15 +78,17 @@ def _per_row(of_pattern: Array, block: Block) -> Array:
     """(Q, P) to (Q, B); no copy when every row has a pattern of its own."""
     if len(block.observed) == len(block.pattern):
         return of_pattern
-    per_row: Array = of_pattern[:, block.pattern]
+    per_row: Array = gathered("of rows", of_pattern, block.pattern, axis=1)
     return per_row
 
 
 def residual_of(block: Block, mean: Array) -> Array:
     """`x - mean` on the observed entries, zero elsewhere."""
-    residual = block.values - mean
-    if len(block.observed) > 1 or not block.observed.all():
-        residual *= block.observed[block.pattern]
+    residual: Array = np.subtract(block.values, mean, out=room("residual", block.values.shape))
+    if len(block.observed) == len(block.pattern):  # every row has a pattern of its own
+        residual *= block.observed
+    elif len(block.observed) > 1 or not block.observed.all():
+        residual *= gathered("observed by rows", block.observed, block.pattern)
     return residual
 
 
@@ -151,9 +157,11 @@ def statistics_of(
     for block in blocks:
         R = residual_of(block, mean)
         rows = row_step(model, R, block)
-        outer = rows.mean[i] * rows.mean[j]  # (Q, B)
+        outer = gathered("outer", rows.mean, i)  # (Q, B)
+        outer *= gathered("others", rows.mean, j)
         weight = np.bincount(block.pattern, minlength=len(block.observed))
-        second = rows.cov * weight + _sum_patterns(outer, block)  # (Q, P)
+        second = np.multiply(rows.cov, weight, out=room("second", rows.cov.shape))  # (Q, P)
+        second += _sum_patterns(outer, block)
         moment += second @ block.observed
         latent += second.sum(axis=1)
         first += _sum_patterns(rows.mean, block) @ block.observed
@@ -180,10 +188,13 @@ def sorting(rows: Matrix) -> npt.NDArray[np.int32]:
 def sorted_block(rows: Matrix, order: npt.NDArray[np.int32]) -> Block:
     """A cell's rows in the order that `sorting` found."""
     places, pattern = order
-    values = widen(rows[places])
-    missing = np.isnan(values)
+    values = widen(rows[places] if is_sparse(rows) else gathered("given", rows, places))
+    missing = np.isnan(values, out=room("missing", values.shape, bool))
+    np.copyto(values, 0.0, where=missing)  # a copy of the cell's rows already
     first = np.flatnonzero(np.diff(pattern, prepend=-1))
-    return Block(np.where(missing, 0.0, values), (~missing[first]).astype(np.float64), pattern)
+    some = gathered("missing by patterns", missing, first)
+    observed = np.logical_not(some, out=room("observed", some.shape))
+    return Block(values, observed, pattern)
 
 
 def _sum_patterns(of_row: Array, block: Block) -> Array:
@@ -191,7 +202,8 @@ def _sum_patterns(of_row: Array, block: Block) -> Array:
     if len(block.observed) == len(block.pattern):
         return of_row
     starts = np.searchsorted(block.pattern, np.arange(len(block.observed)))
-    summed: Array = np.add.reduceat(of_row, starts, axis=1)
+    out = room("summed", (len(of_row), len(starts)))
+    summed: Array = np.add.reduceat(of_row, starts, axis=1, out=out)
     return summed
 
 

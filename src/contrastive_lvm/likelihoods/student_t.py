@@ -11,6 +11,7 @@ from scipy.special import betaln, digamma, gammaln
 from contrastive_lvm.core.blackbox import flat_site, load, special
 from contrastive_lvm.core.blocks import column_means
 from contrastive_lvm.core.robust import Scaler, Scales
+from contrastive_lvm.core.scratch import room
 from contrastive_lvm.core.types import Array, Matrix
 from contrastive_lvm.likelihoods.gaussian import Gaussian, Noise
 from contrastive_lvm.likelihoods.role import LOG_2PI, Entries, Expected, Nuisance, Working
@@ -181,10 +182,14 @@ def df_step(log_excess: float, n_scales: int) -> float:
 
 def _element_scales(df: float, chi2: Array, entries: Array) -> Scales:
     a, n = 0.5 * (df + 1.0), float(entries.sum())
-    scaled = chi2 / df
-    # numpy's log is several times as fast as its log1p, and as exact unless df is very large.
-    tail = (np.log1p(scaled) if df > MOST_DF else np.log(scaled + 1.0)).sum(axis=1)
+    scaled, logs = room("scaled", chi2.shape), room("logs", chi2.shape)
+    np.divide(chi2, df, out=scaled)
+    if df > MOST_DF:
+        np.log1p(scaled, out=logs)
     scaled += 1.0
+    if df <= MOST_DF:  # numpy's log is several times as fast as its log1p, and here as exact
+        np.log(scaled, out=logs)
+    tail = logs.sum(axis=1)
     weights = np.divide((df + 1.0) / df, scaled, out=scaled)
     unseen = (chi2.size - n) * (df + 1.0) / df  # missing entries have chi2 = 0
     level = float(digamma(a)) - float(np.log(0.5 * df))

@@ -17,6 +17,7 @@ import numpy as np
 
 from contrastive_lvm.core import sums
 from contrastive_lvm.core.blocks import one_blas_thread, own_rows, row_slices, stacked
+from contrastive_lvm.core.scratch import reused
 from contrastive_lvm.core.sums import Cells, Stretch
 from contrastive_lvm.core.types import Matrix
 from contrastive_lvm.scale.graph import Graph, Key, blocks_of, dask
@@ -239,7 +240,7 @@ def _swept(sweep: Sweep, first: int, pieces: Any, kept: Any, paths: Any) -> Any:
                 np.save(paths[i], renewed, allow_pickle=False)
             yield result
 
-    with one_blas_thread(), np.errstate(all="ignore"):
+    with one_blas_thread(), np.errstate(all="ignore"), reused({}):
         found = sums.branches(sweep.plus, results(), first)
     return (found, held) if sweep.renews and paths is None else found
 

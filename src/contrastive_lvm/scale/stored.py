@@ -1,9 +1,11 @@
 """Rows of this machine: in memory, in memory maps, in arrays of HDF5, Zarr and backed AnnData."""
 
 import mmap
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from itertools import count
+from threading import get_ident
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from contrastive_lvm.core import sums
 from contrastive_lvm.core.blocks import in_order, is_sparse, one_thread_each, row_slices, stacked
 from contrastive_lvm.core.scatter import WIDE_ROWS
+from contrastive_lvm.core.scratch import reused
 from contrastive_lvm.core.types import Matrix
 from contrastive_lvm.scale.kept import Shelf, Spill
 from contrastive_lvm.scale.source import (
@@ -106,13 +109,15 @@ class StoredRows(Source):
         entries = CELL_ENTRIES if self.row_by_row else BLOCK_ENTRIES // 2
         wanted = min(entries // self.shape[1], self.shape[0] // SHARES)
         most = max(cell, wanted // cell * cell)
+        rooms: defaultdict[int, dict[Any, Any]] = defaultdict(dict)  # of each thread
 
         def of_rows(numbered: tuple[int, Any]) -> list[Any]:
             i, given = numbered
             first = i * (most // cell)
             rows = floats(self.X[given]) if isinstance(given, slice) else given
             parts = (row_major(rows[at]) for at in row_slices(rows.shape[0], 1, most=cell))
-            found = sums.branches(plus, map(step, count(first), parts), first)
+            with reused(rooms[get_ident()]):
+                found = sums.branches(plus, map(step, count(first), parts), first)
             if isinstance(given, slice):
                 _forget(self.X, given)
             return found
