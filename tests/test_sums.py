@@ -212,6 +212,28 @@ def test_functions_may_look_like_tasks() -> None:
             assert task.compute() == 5
 
 
+def test_keys_may_look_like_numbers() -> None:
+    """Places are numbers too, and are not taken for keys."""
+    X = np.arange(60.0).reshape(12, D)
+    load = dask.delayed(lambda rows: rows)
+    parts = [load(X[i : i + 4], dask_key_name=i) for i in range(0, 12, 4)]
+    blocks = [da.from_delayed(part, (4, D), X.dtype) for part in parts]
+    lazy = LazyRows(da.concatenate(blocks), "X", CHECKS)
+    total = X.sum(axis=0)
+    found = lazy.total(partial(np.sum, axis=0), np.add, cell=8)
+    np.testing.assert_array_equal(found, total)
+    first, kept = lazy.renewed(_renewed, np.add, cell=8)
+    second, _ = lazy.renewed(_renewed, np.add, cell=8, kept=kept)
+    np.testing.assert_array_equal(first, total)
+    np.testing.assert_array_equal(second, 2.0 * total)
+    np.testing.assert_array_equal(lazy.mapped(lambda rows, at: rows + at.start)[9], X[9] + 8)
+
+
+def _renewed(rows: Any, kept: Any) -> tuple[Any, Any]:
+    total = rows.sum(axis=0) + (0.0 if kept is None else kept)
+    return total, rows.sum(axis=0)
+
+
 def _third(function: tuple[Any, ...]) -> Any:
     return function[2]
 

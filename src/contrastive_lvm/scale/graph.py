@@ -48,11 +48,15 @@ class Graph:
         for tasks in below:
             self._tasks.update(tasks)
 
-    def add(self, run: Callable[..., Any], *arguments: Any) -> Key:
-        """A task, and the key by which others name what it gives."""
+    def add(self, run: Callable[..., Any], *keys: Any, **given: Any) -> Key:
+        """A task, and the key by which others name what it gives.
+
+        What looks like a key is taken for one, be it a number. So positional arguments are keys,
+        lists of them, None or slices; all else is given by name, where Dask does not look.
+        """
         name = getattr(run, "func", run).__name__
         key = (f"{name}-{self._token}", len(self._tasks))
-        self._tasks[key] = (run, *arguments)
+        self._tasks[key] = (partial(run, **given) if given else run, *keys)
         return key
 
     def runs(self, run: Callable[..., Any], function: Any) -> tuple[Any, ...]:

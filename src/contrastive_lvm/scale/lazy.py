@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from itertools import pairwise, repeat
-from operator import getitem
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -81,7 +80,7 @@ class LazyRows(Source):
             cells = Cells(function, plus, cell)
             run = graph.runs(_stretch, cells)
             pairs = zip(self._keys, self.slices, strict=True)
-            parts = [graph.add(*run, key, at.start) for key, at in pairs]
+            parts = [graph.add(*run, key, start=at.start) for key, at in pairs]
             last = _summed(graph, parts, cells.joined, cells.whole)
         found: Result = graph.collections([last])[0].compute()
         return found
@@ -107,27 +106,23 @@ class LazyRows(Source):
         cells = [range(at.start // sweep.cell, -(-at.stop // sweep.cell)) for at, _ in cut]
         nothing: list[Any] = [None] * len(cut)
         olds = [old.key for old in held] or nothing
-        olds = [kept.paths(own) for own in cells] if isinstance(kept, Spill) else olds
+        files = [kept.paths(own) for own in cells] if isinstance(kept, Spill) else nothing
         news = nothing if new is None else [new.paths(own) for own in cells]
         run = graph.runs(_swept, sweep)
         found = [
-            graph.add(*run, own[0], self._put_together(graph, pieces), old, paths)
-            for own, (_, pieces), old, paths in zip(cells, cut, olds, news, strict=True)
+            graph.add(*run, *_rows(graph, pieces), old, first=own[0], files=read, paths=written)
+            for own, (_, pieces), old, read, written in zip(
+                cells, cut, olds, files, news, strict=True
+            )
         ]
         plus, whole = partial(sums.joined, sweep.plus), partial(sums.whole, sweep.plus)
         if not sweep.renews or new is not None:
             last = _summed(graph, found, plus, whole)
             return graph.collections([last])[0].compute(), new
-        parts, keep = ([graph.add(getitem, pair, i) for pair in found] for i in (0, 1))
+        parts, keep = ([graph.add(_item, pair, i=i) for pair in found] for i in (0, 1))
         last = _summed(graph, parts, plus, whole)
         total, *held = dask().persist(*graph.collections([last, *keep]))
         return total.compute(), held
-
-    def _put_together(self, graph: Graph, pieces: list[Piece]) -> Any:
-        """Rows of one block where they are; pieces of several as copies, which may travel."""
-        if len(pieces) == 1:
-            return [*pieces[0]]
-        return [[graph.add(_copied, *piece) for piece in pieces], None]
 
     def _cut(self, cell: int) -> list[tuple[slice, list[Piece]]]:
         """Blocks that begin and end where cells do: ours, and a cell where two of them meet in one.
@@ -159,7 +154,7 @@ class LazyRows(Source):
         if not isinstance(example, tuple):
             return self._array(graph, found, example)
         return tuple(
-            self._array(graph, [graph.add(getitem, block, i) for block in found], part)
+            self._array(graph, [graph.add(_item, block, i=i) for block in found], part)
             for i, part in enumerate(example)
         )
 
@@ -179,6 +174,13 @@ class LazyRows(Source):
         graph = self._graph()
         found = [graph.add(partial(_rows_at, at), self._keys[i]) for i, at in picks.items()]
         return list(dask().compute(*graph.collections(found)))
+
+
+def _rows(graph: Graph, pieces: list[Piece]) -> tuple[Any, slice | None]:
+    """Rows of one block where they are; pieces of several as copies, which may travel."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return [graph.add(_copied, *piece) for piece in pieces], None
 
 
 def _summed(graph: Graph, parts: list[Key], plus: Any, whole: Any = None) -> Key:
@@ -202,11 +204,15 @@ def _of_block(function: Any, block: Any, *more: Any) -> Any:
         return function(floats(block), *more)
 
 
+def _item(results: Any, *, i: int) -> Any:
+    return results[i]
+
+
 def _rows_at(at: Any, block: Any) -> Matrix:
     return floats(block)[at]
 
 
-def _stretch(cells: Cells, block: Any, start: int) -> Stretch:
+def _stretch(cells: Cells, block: Any, *, start: int) -> Stretch:
     with one_blas_thread(), np.errstate(all="ignore"):
         return cells.of(row_major(block), start)
 
@@ -220,12 +226,14 @@ class Sweep(NamedTuple):
     renews: bool  # whether the function also says what to keep from now on
 
 
-def _swept(sweep: Sweep, first: int, pieces: Any, kept: Any, paths: Any) -> Any:
+def _swept(
+    sweep: Sweep, block: Any, place: slice | None, kept: Any, *, first: int, files: Any, paths: Any
+) -> Any:
     """Sums of a block's cells; if what is kept of them does not go to files, that too."""
-    block, place = pieces
     rows = stacked(block) if place is None else block[place]
     cells = (row_major(rows[some]) for some in row_slices(rows.shape[0], 1, most=sweep.cell))
-    olds = repeat(None) if kept is None else map(_loaded, kept)
+    olds = repeat(None) if kept is None else iter(kept)
+    olds = olds if files is None else map(_loaded, files)
     held: list[Any] = []
 
     def results() -> Iterator[Any]:
@@ -245,8 +253,8 @@ def _swept(sweep: Sweep, first: int, pieces: Any, kept: Any, paths: Any) -> Any:
     return (found, held) if sweep.renews and paths is None else found
 
 
-def _loaded(kept: Any) -> Any:
-    return np.load(kept, allow_pickle=False) if isinstance(kept, str) else kept
+def _loaded(path: str) -> Any:
+    return np.load(path, allow_pickle=False)
 
 
 def _copied(block: Any, at: slice) -> Matrix:
