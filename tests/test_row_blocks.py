@@ -419,6 +419,19 @@ def test_predictions_of_a_cluster_are_its_own(cluster: Any) -> None:
     np.testing.assert_allclose(lazy.compute(), in_memory("missing").impute(X), atol=1e-10)
 
 
+def test_lazy_results_combine(cluster: Any) -> None:
+    """With each other, and with the array that they come from, held by workers or not."""
+    X, model = rows("missing")[0], in_memory("missing")
+    for lazy in (da.from_array(X, chunks=(250, D)), da.from_array(X, chunks=(250, D)).persist()):
+        part = lazy[100:]
+        latents: Any = model.transform(part)
+        scores, sums = model.score_samples(part), da.nansum(lazy, axis=0)
+        found = dask.compute(2.0 * latents[:7], scores, sums)
+        np.testing.assert_allclose(found[0], 2.0 * model.transform(X[100:107]), atol=1e-9)
+        np.testing.assert_allclose(found[1], model.score_samples(X[100:]), atol=1e-9)
+        np.testing.assert_allclose(found[2], np.nansum(X, axis=0))
+
+
 def test_baselines_take_rows_elsewhere(tmp_path: Path) -> None:
     X, B = rows("complete")
     elsewhere = mapped(X, tmp_path / "X.npy"), da.from_array(B, chunks=(90, D))

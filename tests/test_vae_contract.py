@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import contrastive_lvm as clvm
+from contrastive_lvm.estimators.frames import NamedRows
 from tests.autoencoders import DATA, QUICK, fitted, known, quick, same
 from tests.model_bytes import change, opened
 
@@ -124,3 +126,20 @@ def test_bad_arguments_of_methods_are_refused() -> None:
         known().score_samples(DATA.target, n_draws=0)
     with pytest.raises(ValueError, match="parts='noise' is unknown"):
         known().reconstruct(DATA.target, parts=("noise",))
+
+
+def test_names_of_features_are_those_of_the_last_fit() -> None:
+    da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
+    names = [f"f{i}" for i in range(DATA.target.shape[1])]
+    model = quick().fit(
+        pd.DataFrame(DATA.target, columns=names),
+        background=pd.DataFrame(DATA.background, columns=names),
+    )
+    assert list(model.feature_names_in_) == names
+    lazy = [da.from_array(A, chunks=(50, -1)) for A in (DATA.target, DATA.background)]
+    model.fit(lazy[0], background=lazy[1])
+    assert not hasattr(model, "feature_names_in_")
+    model.fit(NamedRows(lazy[0], names), background=NamedRows(lazy[1], names))
+    assert list(model.feature_names_in_) == names
+    with pytest.raises(ValueError, match=r"background has the feature names of the fit in another"):
+        model.fit(NamedRows(lazy[0], names), background=NamedRows(lazy[1], names[::-1]))

@@ -267,9 +267,10 @@ def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
     sizes: Array = pd.to_numeric(adata.obs[column], errors="coerce").to_numpy(dtype=np.float64)
     wrong = ~(np.isfinite(sizes) & (sizes > 0))
     if wrong.any():
+        example = adata.obs[column][wrong].tolist()[0]
         raise ValueError(
-            f"size_factors={column!r} has {_some(adata.obs[column][wrong][:1])[1:-1]}, but a size "
-            "is a positive number; drop such observations, or leave size_factors out."
+            f"size_factors={column!r} has {example!r}, but a size is a positive number; drop such "
+            "observations, or leave size_factors out."
         )
     return sizes
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.core.blocks import widen
 from contrastive_lvm.core.types import Array
@@ -26,6 +26,7 @@ from contrastive_lvm.estimators.validation import (
     read_rows,
     refuse_constant,
     refuse_values,
+    remember_features,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.inference.placement import placement
@@ -109,10 +110,10 @@ class Autoencoder(
         if not in_blocks(unnamed(X)):
             return source(read_rows(self, X, name=name, reset=reset))
         rows = source(unnamed(X), name)
-        if isinstance(X, NamedRows):
-            X.settle(self, name, reset=reset)
-        elif reset:
-            validate_data(self, X, reset=True, skip_check_array=True)
+        if reset:
+            remember_features(self, X)
+        elif isinstance(X, NamedRows):
+            X.settle(self, name, reset=False)
         return self._same_features(rows, name)
 
     def _same_features(self, rows: Source, name: str) -> Source:

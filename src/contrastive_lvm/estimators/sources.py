@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrastive_lvm.core.types import Matrix
-from contrastive_lvm.estimators.frames import NamedRows, unnamed
+from contrastive_lvm.estimators.frames import unnamed
 from contrastive_lvm.estimators.validation import (
     check_feature_numbers,
     check_rows_for_fit,
@@ -18,6 +18,7 @@ from contrastive_lvm.estimators.validation import (
     refuse_empty_columns,
     refuse_few_rows,
     refuse_values,
+    remember_features,
 )
 from contrastive_lvm.estimators.views import given_sizes
 from contrastive_lvm.scale.source import Checks, Source, is_elsewhere, source_of
@@ -27,10 +28,7 @@ def target_for_fit(estimator: Any, X: Any, *, missing: bool = True) -> Matrix | 
     """Rows of the target, whose features are remembered; those elsewhere are checked when read."""
     if is_elsewhere(unnamed(X)):
         rows = _source(unnamed(X), "X", missing=missing)
-        if isinstance(X, NamedRows):
-            X.settle(estimator, "X", reset=True)
-        else:
-            validate_data(estimator, X, reset=True, skip_check_array=True)
+        remember_features(estimator, X)
         refuse_few_rows(rows, "X")
         return rows
     at_hand = read_rows(estimator, X, reset=True, missing=missing)

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from contrastive_lvm.core.blocks import column_variances, is_sparse, row_slices
 from contrastive_lvm.core.types import Matrix
-from contrastive_lvm.estimators.frames import NamedRows, some, unframed
+from contrastive_lvm.estimators.frames import NamedRows, some, unframed, unnamed
 from contrastive_lvm.inference.streamed import first_pass
 from contrastive_lvm.scale.source import Source
 
@@ -42,6 +42,14 @@ def read_rows(
     return rows
 
 
+def remember_features(estimator: Any, X: Any) -> None:
+    """Of rows elsewhere their features, with the names they were given."""
+    if isinstance(X, NamedRows):
+        X.settle(estimator, "X", reset=True)
+    else:
+        validate_data(estimator, X, reset=True, skip_check_array=True)
+
+
 def read_background(estimator: Any, background: Any, *, missing: bool = True) -> Matrix:
     """Rows of the background, which must have the features of X in the same order."""
     name = "background"
@@ -49,7 +57,7 @@ def read_background(estimator: Any, background: Any, *, missing: bool = True) ->
     check_same_features(estimator, background)
     try:
         rows = check_array(
-            background.values if isinstance(background, NamedRows) else background,
+            unnamed(background),
             accept_sparse="csr",
             dtype=FLOATS,
             ensure_all_finite=False,

@@ -172,7 +172,7 @@ class LazyRows(Source):
     def picked(self, picks: dict[int, Any]) -> list[Matrix]:
         """In one graph; only the rows asked for leave their blocks."""
         graph = self._graph()
-        found = [graph.add(partial(_rows_at, at), self._keys[i]) for i, at in picks.items()]
+        found = [graph.add(_rows_at, self._keys[i], at=at) for i, at in picks.items()]
         return list(dask().compute(*graph.collections(found)))
 
 
@@ -185,15 +185,14 @@ def _rows(graph: Graph, pieces: list[Piece]) -> tuple[Any, slice | None]:
 
 def _summed(graph: Graph, parts: list[Key], plus: Any, whole: Any = None) -> Key:
     """A tree of sums in the blocks' order; `whole` is what is wanted of the last of them."""
-    run = graph.runs(_sum, (plus, None))
+    run = graph.runs(_sum, plus)
     while len(parts) > SUMMED_AT_ONCE:
         groups = range(0, len(parts), SUMMED_AT_ONCE)
         parts = [graph.add(*run, parts[i : i + SUMMED_AT_ONCE]) for i in groups]
-    return graph.add(*graph.runs(_sum, (plus, whole)), parts)
+    return graph.add(*run, parts, whole=whole)
 
 
-def _sum(how: tuple[Any, Any], parts: list[Any]) -> Any:
-    plus, whole = how
+def _sum(plus: Any, parts: list[Any], *, whole: Any = None) -> Any:
     with one_blas_thread(), np.errstate(all="ignore"):
         total = reduce(plus, parts)
         return total if whole is None else whole(total)
@@ -208,7 +207,7 @@ def _item(results: Any, *, i: int) -> Any:
     return results[i]
 
 
-def _rows_at(at: Any, block: Any) -> Matrix:
+def _rows_at(block: Any, *, at: Any) -> Matrix:
     return floats(block)[at]
 
 
@@ -232,7 +231,7 @@ def _swept(
     """Sums of a block's cells; if what is kept of them does not go to files, that too."""
     rows = stacked(block) if place is None else block[place]
     cells = (row_major(rows[some]) for some in row_slices(rows.shape[0], 1, most=sweep.cell))
-    olds = repeat(None) if kept is None else iter(kept)
+    olds = repeat(None) if kept is None else kept
     olds = olds if files is None else map(_loaded, files)
     held: list[Any] = []
 

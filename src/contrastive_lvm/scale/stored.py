@@ -114,7 +114,8 @@ class StoredRows(Source):
         def of_rows(numbered: tuple[int, Any]) -> list[Any]:
             i, given = numbered
             first = i * (most // cell)
-            rows = floats(self.X[given]) if isinstance(given, slice) else given
+            rows = self.X[given] if isinstance(given, slice) else given
+            rows = rows if is_sparse(rows) else np.asarray(rows)  # slices of maps are slow to make
             parts = (row_major(rows[at]) for at in row_slices(rows.shape[0], 1, most=cell))
             with reused(rooms[get_ident()]):
                 found = sums.branches(plus, map(step, count(first), parts), first)
