@@ -15,12 +15,12 @@ import numpy as np
 
 import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds
-from contrastive_lvm.core.blackbox import module
-from contrastive_lvm.inference.placement import placement
+from contrastive_lvm._jax import module
+from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.vae.design import Design
-from contrastive_lvm.vae.preparing import prepared
-from contrastive_lvm.vae.rows import Rows, moments
 from contrastive_lvm.vae.training import Plan, Training
+from contrastive_lvm.vae.vae_rows import Rows, moments
+from contrastive_lvm.vae.vae_scaling import prepared
 
 D, B, HIDDEN, T, Z = 784, 256, (128, 256), 2, 8
 STEPS, RATE, EPOCHS = 40, 1e-3, 20

@@ -15,11 +15,11 @@ import numpy as np
 
 import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds
-from contrastive_lvm.core.blackbox import double_precision, module
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.inference.batches import Rows
-from contrastive_lvm.inference.climb import Climb
-from contrastive_lvm.inference.starting import starting_point
+from contrastive_lvm._jax import double_precision, module
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.black_box.initialization import starting_point
+from contrastive_lvm.black_box.svi.svi_batches import Rows
+from contrastive_lvm.black_box.svi.svi_loop import Climb
 
 STEPS, RATE, LIMIT = 100, 0.01, 1.5
 N, M, D, K, T = 1000, 500, 100, 4, 2

@@ -33,10 +33,10 @@ import numpy as np
 from scipy import stats
 
 import contrastive_lvm as clvm
-from contrastive_lvm.core import predict
-from contrastive_lvm.core.covariance import Loadings
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.inference.nuts import NUTS
+from contrastive_lvm import prediction as predict
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.black_box.nuts.nuts import NUTS
+from contrastive_lvm.linalg.loadings import Loadings
 
 DATASETS = 200
 N, M, D = 40, 40, 6

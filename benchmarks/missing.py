@@ -7,8 +7,8 @@ import numpy as np
 import contrastive_lvm as clvm
 from benchmarks.complete import planted
 from benchmarks.measure import Result, best_seconds
-from contrastive_lvm.inference.coordinate import Task
-from contrastive_lvm.inference.data import prepare
+from contrastive_lvm.coordinate_ascent.sweep import Task
+from contrastive_lvm.rows.data import prepare
 
 
 def gappy() -> tuple[Any, Any]:

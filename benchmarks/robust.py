@@ -22,9 +22,9 @@ import numpy as np
 
 import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds, peak_megabytes
-from contrastive_lvm.core.types import Array, Parameters
-from contrastive_lvm.inference.coordinate import Task
-from contrastive_lvm.inference.data import WeightedRows, prepare
+from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.coordinate_ascent.sweep import Task
+from contrastive_lvm.rows.data import WeightedRows, prepare
 
 DF = 4.0
 SLACK = 1.0  # nats

@@ -1,6 +1,6 @@
 """A prior of one's own: favour a known set of features in the target loadings.
 
-A prior is a small class with four methods (`contrastive_lvm.priors.role.Prior`). This one gives
+A prior is a small class with four methods (`contrastive_lvm.priors.base.Prior`). This one gives
 loadings of a known set of features a wide normal, all others a narrow one; there is nothing to
 learn, so its state is empty. Run with `python examples/known_features.py`.
 """

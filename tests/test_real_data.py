@@ -12,10 +12,10 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 import contrastive_lvm as clvm
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.experiments.measures import over_own_spread
 from contrastive_lvm.experiments.mice import with_gaps
-from tests.published_files import real
+from tests.datasets.published_files import real
 
 
 @pytest.mark.parametrize(

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contrastive_lvm import anndata, datasets, plots
+    from contrastive_lvm.black_box.density import Hidden, density
+    from contrastive_lvm.black_box.nuts.nuts import NUTS
+    from contrastive_lvm.black_box.svi.svi import SVI
+    from contrastive_lvm.black_box.svi.svi_loop import SVIState
+    from contrastive_lvm.coordinate_ascent.em import EM
+    from contrastive_lvm.coordinate_ascent.variational_bayes import VariationalBayes
+    from contrastive_lvm.draws import Draws
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
-    from contrastive_lvm.estimators.files import load_model
+    from contrastive_lvm.estimators.lasso_path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.leakage import Leakage, leakage
-    from contrastive_lvm.estimators.path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.ppca import PPCA
+    from contrastive_lvm.estimators.prediction_model import Latents, Outliers
     from contrastive_lvm.estimators.vae import VAE
-    from contrastive_lvm.estimators.views import Latents, Outliers
-    from contrastive_lvm.inference.climb import SVIState
-    from contrastive_lvm.inference.density import Hidden, density
-    from contrastive_lvm.inference.draws import Draws
-    from contrastive_lvm.inference.em import EM
-    from contrastive_lvm.inference.nuts import NUTS
-    from contrastive_lvm.inference.posterior import Posterior
-    from contrastive_lvm.inference.svi import SVI
-    from contrastive_lvm.inference.vb import VariationalBayes
+    from contrastive_lvm.io.container import ModelFileError
+    from contrastive_lvm.io.model_files import load_model
     from contrastive_lvm.likelihoods.bernoulli import Bernoulli
     from contrastive_lvm.likelihoods.gaussian import Gaussian
     from contrastive_lvm.likelihoods.mixed import Mixed
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from contrastive_lvm.likelihoods.poisson import Poisson
     from contrastive_lvm.likelihoods.student_t import StudentT
     from contrastive_lvm.model import Model
+    from contrastive_lvm.posterior import Posterior
     from contrastive_lvm.priors.ard import ARD
     from contrastive_lvm.priors.flat import Flat
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
-    from contrastive_lvm.sealed import ModelFileError
 
 __version__ = "0.1.0"
 
@@ -91,35 +91,35 @@ _HOMES = {
     "Leakage": "estimators.leakage",
     "VAE": "estimators.vae",
     "leakage": "estimators.leakage",
-    "SVIState": "inference.climb",
-    "Draws": "inference.draws",
-    "NUTS": "inference.nuts",
-    "SVI": "inference.svi",
+    "SVIState": "black_box.svi.svi_loop",
+    "Draws": "draws",
+    "NUTS": "black_box.nuts.nuts",
+    "SVI": "black_box.svi.svi",
     "Mixed": "likelihoods.mixed",
     "Bernoulli": "likelihoods.bernoulli",
     "NegativeBinomial": "likelihoods.negative_binomial",
     "Poisson": "likelihoods.poisson",
-    "density": "inference.density",
-    "Hidden": "inference.density",
-    "group_lasso_path": "estimators.path",
-    "Outliers": "estimators.views",
-    "LassoPath": "estimators.path",
-    "VariationalBayes": "inference.vb",
+    "density": "black_box.density",
+    "Hidden": "black_box.density",
+    "group_lasso_path": "estimators.lasso_path",
+    "Outliers": "estimators.prediction_model",
+    "LassoPath": "estimators.lasso_path",
+    "VariationalBayes": "coordinate_ascent.variational_bayes",
     "StudentT": "likelihoods.student_t",
     "Horseshoe": "priors.horseshoe",
     "GroupLasso": "priors.group_lasso",
     "ARD": "priors.ard",
-    "EM": "inference.em",
+    "EM": "coordinate_ascent.em",
     "PPCA": "estimators.ppca",
     "ContrastiveLVM": "estimators.contrastive_lvm",
     "ContrastivePCA": "estimators.contrastive_pca",
     "Flat": "priors.flat",
     "Gaussian": "likelihoods.gaussian",
-    "Latents": "estimators.views",
+    "Latents": "estimators.prediction_model",
     "Model": "model",
-    "ModelFileError": "sealed",
-    "Posterior": "inference.posterior",
-    "load_model": "estimators.files",
+    "ModelFileError": "io.container",
+    "Posterior": "posterior",
+    "load_model": "io.model_files",
 }
 
 

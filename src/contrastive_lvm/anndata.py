@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.core.blocks import is_sparse, row_slices
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import NamedRows
-from contrastive_lvm.estimators.sources import for_travel
-from contrastive_lvm.scale.chosen import chosen_rows
-from contrastive_lvm.scale.source import UNCHECKED, Source, is_elsewhere, source_of
-from contrastive_lvm.scale.stored import StoredRows
+from contrastive_lvm.estimators.input_rows import for_travel
+from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+from contrastive_lvm.rows.file_rows import StoredRows
+from contrastive_lvm.rows.row_subset import chosen_rows
+from contrastive_lvm.rows.source import UNCHECKED, Source, is_elsewhere, source_of
 
 __all__ = ["fit"]
 

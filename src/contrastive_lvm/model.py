@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.role import Likelihood
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.priors.ard import ARD
+from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
-from contrastive_lvm.priors.role import Prior
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.bars import reading, working
-from contrastive_lvm.cli.writing import destination, whole
+from contrastive_lvm.cli.cli_progress import reading, working
+from contrastive_lvm.cli.output import destination, whole
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from contrastive_lvm.tables.prepare import Preparation
-    from contrastive_lvm.tables.table import Table
+    from contrastive_lvm.io.tables.prepare import Preparation
+    from contrastive_lvm.io.tables.table import Table
 
     Named = tuple[list[str], "np.ndarray"]  # columns and their values, (n, c)
 
@@ -116,10 +116,10 @@ def _apply(
     of: str = "target",
 ) -> None:
     """Read the model and the rows, compute, and write or print."""
-    from contrastive_lvm.cli.sentences import plainly, warnings_told
-    from contrastive_lvm.tables.prepare import frame, read_rows
-    from contrastive_lvm.tables.sizes import sizes_of
-    from contrastive_lvm.tables.write import ending_of
+    from contrastive_lvm.cli.translate_errors import plainly, warnings_told
+    from contrastive_lvm.io.tables.prepare import frame, read_rows
+    from contrastive_lvm.io.tables.size_factor_column import sizes_of
+    from contrastive_lvm.io.tables.write import ending_of
 
     if of not in ("target", "background"):
         raise ValueError(f"--of={of} is unknown; use target or background.")
@@ -137,8 +137,8 @@ def _apply(
 
 def loaded(path: Path) -> "tuple[Any, Preparation]":
     """The contrastive model of a file, and how its rows are prepared."""
-    from contrastive_lvm.estimators.files import read_model
-    from contrastive_lvm.tables.prepare import restored, unprepared
+    from contrastive_lvm.io.model_files import read_model
+    from contrastive_lvm.io.tables.prepare import restored, unprepared
 
     try:
         estimator, section = read_model(path)
@@ -161,7 +161,7 @@ def loaded(path: Path) -> "tuple[Any, Preparation]":
 def _give(
     table: "Table", columns: list[str], values: Any, output: Path | None, *, as_json: bool
 ) -> None:
-    from contrastive_lvm.tables.write import described, ending_of, write_frame
+    from contrastive_lvm.io.tables.write import described, ending_of, write_frame
 
     if output is not None:
         ending, result = ending_of(output), described(table, columns, values)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrastive_lvm.cli.bars import working
+from contrastive_lvm.cli.cli_progress import working
 from contrastive_lvm.cli.options import Json, Seed
-from contrastive_lvm.cli.writing import aligned, folder, whole
+from contrastive_lvm.cli.output import aligned, folder, whole
 
 if TYPE_CHECKING:
     from contrastive_lvm.experiments.demo import DemoResult

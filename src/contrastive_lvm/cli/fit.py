@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.bars import reading, working
-from contrastive_lvm.cli.writing import destination, whole
-from contrastive_lvm.inference.bars import on_terminal
+from contrastive_lvm.cli.cli_progress import reading, working
+from contrastive_lvm.cli.output import destination, whole
+from contrastive_lvm.progress_bars import on_terminal
 
 if TYPE_CHECKING:
-    from contrastive_lvm.cli.words import Words
-    from contrastive_lvm.tables.prepare import Choice, Sets
+    from contrastive_lvm.cli.parse_options import Words
+    from contrastive_lvm.io.tables.prepare import Choice, Sets
 
 
 def fit(
@@ -60,8 +60,8 @@ def fit(
     Columns of words are kept as annotations; numbers are features. Empty cells, NA and NaN are
     missing entries, which the model integrates out.
     """
-    from contrastive_lvm.cli.words import Words
-    from contrastive_lvm.tables.prepare import Choice
+    from contrastive_lvm.cli.parse_options import Words
+    from contrastive_lvm.io.tables.prepare import Choice
 
     path = destination(output)
     page = None if report is None else destination(report, option="--report")
@@ -84,7 +84,7 @@ def fit(
     if as_json:
         typer.echo(json.dumps(facts, indent=1, allow_nan=False))
     else:
-        from contrastive_lvm.cli.telling import told
+        from contrastive_lvm.cli.format_summary import told
 
         typer.echo(told(facts))
 
@@ -93,9 +93,9 @@ def read(
     file: Path, background_file: Path | None, choice: "Choice", scale: str, words: "Words"
 ) -> "Sets":
     """The two sets that the options of a command describe."""
-    from contrastive_lvm.tables.again import Origin
-    from contrastive_lvm.tables.prepare import read_sets
-    from contrastive_lvm.tables.scale import check_method
+    from contrastive_lvm.io.tables.prepare import read_sets
+    from contrastive_lvm.io.tables.reload import Origin
+    from contrastive_lvm.io.tables.standardize import check_method
 
     if check_method(scale) != "none" and not words.scalable:
         raise ValueError(
@@ -114,10 +114,10 @@ def _fitted(
 ) -> dict[str, Any]:
     """Fit, write the model file and the page, and collect the facts."""
     from contrastive_lvm.cli.report import write_page
-    from contrastive_lvm.cli.sentences import plainly, told_to_users
+    from contrastive_lvm.cli.translate_errors import plainly, told_to_users
+    from contrastive_lvm.io.tables.prepare import frame
     from contrastive_lvm.report.advice import data_advice, fit_advice
     from contrastive_lvm.report.findings import findings
-    from contrastive_lvm.tables.prepare import frame
 
     named = sets.preparation.named
     estimator = words.estimator(sets.preparation.features, verbose=words.has_bar and on_terminal())
@@ -144,7 +144,7 @@ def _fitted(
 
 def sizes(sets: "Sets") -> dict[str, Any]:
     """Size factors of both sets, if a column has them."""
-    from contrastive_lvm.tables.sizes import sizes_of
+    from contrastive_lvm.io.tables.size_factor_column import sizes_of
 
     column = sets.preparation.sizes
     return sizes_of(sets.target, column) | sizes_of(
@@ -154,7 +154,7 @@ def sizes(sets: "Sets") -> dict[str, Any]:
 
 def save(estimator: Any, sets: "Sets", path: Path) -> None:
     """Write a model file with the preparation of its data."""
-    from contrastive_lvm.estimators.files import Preparation, write_model
+    from contrastive_lvm.io.model_files import Preparation, write_model
 
     section = Preparation(sets.preparation.facts(), sets.preparation.arrays())
     whole(path, lambda file: write_model(estimator, file, section))

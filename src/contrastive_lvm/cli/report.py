@@ -8,12 +8,12 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.apply import loaded
-from contrastive_lvm.cli.bars import reading, working
-from contrastive_lvm.cli.writing import destination, whole
+from contrastive_lvm.cli.cli_progress import reading, working
+from contrastive_lvm.cli.output import destination, whole
 
 if TYPE_CHECKING:
-    from contrastive_lvm.tables.again import Origin
-    from contrastive_lvm.tables.prepare import Sets
+    from contrastive_lvm.io.tables.prepare import Sets
+    from contrastive_lvm.io.tables.reload import Origin
 
 
 def report(
@@ -40,8 +40,8 @@ def report(
 
     It needs no network. Without files it shows the rows that the model was fitted to.
     """
-    from contrastive_lvm.tables.again import Origin, origin_of, read_again
-    from contrastive_lvm.tables.prepare import Choice
+    from contrastive_lvm.io.tables.prepare import Choice
+    from contrastive_lvm.io.tables.reload import Origin, origin_of, read_again
 
     path = destination(output)
     estimator, preparation = loaded(model)

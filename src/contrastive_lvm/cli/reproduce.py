@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrastive_lvm.cli.bars import working
-from contrastive_lvm.cli.writing import aligned, folder, whole
+from contrastive_lvm.cli.cli_progress import working
+from contrastive_lvm.cli.output import aligned, folder, whole
 
 if TYPE_CHECKING:
     from contrastive_lvm.experiments.outcome import Outcome

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.bars import working
+from contrastive_lvm.cli.cli_progress import working
 from contrastive_lvm.cli.fit import read, save, sizes
-from contrastive_lvm.cli.writing import aligned, destination
+from contrastive_lvm.cli.output import aligned, destination
 
 if TYPE_CHECKING:
-    from contrastive_lvm.tables.prepare import Sets
+    from contrastive_lvm.io.tables.prepare import Sets
 
 LISTED = 20  # features that are printed
 
@@ -53,9 +53,9 @@ def select(
     as_json: options.Json = False,
 ) -> None:
     """Say which features matter in the target, or how many dimensions both sets share."""
-    from contrastive_lvm.cli.sentences import plainly, told_to_users
-    from contrastive_lvm.cli.words import Words, spelled
-    from contrastive_lvm.tables.prepare import Choice
+    from contrastive_lvm.cli.parse_options import Words, spelled
+    from contrastive_lvm.cli.translate_errors import plainly, told_to_users
+    from contrastive_lvm.io.tables.prepare import Choice
 
     path = None if output is None else destination(output)
     kind, _ = spelled("--method", method)
@@ -88,7 +88,7 @@ def select(
 
 
 def _rows(sets: "Sets") -> tuple[Any, Any]:
-    from contrastive_lvm.tables.prepare import frame
+    from contrastive_lvm.io.tables.prepare import frame
 
     named = sets.preparation.named
     others = None if sets.background is None else frame(sets.background, named=named)
@@ -96,7 +96,7 @@ def _rows(sets: "Sets") -> tuple[Any, Any]:
 
 
 def _path(estimator: Any, sets: "Sets", strengths: int) -> tuple[dict[str, Any], Any]:
-    from contrastive_lvm.estimators.path import group_lasso_path
+    from contrastive_lvm.estimators.lasso_path import group_lasso_path
 
     rows, others = _rows(sets)
     with working("Following the path"):

@@ -11,14 +11,11 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.core.blocks import widen
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.estimators import resolve
-from contrastive_lvm.estimators.contents import Arrays, Facts
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.black_box.devices import placement
+from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.frames import NamedRows, unnamed
-from contrastive_lvm.estimators.network_files import network_arrays, restored_network
 from contrastive_lvm.estimators.validation import (
     check_choice,
     check_number,
@@ -29,20 +26,23 @@ from contrastive_lvm.estimators.validation import (
     remember_features,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.inference.placement import placement
-from contrastive_lvm.inference.progress import progress
-from contrastive_lvm.inference.sizes import log_sizes
+from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.io.network_files import network_arrays, restored_network
+from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
+from contrastive_lvm.linalg.matrices import widen
+from contrastive_lvm.progress import progress
+from contrastive_lvm.rows.size_factors import log_sizes
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design
-from contrastive_lvm.vae.fitted import Fitted
+from contrastive_lvm.vae.fitted_networks import Fitted
 from contrastive_lvm.vae.networks import ACTIVATIONS
-from contrastive_lvm.vae.preparing import prepared
-from contrastive_lvm.vae.rows import Moments, Source, in_blocks, moments, source
 from contrastive_lvm.vae.training import HISTORY, Plan, State, Training
+from contrastive_lvm.vae.vae_rows import Moments, Source, in_blocks, moments, source
+from contrastive_lvm.vae.vae_scaling import prepared
 
 logger = logging.getLogger(__name__)
 Output = Gaussian | Bernoulli | Poisson | NegativeBinomial

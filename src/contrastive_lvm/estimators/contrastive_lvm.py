@@ -11,21 +11,16 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from contrastive_lvm.core.types import Array, Matrix
-from contrastive_lvm.estimators import resolve
-from contrastive_lvm.estimators.contents import Arrays, Facts
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.black_box.nuts.nuts import NUTS
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.files import Saveable
+from contrastive_lvm.estimators.input_rows import background_for_fit, target_for_fit
 from contrastive_lvm.estimators.posterior_draws import PosteriorDraws
-from contrastive_lvm.estimators.posterior_files import (
-    posterior_arrays,
-    posterior_facts,
-    refuse_mismatch,
-    restored_posterior,
-)
+from contrastive_lvm.estimators.prediction_model import sizes_of_sets
 from contrastive_lvm.estimators.reporting import Reporting
 from contrastive_lvm.estimators.results import Results
-from contrastive_lvm.estimators.sources import background_for_fit, target_for_fit
 from contrastive_lvm.estimators.validation import (
     check_variances,
     check_whole,
@@ -37,14 +32,19 @@ from contrastive_lvm.estimators.validation import (
     warn_about_scales,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.estimators.views import sizes_of_sets
-from contrastive_lvm.inference.data import Data, prepare
-from contrastive_lvm.inference.engine import CoordinateAscent
-from contrastive_lvm.inference.nuts import NUTS
-from contrastive_lvm.inference.posterior import Posterior
-from contrastive_lvm.inference.streamed import at_hand
+from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.io.posterior_files import (
+    posterior_arrays,
+    posterior_facts,
+    refuse_mismatch,
+    restored_posterior,
+)
+from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
-from contrastive_lvm.scale.source import Source
+from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.streamed import at_hand
 
 logger = logging.getLogger(__name__)
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions

@@ -7,15 +7,9 @@ import scipy.linalg
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.core.blocks import row_slices, widen
-from contrastive_lvm.core.gauge import signed
-from contrastive_lvm.core.scatter import DenseScatter, summarise
-from contrastive_lvm.core.span import reduce_to_span
-from contrastive_lvm.core.types import Array, Matrix
-from contrastive_lvm.estimators.contents import Arrays, Facts
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.files import Saveable
-from contrastive_lvm.estimators.sources import background_for_fit, by_blocks, target_for_fit
+from contrastive_lvm.estimators.input_rows import background_for_fit, by_blocks, target_for_fit
 from contrastive_lvm.estimators.validation import (
     check_whole,
     read_rows,
@@ -23,8 +17,14 @@ from contrastive_lvm.estimators.validation import (
     refuse_sliced_background,
     warn_about_scales,
 )
-from contrastive_lvm.inference.streamed import at_hand, first_pass
-from contrastive_lvm.scale.source import Source, is_elsewhere
+from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.io.schema import Arrays, Facts
+from contrastive_lvm.linalg.gauge import signed
+from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.rows.gram_trick import reduce_to_span
+from contrastive_lvm.rows.scatter import DenseScatter, summarise
+from contrastive_lvm.rows.source import Source, is_elsewhere
+from contrastive_lvm.rows.streamed import at_hand, first_pass
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4

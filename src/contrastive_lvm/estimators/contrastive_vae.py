@@ -2,8 +2,7 @@
 
 from typing import Any, ClassVar, Self
 
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.estimators.contents import Arrays, Facts
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.frames import unnamed
 from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
 from contrastive_lvm.estimators.reporting import Reporting
@@ -13,8 +12,9 @@ from contrastive_lvm.estimators.validation import (
     read_background,
     refuse_sliced_background,
 )
-from contrastive_lvm.vae.fitted import Fitted
-from contrastive_lvm.vae.rows import Source, in_blocks, source
+from contrastive_lvm.io.schema import Arrays, Facts
+from contrastive_lvm.vae.fitted_networks import Fitted
+from contrastive_lvm.vae.vae_rows import Source, in_blocks, source
 
 
 class ContrastiveVAE(ContrastivePredictions, Reporting):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 from sklearn import get_config
 
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -6,16 +6,16 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.core.blocks import widen
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.predictions import PARTS, SETS
+from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
+from contrastive_lvm.estimators.prediction_model import Latents
 from contrastive_lvm.estimators.validation import check_choice, check_whole
-from contrastive_lvm.estimators.views import Latents
 from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.vae.fitted import Fitted
-from contrastive_lvm.vae.rows import Source
+from contrastive_lvm.linalg.matrices import widen
+from contrastive_lvm.vae.fitted_networks import Fitted
+from contrastive_lvm.vae.vae_rows import Source
 
 
 class ContrastivePredictions(Autoencoder):

@@ -5,9 +5,9 @@ from typing import Any
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators.validation import check_whole
-from contrastive_lvm.inference.draws import Draws
-from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.posterior import Posterior
 
 
 class PosteriorDraws:
@@ -48,7 +48,7 @@ class PosteriorDraws:
                 "draws need a fit by inference='svi' or 'nuts' that was not read from a file; "
                 "latents() has the posterior of rows under the other engines."
             )
-        from contrastive_lvm.inference.variational_draws import variational_draws
+        from contrastive_lvm.black_box.svi.svi_draws import variational_draws
 
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         return variational_draws(self.posterior_.state, n, seed)

@@ -10,27 +10,27 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.core import predict
-from contrastive_lvm.core.covariance import Loadings
-from contrastive_lvm.core.gauge import canonical
-from contrastive_lvm.core.scatter import DenseScatter, Scatter, statistics
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.estimators.contents import Arrays, Facts
+from contrastive_lvm import prediction as predict
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.files import Saveable
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.sources import by_blocks, target_for_fit
+from contrastive_lvm.estimators.input_rows import by_blocks, target_for_fit
 from contrastive_lvm.estimators.validation import (
     check_whole,
     read_rows,
     refuse_constant,
     refuse_too_many_dimensions,
 )
-from contrastive_lvm.inference.data import Data, prepare
-from contrastive_lvm.inference.em import EM
+from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.likelihoods.gaussian import FLOOR
+from contrastive_lvm.linalg.gauge import canonical
+from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
-from contrastive_lvm.scale.source import is_elsewhere
+from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
+from contrastive_lvm.rows.source import is_elsewhere
 
 
 class PPCA(

@@ -58,7 +58,7 @@ class Reporting:
         >>> page.stat().st_size < 1_000_000
         True
         """
-        from contrastive_lvm.report.write import write_report
+        from contrastive_lvm.report.write_report import write_report
 
         check_is_fitted(self)
         return write_report(

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.estimators import resolve
-from contrastive_lvm.estimators.predictions import Predictions
-from contrastive_lvm.inference.posterior import Posterior
+from contrastive_lvm.estimators import parse_params as resolve
+from contrastive_lvm.estimators.linear_predictions import Predictions
+from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.core import predict
-from contrastive_lvm.core.types import Array, Matrix
-from contrastive_lvm.estimators import views
-from contrastive_lvm.estimators.sources import by_blocks
-from contrastive_lvm.estimators.views import Outliers
-from contrastive_lvm.scale.source import is_elsewhere
+from contrastive_lvm import prediction as predict
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.estimators import prediction_model as views
+from contrastive_lvm.estimators.input_rows import by_blocks
+from contrastive_lvm.estimators.prediction_model import Outliers
+from contrastive_lvm.rows.source import is_elsewhere
 
 
 class Scores(ABC):

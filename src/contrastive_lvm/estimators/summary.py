@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 
 TOP = 5  # features that are named for a dimension
 

@@ -5,11 +5,11 @@ from typing import Any, Self
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.autoencoder import Autoencoder
-from contrastive_lvm.estimators.contents import Arrays, Facts
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.io.schema import Arrays, Facts
 
 
 class VAE(Autoencoder):

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 from sklearn.neighbors import KNeighborsClassifier
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.datasets import DigitsOnGrass, fetch_mnist_on_grass
 from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 from contrastive_lvm.estimators.vae import VAE

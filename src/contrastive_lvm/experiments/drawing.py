@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.plots import plot_comparison
 
 PANEL = (2.7, 2.6)  # inches: two of them, as wide as a phone, leave names of nine points readable

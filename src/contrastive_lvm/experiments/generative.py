@@ -1,6 +1,6 @@
 """Rows of the model itself: PCA, cPCA and cLVM that finds its size (supplement, figure 2)."""
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.datasets import ContrastiveData, make_contrastive
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import grid_of_latents

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.datasets import MiceProtein, fetch_mice_protein
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import grid_of_densities

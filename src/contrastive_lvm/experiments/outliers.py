@@ -4,13 +4,13 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.datasets import make_contrastive, make_outliers
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import axes_in_a_grid
 from contrastive_lvm.experiments.measures import moved, turned_onto
 from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread
-from contrastive_lvm.inference.em import EM
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.plots.style import INK, PALETTE, finish, name_at

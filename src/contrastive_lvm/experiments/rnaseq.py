@@ -9,14 +9,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.datasets import CellCounts, fetch_bmmc, fetch_kang_pbmc
 from contrastive_lvm.datasets.files import BMMC, present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import axes_in_a_grid, grid_of_latents
 from contrastive_lvm.experiments.measures import contrastive_pca, pca, silhouette
 from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread, paragraphs, spread
-from contrastive_lvm.inference.em import EM
 from contrastive_lvm.plots import plot_spectrum
 from contrastive_lvm.plots.spectra import column_shares
 from contrastive_lvm.priors.ard import ARD

@@ -2,10 +2,10 @@
 
 from matplotlib.figure import Figure
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.datasets import SensorData
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.path import LassoPath
+from contrastive_lvm.estimators.lasso_path import LassoPath
 from contrastive_lvm.experiments.drawing import axes_in_a_grid
 from contrastive_lvm.plots import plot_lasso_path, plot_relevance, plot_scales
 from contrastive_lvm.plots.style import INK, PALETTE, finish, names_in_corner

@@ -1,6 +1,6 @@
 """Subgroups under strong shared noise, for several shared dimensions (supplement, figure 1)."""
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.datasets import make_subgroups
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import grid_of_latents

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import load
-from contrastive_lvm.core.blocks import column_means
-from contrastive_lvm.core.quadrature import logistic_moments
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm._jax import load
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Entrywise, Expected, Nuisance, Working
 from contrastive_lvm.likelihoods.counts import value_blocks
-from contrastive_lvm.likelihoods.role import Entrywise, Expected, Nuisance, Working
+from contrastive_lvm.linalg.matrices import column_means
+from contrastive_lvm.linalg.quadrature import logistic_moments
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from contrastive_lvm.core.blocks import column_means, is_sparse, row_slices
-from contrastive_lvm.core.types import Array, Matrix
-from contrastive_lvm.likelihoods.role import Working
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Working
+from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
 
 SizeFactors = Literal["total", "none"]
 # Predicted means and variances end here: exp(2 * 300 + 100) is still a number.

@@ -5,10 +5,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import flat_site, load
-from contrastive_lvm.core.blocks import column_means
-from contrastive_lvm.core.types import Array, Matrix
-from contrastive_lvm.likelihoods.role import LOG_2PI, Entries, Expected, Nuisance, Working
+from contrastive_lvm._jax import flat_site, load
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import LOG_2PI, Entries, Expected, Nuisance, Working
+from contrastive_lvm.linalg.matrices import column_means
 
 Noise = Literal["isotropic", "feature"]
 FLOOR = 1e-6  # least noise variance, relative to the variance of the data

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.core.blocks import is_sparse
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, Working
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
-from contrastive_lvm.likelihoods.role import Expected, Likelihood, Nuisance, Working
 from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.linalg.matrices import is_sparse
 
 KINDS: dict[str, Likelihood] = {
     "gaussian": Gaussian("feature"),

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.special import gammaln
 
-from contrastive_lvm.core.blackbox import load, special
-from contrastive_lvm.core.quadrature import logistic_moments
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm._jax import load, special
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Entrywise, Expected, Nuisance, Working
 from contrastive_lvm.likelihoods.counts import (
     SizeFactors,
     check_size_factors,
@@ -17,7 +17,7 @@ from contrastive_lvm.likelihoods.counts import (
     objection_to_counts,
 )
 from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
-from contrastive_lvm.likelihoods.role import Entrywise, Expected, Nuisance, Working
+from contrastive_lvm.linalg.quadrature import logistic_moments
 
 Dispersion = Literal["feature", "shared"]
 WIDTH = 2.0  # standard deviation of the prior on the log dispersion

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from contrastive_lvm.core.blackbox import load, special
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm._jax import load, special
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Entrywise, Expected, Nuisance, Working
 from contrastive_lvm.likelihoods.counts import (
     SizeFactors,
     check_size_factors,
@@ -15,7 +16,6 @@ from contrastive_lvm.likelihoods.counts import (
     log_rates,
     objection_to_counts,
 )
-from contrastive_lvm.likelihoods.role import Entrywise, Expected, Nuisance, Working
 
 MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
 

@@ -8,13 +8,20 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln, digamma, gammaln
 
-from contrastive_lvm.core.blackbox import flat_site, load, special
-from contrastive_lvm.core.blocks import column_means
-from contrastive_lvm.core.robust import Scaler, Scales
-from contrastive_lvm.core.scratch import room
-from contrastive_lvm.core.types import Array, Matrix
+from contrastive_lvm._jax import flat_site, load, special
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import (
+    LOG_2PI,
+    Entries,
+    Expected,
+    Nuisance,
+    Scaler,
+    Scales,
+    Working,
+)
 from contrastive_lvm.likelihoods.gaussian import Gaussian, Noise
-from contrastive_lvm.likelihoods.role import LOG_2PI, Entries, Expected, Nuisance, Working
+from contrastive_lvm.linalg.matrices import column_means
+from contrastive_lvm.linalg.scratch import room
 
 Per = Literal["element", "sample"]
 LEAST_DF, MOST_DF = 0.2, 1000.0

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.stats import gaussian_kde
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 
 GRID = 60  # points of a density, each way
 MOST_ROWS = 2000  # that a density is made of; more would not change it visibly

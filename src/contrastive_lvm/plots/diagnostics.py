@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 
-from contrastive_lvm.core.blocks import is_sparse
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.plots.inputs import Gaps, able, learned, named_models, read_gaps
 from contrastive_lvm.plots.latents import WIDEST
 from contrastive_lvm.plots.style import (

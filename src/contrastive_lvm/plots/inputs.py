@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.exceptions import NotFittedError
 
-from contrastive_lvm.core.blocks import is_sparse
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.linalg.matrices import is_sparse
 
 KINDS = ("points", "density", "both")
 

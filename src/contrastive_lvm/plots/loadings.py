@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.plots.inputs import Groups, feature_groups, feature_names, learned
 from contrastive_lvm.plots.latents import WIDEST

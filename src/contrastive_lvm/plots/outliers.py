@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.plots.inputs import able, read_gaps, row_groups
 from contrastive_lvm.plots.style import (

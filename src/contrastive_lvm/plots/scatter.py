@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.plots.density import density_curve, draw_contours
 from contrastive_lvm.plots.inputs import KINDS, Groups, read_points, row_groups

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.estimators import resolve
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.plots.inputs import Groups, feature_groups, feature_names, learned
 from contrastive_lvm.plots.style import (

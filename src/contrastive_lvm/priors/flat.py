@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import flat_site
-from contrastive_lvm.core.types import Array
+from contrastive_lvm._jax import flat_site
+from contrastive_lvm.arrays import Array
 
 
 @dataclass(frozen=True)

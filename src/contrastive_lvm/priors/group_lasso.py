@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import flat_site, load
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.priors.checks import Groups, check_positive, group_index
+from contrastive_lvm._jax import flat_site, load
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.priors.feature_groups import Groups, check_positive, group_index
 
 HALVINGS = 60
 

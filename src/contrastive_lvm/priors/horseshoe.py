@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import load, normal_loadings
-from contrastive_lvm.core.inverse_gamma import (
+from contrastive_lvm._jax import load, normal_loadings
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.linalg.inverse_gamma import (
     InverseGamma,
     expected_log_prior,
     probability_product_below,
     product_density,
 )
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.priors.checks import Groups, check_positive, group_index
+from contrastive_lvm.priors.feature_groups import Groups, check_positive, group_index
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 PASSES = 3

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core.blocks import column_variances, widen
-from contrastive_lvm.core.types import Matrix
-from contrastive_lvm.tables.prepare import Sets
+from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.io.tables.prepare import Sets
+from contrastive_lvm.linalg.matrices import column_variances, widen
 
 NOISY, LITTLE, GAPPY, UNEVEN = 0.3, 0.02, 0.5, 1e3
 PEEK = 200  # rows that are looked at for counts

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 
 CODES = 65534  # steps between the smallest and the largest value of a column
 MISSING = 65535

@@ -4,13 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core.blocks import column_sums, is_sparse, row_slices
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.summary import leading, short, target_loadings
-from contrastive_lvm.tables.prepare import Sets, frame
-from contrastive_lvm.tables.sizes import sizes_of
-from contrastive_lvm.tables.table import Table
+from contrastive_lvm.io.tables.prepare import Sets, frame
+from contrastive_lvm.io.tables.size_factor_column import sizes_of
+from contrastive_lvm.io.tables.table import Table
+from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices
 
 ROWS = 5  # outliers that are listed
 FAR = 6.0  # robust standard deviations of a row's log-likelihood

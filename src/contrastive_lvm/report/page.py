@@ -16,9 +16,9 @@ from typing import Any
 
 from matplotlib import colormaps
 
+from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.plots.style import PALETTE
-from contrastive_lvm.report.contents import contents
-from contrastive_lvm.tables.prepare import Sets
+from contrastive_lvm.report.page_data import contents
 
 SCRIPTS = (
     "data",

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import module
-from contrastive_lvm.sealed import ModelFileError, clause, read_sealed, write_sealed
+from contrastive_lvm._jax import module
+from contrastive_lvm.io.container import ModelFileError, clause, read_sealed, write_sealed
 from contrastive_lvm.vae.training import HISTORY, State
 
 FORMAT = "contrastive-lvm training state"

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core.types import Array
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.likelihoods.gaussian import FLOOR, Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
-from contrastive_lvm.likelihoods.role import Nuisance
 from contrastive_lvm.vae.networks import first_network
 
 Parameters = dict[str, Any]  # networks by name, and "learned": what the likelihood learns

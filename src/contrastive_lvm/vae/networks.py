@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import module
+from contrastive_lvm._jax import module
 
 ACTIVATIONS = ("relu", "elu", "gelu", "softplus", "tanh")
 FIRST_OUTPUT = 0.1  # standard deviation of what a network returns

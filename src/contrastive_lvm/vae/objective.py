@@ -13,7 +13,7 @@ counts and binary data the sum of decoders is the linear predictor.
 
 from typing import Any, NamedTuple
 
-from contrastive_lvm.core.blackbox import load, module
+from contrastive_lvm._jax import load, module
 from contrastive_lvm.vae.design import LEAST_LOG_NOISE, Design, Parameters, Scaling
 from contrastive_lvm.vae.networks import apply
 

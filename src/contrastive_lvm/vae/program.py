@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from contrastive_lvm.core.blackbox import load, module
+from contrastive_lvm._jax import load, module
 from contrastive_lvm.vae.design import Design, Parameters, Scaling
 from contrastive_lvm.vae.objective import (
     Code,

@@ -10,7 +10,7 @@ row's answer does not depend on the rows beside it.
 from functools import partial
 from typing import Any
 
-from contrastive_lvm.core.blackbox import load, module
+from contrastive_lvm._jax import load, module
 from contrastive_lvm.vae.design import Design, Parameters, Scaling
 from contrastive_lvm.vae.objective import Code, decoded, encode, log_likelihood
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.core.blackbox import module
-from contrastive_lvm.core.types import Array
-from contrastive_lvm.inference.placement import Placement
+from contrastive_lvm._jax import module
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.black_box.devices import Placement
 from contrastive_lvm.vae.design import LEAST_LOG_NOISE, Design, Parameters
 from contrastive_lvm.vae.objective import Parts
-from contrastive_lvm.vae.preparing import Data
 from contrastive_lvm.vae.program import Feed, Weights, program
+from contrastive_lvm.vae.vae_scaling import Data
 
 logger = logging.getLogger(__name__)
 

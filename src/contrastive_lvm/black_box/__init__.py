@@ -1,0 +1,1 @@
+"""Inference from the NumPyro density alone."""

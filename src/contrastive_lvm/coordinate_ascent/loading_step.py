@@ -1,0 +1,175 @@
+"""The loading step: loadings and means given the expected statistics of all row sets.
+
+For feature d, with `M, f, c, e, n` a set's `moment, first, cross, residual, weight` there and
+prior precisions `Lambda_d`, the bound is quadratic in `(l_d, mean_1d, mean_2d)`. The means are
+points; eliminating them leaves
+
+    [ sum_s M_s - f_s f_s' / n_s + psi_d diag Lambda_d ] l_d = sum_s [ c_s - f_s e_s / n_s ]
+
+and `mean_s += (e_s - f_s' l_d) / n_s`. Under variational Bayes columns with a prior also have
+`C_d = (sum_s M_s / psi_d + diag Lambda_d)^-1` over those columns; the others are points (the
+paper's table of models; a posterior under a flat prior would be improper). `S` and `W` are
+solved jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z
+and t.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Statistics
+from contrastive_lvm.linalg import packed
+from contrastive_lvm.linalg.loadings import (
+    Covariance,
+    Loadings,
+    PackedCovariance,
+    SharedCovariance,
+)
+
+
+class LoadingStep(NamedTuple):
+    """New loadings, changes of the means, and expected squared residuals."""
+
+    loadings: Loadings
+    mean_change: tuple[Array, ...]  # one (D,) a set
+    square: Array  # (D,) weighted, summed over rows and sets
+    entries: Array  # (D,) observed entries of all sets
+
+
+class NormalEquations(NamedTuple):
+    """The quadratic of every feature, sets summed, means eliminated."""
+
+    moment: Array  # (Q, D or 1) sum_s M_s
+    reduced: Array  # (D, K, K) or (K, K): with the means eliminated
+    cross: Array  # (D, K)
+
+    @property
+    def shared(self) -> bool:
+        """Whether every feature has the same matrix."""
+        return self.reduced.ndim == 2
+
+
+def loading_step(
+    sets: list[Statistics], n_columns: int, psi: Array, precision: Array, uncertain: np.ndarray
+) -> LoadingStep:
+    """Maximise over loadings and means; sets with fewer columns use the leading ones.
+
+    `precision` broadcasts to (D, K); the columns `uncertain` (indices) get covariances.
+    """
+    equations = normal_equations(sets, n_columns)
+    if equations.shared and len(precision) == 1:
+        loadings = _solve_shared(equations, psi, precision[0], uncertain)
+    else:
+        loadings = _solve_each(equations, psi, precision, uncertain)
+    return completed(sets, equations, loadings)
+
+
+def normal_equations(sets: list[Statistics], K: int) -> NormalEquations:
+    """Sum the sets' statistics over the columns that each of them uses."""
+    D = len(sets[0].square)
+    shared = all(s.moment.shape[1] == 1 for s in sets)
+    width = 1 if shared else D
+    moment, cross = np.zeros((K * (K + 1) // 2, width)), np.zeros((D, K))
+    eliminated = np.zeros((D, K, K)) if not shared else None
+    for s in sets:
+        k = len(s.first)
+        moment[: k * (k + 1) // 2] += s.moment
+        cross[:, :k] += s.cross
+        if eliminated is not None:
+            first = np.broadcast_to(s.first, (k, D)).T  # (D, k)
+            per_weight = first / s.weight[:, None]
+            eliminated[:, :k, :k] += first[:, :, None] * per_weight[:, None, :]
+            cross[:, :k] -= per_weight * s.residual[:, None]
+    reduced = packed.unpack(moment)
+    return NormalEquations(
+        moment, reduced[0] if eliminated is None else reduced - eliminated, cross
+    )
+
+
+def _solve_shared(
+    equations: NormalEquations, psi: Array, precision: Array, uncertain: np.ndarray
+) -> Loadings:
+    """Nothing missing, features alike: one eigendecomposition serves all features."""
+    M, cross = equations.reduced, equations.cross
+    if not precision.any():
+        return Loadings(_as_array(np.linalg.solve(M, cross.T).T))
+    V, s = _diagonalised(M, psi, precision)
+    mean = _as_array((((cross @ V) * s) @ V.T) / psi[:, None])
+    if len(uncertain) == 0:
+        return Loadings(mean)
+    if len(uncertain) < len(M):
+        V_own, s = _diagonalised(M[np.ix_(uncertain, uncertain)], psi, precision[uncertain])
+        V = np.zeros((len(M), len(uncertain)))
+        V[uncertain] = V_own
+    else:
+        V_own = V
+    logdet = np.zeros(len(psi)) + np.log(s).sum(axis=1) + 2.0 * float(np.linalg.slogdet(V_own)[1])
+    return Loadings(mean, SharedCovariance(V, s, _as_array(logdet), len(uncertain)))
+
+
+def _diagonalised(M: Array, psi: Array, precision: Array) -> tuple[Array, Array]:
+    """V (K, K) and s (D or 1, K) with `(M / psi_d + diag Lambda)^-1 = V diag(s_d) V'` for every d.
+
+    With `M = R R'` and `R^-1 diag(Lambda) R^-T = U diag(g) U'`: `V = R^-T U`,
+    `s_d = 1 / (1 / psi_d + g)`. One noise variance for all needs no eigenvectors.
+    """
+    if (psi == psi[0]).all():
+        R = np.linalg.cholesky(M / psi[0] + np.diag(precision))
+        return _as_array(np.linalg.inv(R).T), np.ones((1, len(M)))
+    R_inverse = np.linalg.inv(np.linalg.cholesky(M))
+    g, U = np.linalg.eigh((R_inverse * precision) @ R_inverse.T)
+    return _as_array(R_inverse.T @ U), 1.0 / (1.0 / psi[:, None] + np.maximum(g, 0.0))
+
+
+def _solve_each(
+    equations: NormalEquations, psi: Array, precision: Array, uncertain: np.ndarray
+) -> Loadings:
+    D, K = equations.cross.shape
+    ridge = np.broadcast_to(precision, (D, K))
+    matrix = np.array(np.broadcast_to(equations.reduced, (D, K, K)))
+    matrix[:, np.arange(K), np.arange(K)] += psi[:, None] * ridge
+    mean = _as_array(np.linalg.solve(matrix, equations.cross[:, :, None])[:, :, 0])
+    if len(uncertain) == 0:
+        return Loadings(mean)
+    return Loadings(mean, _covariances(equations.moment, psi, ridge, uncertain))
+
+
+def _covariances(moment: Array, psi: Array, ridge: Array, uncertain: np.ndarray) -> Covariance:
+    """Covariances of the uncertain columns, packed among all columns."""
+    where = packed.full_index(ridge.shape[1])[np.ix_(uncertain, uncertain)]
+    where = where[packed.pair_indices(len(uncertain))]
+    precision = np.array(np.broadcast_to(moment[where], (len(where), len(psi)))) / psi
+    precision[np.diagonal(packed.full_index(len(uncertain)))] += ridge[:, uncertain].T
+    inverse, logdet = packed.invert(precision)
+    values = np.zeros((len(moment), len(psi)))
+    values[where] = inverse
+    return PackedCovariance(values, -logdet, len(uncertain))
+
+
+def completed(
+    sets: list[Statistics], equations: NormalEquations, loadings: Loadings
+) -> LoadingStep:
+    """Means and expected squared residuals that go with given loadings."""
+    L = loadings.mean
+    square, changes = np.zeros(len(L)), []
+    for s in sets:
+        active = L[:, : len(s.first)]
+        fitted = np.einsum("dk,kd->d", active, np.broadcast_to(s.first, active.T.shape))
+        changes.append((s.residual - fitted) / s.weight)
+        square += s.square - s.residual**2 / s.weight
+    # With the means at their best, what is left is quadratic in the loadings alone.
+    product = L @ equations.reduced if equations.shared else _each(equations.reduced, L)
+    square += np.einsum("dk,dk->d", L, product - 2.0 * equations.cross)
+    if loadings.cov is not None:
+        square += loadings.cov.inner(equations.moment)
+    entries = np.sum([s.entries for s in sets], axis=0)
+    return LoadingStep(loadings, tuple(changes), np.maximum(square, 0.0), entries)
+
+
+def _each(matrices: Array, vectors: Array) -> Array:
+    product: Array = np.einsum("dij,dj->di", matrices, vectors)
+    return product
+
+
+def _as_array(value: object) -> Array:
+    return np.asarray(value, dtype=np.float64)

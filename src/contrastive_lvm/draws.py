@@ -1,0 +1,161 @@
+"""Draws from a posterior: one gauge for all of them, how well they mixed, and the way to ArviZ."""
+
+import warnings
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from contrastive_lvm._jax import module
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.linalg.gauge import canonical, canonical_rotation, signs
+
+Freedom = Literal["rotation", "permutation", "sign", "none"]
+ROUNDS = 20  # of matching columns
+POSITIVE = ("variance", "rho2", "tau2", "df", "dispersion")  # names end so
+DIMENSIONS = {
+    "S": ("feature", "shared_component"),
+    "W": ("feature", "target_component"),
+    "t": ("target_row", "target_component"),
+    "z target": ("target_row", "shared_component"),
+    "z background": ("background_row", "shared_component"),
+    "target mean": ("feature",),
+    "background mean": ("feature",),
+    "noise variance": ("feature",),
+    "dispersion": ("feature",),
+    "S variance": ("shared_component",),
+    "W variance": ("target_component",),
+    "S rho2": ("shared_group",),
+    "W rho2": ("target_group",),
+}
+
+
+class Draws(NamedTuple):
+    """Draws of everything that is not observed, all in one gauge.
+
+    `values` has `"S"`, `"W"`, the latents `"t"`, `"z target"` and `"z background"`, `"target mean"`
+    and `"background mean"`, `"noise variance"`, `"df"`, `"dispersion"`, the scales of the priors
+    (`"S variance"`, `"W rho2"`, `"W tau2"`) and `"log density"`, those that the model has. R-hat
+    (split chains; Gelman et al. 2013) and the effective sample size of positive quantities are
+    those of their logarithms; what does not vary has none.
+    """
+
+    values: dict[str, Array]  # (chains, draws, ...)
+    rhat: dict[str, Array]  # (...); empty for a single chain
+    ess: dict[str, Array]
+    divergences: int = 0
+
+    @property
+    def worst_rhat(self) -> tuple[str, float]:
+        """The quantity that mixed worst between chains, and its R-hat."""
+        worst = {name: float(np.nanmax(value)) for name, value in self.rhat.items()}
+        return max(worst.items(), key=lambda item: item[1], default=("", np.nan))
+
+    @property
+    def least_ess(self) -> tuple[str, float]:
+        """The quantity with the fewest effective draws, and their number."""
+        least = {name: float(np.nanmin(value)) for name, value in self.ess.items()}
+        return min(least.items(), key=lambda item: item[1], default=("", np.nan))
+
+    def to_arviz(self) -> Any:
+        """An ArviZ `InferenceData` (a `DataTree` from ArviZ 1.0 on), log densities as `lp`."""
+        arviz = _arviz()
+        posterior = {n: v for n, v in self.values.items() if n != "log density"}
+        groups = {"posterior": posterior}
+        if "log density" in self.values:
+            groups["sample_stats"] = {"lp": self.values["log density"]}
+        dims = {
+            name: list(DIMENSIONS[name])
+            for name, value in posterior.items()
+            if name in DIMENSIONS and value.ndim == 2 + len(DIMENSIONS[name])
+        }
+        if int(arviz.__version__.split(".")[0]) < 1:
+            return arviz.from_dict(**groups, dims=dims)
+        return arviz.from_dict(groups, dims=dims)
+
+
+def _arviz() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # versions before 1.0 announce it when imported
+            import arviz
+    except ImportError as error:
+        raise ImportError(
+            "to_arviz needs ArviZ, which is not installed; pip install 'contrastive-lvm[arviz]'."
+        ) from error
+    return arviz
+
+
+def diagnosed(values: dict[str, Array], divergences: int) -> Draws:
+    """Draws of several chains with R-hat and effective sample sizes."""
+    diagnostics = module("numpyro.diagnostics")
+    rhat, ess = {}, {}
+    for name, value in values.items():
+        varies = np.ptp(value, axis=(0, 1)) > 0
+        if not varies.any():
+            continue
+        x = np.log(value[:, :, varies]) if name.endswith(POSITIVE) else value[:, :, varies]
+        rhat[name], ess[name] = np.full(varies.shape, np.nan), np.full(varies.shape, np.nan)
+        rhat[name][varies] = diagnostics.split_gelman_rubin(x)
+        ess[name][varies] = diagnostics.effective_sample_size(x)
+    return Draws(values, rhat, ess, divergences)
+
+
+def turns(L: Array, log_density: Array, freedom: Freedom) -> Array:
+    """Orthogonal matrices, (chains, draws, K, K), that bring draws of a block into one gauge.
+
+    Draws (chains, draws, D, K) are turned onto a reference by what leaves the posterior as it is:
+    rotations (the closest one, by Procrustes), or permutations and signs of columns. Then all are
+    turned alike, so that their mean is canonical.
+    """
+    (n_chains, n_draws, D, K), n = L.shape, L.shape[0] * L.shape[1]
+    flat, R = L.reshape(n, D, K), np.broadcast_to(np.eye(K), (n, K, K))
+    if K and freedom == "rotation":
+        R = procrustes(flat, _common_reference(flat))
+        R = R @ canonical_rotation((flat @ R).mean(axis=0))
+    elif K and freedom != "none":
+        R = _matched(flat, flat[log_density.argmax()], permute=freedom == "permutation")
+        mean = (flat @ R).mean(axis=0)
+        keep = canonical_rotation(mean, keep_columns=True)
+        R = R @ (keep if freedom == "permutation" else np.diag(signs(mean)))
+    return R.reshape(n_chains, n_draws, K, K)
+
+
+def procrustes(flat: Array, reference: Array) -> Array:
+    """The rotations R, (n, K, K), that bring `L R` closest to a reference, for (n, D, K) draws."""
+    U, _, Vt = np.linalg.svd(flat.transpose(0, 2, 1) @ reference)
+    return np.asarray(U @ Vt)
+
+
+def _common_reference(flat: Array) -> Array:
+    """The leading part of the mean of `L L'`, (D, K), in canonical form."""
+    n, D, K = flat.shape
+    columns = flat.transpose(1, 0, 2).reshape(D, n * K)
+    variances, vectors = np.linalg.eigh(columns @ columns.T / n)
+    return canonical(vectors[:, -K:] * np.sqrt(np.maximum(variances[-K:], 0.0)))
+
+
+def _matched(flat: Array, reference: Array, *, permute: bool) -> Array:
+    """Signed permutations that bring draws closest to their own mean, from a first reference."""
+    R = signed_permutations(flat, reference, permute=permute)
+    for _ in range(ROUNDS):
+        last, R = R, signed_permutations(flat, (flat @ R).mean(axis=0), permute=permute)
+        if np.array_equal(R, last):
+            break
+    return R
+
+
+def signed_permutations(flat: Array, reference: Array, *, permute: bool = True) -> Array:
+    """The R that bring `L R` closest to a reference, for (n, D, K) draws."""
+    products = flat.transpose(0, 2, 1) @ reference  # (n, K of the draw, K of the reference)
+    K = reference.shape[1]
+    chosen = np.broadcast_to(np.arange(K), (len(flat), K)).copy()  # draw's column of each one
+    if permute:
+        chosen = np.abs(products).argmax(axis=1)
+        clash = (np.sort(chosen, axis=1) != np.arange(K)).any(axis=1)
+        for i in np.flatnonzero(clash):  # two columns want the same one
+            chosen[i] = linear_sum_assignment(np.abs(products[i]).T, maximize=True)[1]
+    kept = np.take_along_axis(products, chosen[:, None, :], axis=1)[:, 0]
+    R = np.zeros((len(flat), K, K))
+    np.put_along_axis(R, chosen[:, None, :], np.where(kept < 0, -1.0, 1.0)[:, None, :], axis=1)
+    return R

@@ -1,0 +1,138 @@
+"""The path of the group lasso over its strength, since rho is chosen by looking at it."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.coordinate_ascent.sweep import Task
+from contrastive_lvm.estimators import parse_params as resolve
+from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.priors.flat import Flat
+from contrastive_lvm.priors.group_lasso import GroupLasso
+
+LEAST = 0.01  # of the strength at which the last feature of the unpenalised fit would go
+
+
+class LassoPath(NamedTuple):
+    """What each strength leaves of the target loadings."""
+
+    rhos: Array  # (R,) ascending
+    row_norms: Array  # (R, D) norm of each feature's target loadings, exactly zero when dropped
+    bounds: Array  # (R,) penalised log-likelihoods
+    log_likelihoods: Array  # (R,) without the penalty
+    n_selected: np.ndarray  # (R,) features that are left
+    models: list[ContrastiveLVM]  # the fitted estimator of each strength
+
+    @property
+    def steadiest(self) -> int:
+        """Index of a strength to look at first: the middle of the longest plateau of the path.
+
+        Features that carry nothing of the target go one after the other as the strength grows;
+        those that do stay together for long. A plateau is a run of strengths that keep the same
+        features, some but not all. Without one this is the strongest penalty that keeps any.
+        """
+        kept = np.asarray(self.row_norms > 0)
+        some = np.asarray(kept.any(axis=1) & ~kept.all(axis=1))
+        same = some[1:] & (kept[1:] == kept[:-1]).all(axis=1)
+        longest, end, run = 0, max(0, int(kept.any(axis=1).sum()) - 1), 0
+        for i, steady in enumerate(same, start=1):
+            run = run + 1 if steady else 0
+            if run > longest:
+                longest, end = run, i
+        return end - longest // 2
+
+
+def group_lasso_path(
+    estimator: ContrastiveLVM,
+    X: Any,
+    *,
+    background: Any = None,
+    rhos: Any = None,
+    n_rhos: int = 30,
+) -> LassoPath:
+    """Fit an estimator for a grid of group-lasso strengths, each from the one before.
+
+    Parameters
+    ----------
+    estimator : ContrastiveLVM
+        The model; its `target_prior` may be a `GroupLasso` (for its groups) or None.
+    X, background : array-like
+        As in `fit`.
+    rhos : array-like or None
+        Strengths; None is a logarithmic grid up to where no feature is left.
+    n_rhos : int
+        Size of that grid.
+
+    Returns
+    -------
+    LassoPath
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_contrastive(random_state=0)
+    >>> path = clvm.group_lasso_path(
+    ...     clvm.ContrastiveLVM(2, 8), data.target, background=data.background, n_rhos=5
+    ... )
+    >>> path.row_norms.shape, bool((np.diff(path.n_selected) <= 0).all())
+    ((5, 50), True)
+    """
+    prior = resolve.prior("target_prior", estimator.target_prior)
+    if not isinstance(prior, GroupLasso | Flat):
+        raise TypeError(
+            f"target_prior={prior!r} is not a GroupLasso; give estimator a GroupLasso or None."
+        )
+    lasso = prior if isinstance(prior, GroupLasso) else GroupLasso()
+    shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
+    model, engine, data = shell.prepared(X, background)
+    if model.n_target == 0:
+        raise ValueError("n_target=0 leaves no loadings to choose features by; use n_target=1.")
+    bound_lasso = replace(lasso, groups=getattr(model.target_prior, "groups", None))
+    current = engine.run_prepared(replace(model, target_prior=Flat()), data)
+    grid = _grid(rhos, n_rhos, model, data, current, bound_lasso)
+    models = []
+    for rho in grid:
+        task = Task(replace(model, target_prior=replace(bound_lasso, rho=float(rho))), data)
+        current = engine.continued(task, _point(task, current))
+        fitted: ContrastiveLVM = clone(shell).set_params(target_prior=replace(lasso, rho=rho))
+        models.append(fitted.adopt(shell, current))
+    norms = np.array([fitted.feature_relevance_ for fitted in models])
+    parts = [fitted.posterior_.bound_parts or {} for fitted in models]
+    likelihoods = [sum(v for k, v in part.items() if "rows" in k) for part in parts]
+    return LassoPath(
+        grid,
+        norms,
+        np.array([fitted.bound_ for fitted in models]),
+        np.array(likelihoods),
+        (norms > 0).sum(axis=1),
+        models,
+    )
+
+
+def _point(task: Task, posterior: Posterior) -> Array:
+    L = np.hstack([posterior.shared_loadings, posterior.target_loadings])
+    means = (posterior.target_mean, posterior.background_mean)[: len(task.data.sets)]
+    return task.flatten(Parameters(L, posterior.noise_variance, means, posterior.df or 0.0))
+
+
+def _grid(
+    rhos: Any, n_rhos: int, model: Any, data: Any, start: Posterior, lasso: GroupLasso
+) -> Array:
+    if rhos is not None:
+        grid = np.unique(np.asarray(rhos, dtype=np.float64))
+        if len(grid) == 0 or not (grid > 0).all() or not np.isfinite(grid).all():
+            raise ValueError(f"rhos={rhos!r} must be positive numbers.")
+        return grid
+    n_rhos = check_whole("n_rhos", n_rhos, 2)
+    # At rho_g the gradient of the unpenalised fit no longer holds the group away from zero.
+    task = Task(replace(model, target_prior=Flat()), data)
+    point = _point(task, start)
+    carry = task.start_carry(task.unflatten(point).L)
+    strongest = task.greatest_pull(point, carry, lasso)
+    return np.geomspace(LEAST * strongest, strongest, n_rhos)

@@ -1,0 +1,161 @@
+"""One set's view of a fitted model, the size factors of rows, and weights ranked."""
+
+import warnings
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
+from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.prediction import Linear, View
+from contrastive_lvm.rows.gaussian_vi_rows import Generalised
+from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
+
+
+class Latents(NamedTuple):
+    """Posterior of the latents of rows; `target` is None for rows of the background."""
+
+    target: Array | None  # (N, n_target) mean
+    target_sd: Array | None  # (N, n_target) standard deviation
+    shared: Array  # (N, n_shared)
+    shared_sd: Array  # (N, n_shared)
+    cov: Array  # (N, K, K), the target's columns first, then the shared ones
+
+
+class Outliers(NamedTuple):
+    """Weights of entries or rows, and their ranking from the most outlying on."""
+
+    weights: Array  # (N, D) or (N, 1) E[u]; NaN where missing
+    row_weights: Array  # (N,)
+    rows: np.ndarray  # (N,) row indices
+    entries: np.ndarray | None  # (M, 2) row and column of observed entries
+
+
+class Learned(NamedTuple):
+    """A likelihood with the nuisance values of a fit."""
+
+    likelihood: Likelihood
+    nuisance: Nuisance
+
+    def constant(self, rows: Array) -> Array:
+        """Terms of the log density that are free of the predictor."""
+        return self.likelihood.constant(rows, self.nuisance)
+
+    def expected(self, rows: Array, m: Array, v: Array) -> Expected:
+        """Without the constant."""
+        return self.likelihood.expected(rows, m, v, self.nuisance, whole=False)
+
+    def response(self, m: Array, v: Array) -> tuple[Array, Array]:
+        """Mean and variance of new entries."""
+        return self.likelihood.response(m, v, self.nuisance)
+
+    def draw(self, predictor: Array, rng: np.random.RandomState) -> Array:
+        """New entries."""
+        return self.likelihood.draw(predictor, self.nuisance, rng)
+
+
+def view(p: Posterior, likelihood: Likelihood, of: str, sizes: Array) -> View:
+    """What rows of a set with given log sizes follow, the target's columns first."""
+    loadings, mean = _loadings(p, of)
+    if isinstance(likelihood, Gaussian | StudentT):
+        if isinstance(likelihood, Gaussian) or p.df is None:
+            return Linear(loadings, mean, p.noise_variance)
+        return Linear(
+            loadings,
+            mean,
+            p.noise_variance,
+            likelihood.scaler(p.df),
+            likelihood.variance_factor(p.df),
+            partial(likelihood.draw_scales, p.df),
+        )
+    dispersion = np.zeros(len(mean)) if p.dispersion is None else p.dispersion
+    law = Learned(likelihood, Nuisance(p.noise_variance, dispersion, p.df))
+    return Generalised(loadings, mean, law, sizes, likelihood.sized_columns(len(mean)))
+
+
+def _loadings(p: Posterior, of: str) -> tuple[Loadings, Array]:
+    k, t = p.shared_loadings.shape[1], p.target_loadings.shape[1]
+    cov = None
+    if p.loading_covariance is not None:
+        cov = PackedCovariance(p.loading_covariance, np.zeros(len(p.target_mean)), k + t)
+    loadings = Loadings(np.hstack([p.shared_loadings, p.target_loadings]), cov)
+    if of == "background":
+        return loadings.leading(k), p.background_mean
+    return loadings.turned(np.roll(np.eye(k + t), t, axis=1)), p.target_mean
+
+
+def sizes_of_rows(p: Posterior, likelihood: Likelihood, rows: Matrix, size_factors: Any) -> Array:
+    """Log size factors: those given, else from the rows' totals, (N,)."""
+    if size_factors is not None:
+        return given_sizes(likelihood, size_factors, rows.shape)
+    if p.profile is not None:
+        return log_sizes(rows, p.profile)
+    if likelihood.sized_columns(rows.shape[1]).any():
+        raise ValueError(
+            "size_factors=None, but the model was fitted with size factors of your own; give "
+            "those of these rows too."
+        )
+    return np.zeros(rows.shape[0])
+
+
+def sizes_of_sets(
+    likelihood: Likelihood, sets: list[Matrix], given: tuple[Any, Any]
+) -> tuple[tuple[Array, ...], Array | None]:
+    """Log size factors of both sets, and the mean row (of size 1) unless they were given."""
+    if all(factors is None for factors in given):
+        profile = mean_profile(likelihood, sets)
+        return tuple(log_sizes(X, profile) for X in sets), profile
+    if len(sets) == 2 and any(factors is None for factors in given):
+        raise ValueError("size_factors and background_size_factors go together; give both or none.")
+    pairs = zip(given, sets, strict=False)
+    return tuple(given_sizes(likelihood, factors, X.shape) for factors, X in pairs), None
+
+
+def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int]) -> Array:
+    """Logs of the size factors of rows, all 1 when None."""
+    n, n_features = shape
+    if size_factors is None:
+        return np.zeros(n)
+    if not likelihood.sized_columns(n_features).any():
+        raise ValueError(
+            f"size_factors were given, but {likelihood!r} has none; leave them out, or use counts "
+            'with size_factors="total".'
+        )
+    try:
+        sizes = np.asarray(size_factors, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"size_factors={size_factors!r} must be one positive number a row."
+        ) from error
+    if sizes.shape != (n,):
+        raise ValueError(
+            f"size_factors has shape {sizes.shape}, but there are {n} rows; "
+            "give one positive number a row."
+        )
+    wrong = ~(np.isfinite(sizes) & (sizes > 0))
+    if wrong.any():
+        raise ValueError(
+            f"size_factors holds {sizes[wrong][0]:g}, but a row's size is a positive number; "
+            "drop rows without counts, or leave size_factors out."
+        )
+    return np.log(sizes)
+
+
+def weights_of_rows(weights: Array) -> Array:
+    """Means over the observed entries of each row, 1 where there is none, (N,)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # rows without an observed entry
+        means: Array = np.nan_to_num(np.nanmean(weights, axis=1), nan=1.0)
+    return means
+
+
+def lightest(weights: Array) -> np.ndarray:
+    """Row and column of the observed entries, from the least weight on, (M, 2)."""
+    order = np.argsort(np.nan_to_num(weights, nan=np.inf), axis=None, kind="stable")
+    order = order[: int(np.isfinite(weights).sum())]
+    return np.column_stack(np.unravel_index(order, weights.shape))

@@ -1,0 +1,1 @@
+"""Tables of rows and features, read from files and written to them."""

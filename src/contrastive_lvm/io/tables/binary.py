@@ -1,0 +1,212 @@
+"""Tables in NumPy files, Parquet, h5ad and folders of 10x Genomics."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from tokenize import TokenError
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from contrastive_lvm.datasets.tenx import read_10x
+from contrastive_lvm.io.tables.column_builder import Gatherer
+from contrastive_lvm.io.tables.table import (
+    Table,
+    as_floats,
+    numbered,
+    refuse_empty,
+    refuse_repeated,
+)
+
+FEATURES, ROWS = "feature_names", "row_names"  # arrays of an npz file
+RAW = "raw"  # of an AnnData file
+LONGEST = 160  # letters of what a package says about a file
+
+
+def read_npy(path: Path) -> Table:
+    """Read one array of rows and features.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rows.npy"
+    >>> np.save(path, np.ones((3, 2), dtype=np.float32))
+    >>> read_npy(path).values.dtype
+    dtype('float32')
+    """
+    with _damage(path, "NumPy file"):
+        values = np.load(path, allow_pickle=False)
+    return _plain(_two_dimensional(values, str(path)), str(path))
+
+
+def read_npz(path: Path) -> Table:
+    """Read arrays: the only matrix, or the one named X, and what describes its rows and columns.
+
+    `feature_names` and `row_names` are what they say; other arrays with one value a row are
+    annotations. What `scipy.sparse.save_npz` writes is read too.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rows.npz"
+    >>> np.savez(path, X=np.ones((2, 1)), feature_names=["age"], group=["case", "control"])
+    >>> table = read_npz(path)
+    >>> table.features, table.annotations["group"].tolist()
+    (['age'], ['case', 'control'])
+    """
+    with (
+        _damage(path, "npz file of plain arrays"),
+        path.open("rb") as raw,
+        np.load(raw, allow_pickle=False) as file,
+    ):
+        if "indptr" in file and "format" in file:
+            return _plain(sparse.csr_array(sparse.load_npz(path)), str(path))
+        arrays = {name: file[name] for name in file.files}
+    values = _two_dimensional(arrays.pop(_matrix_name(arrays, path)), str(path))
+    table = _plain(values, str(path))
+    features = _names(arrays.pop(FEATURES, None), values.shape[1], FEATURES, path)
+    rows = _names(arrays.pop(ROWS, None), values.shape[0], ROWS, path)
+    notes = {n: a for n, a in arrays.items() if a.shape == (values.shape[0],)}
+    if features is not None:
+        refuse_repeated([*features, *notes], str(path))
+        table = table._replace(features=features, named=True)
+    return table._replace(row_names=rows, annotations=pd.DataFrame(notes, index=range(len(values))))
+
+
+def _matrix_name(arrays: dict[str, Any], path: Path) -> str:
+    matrices = [name for name, array in arrays.items() if array.ndim == 2]
+    if "X" in matrices or len(matrices) == 1:
+        return "X" if "X" in matrices else matrices[0]
+    raise ValueError(
+        f"{path} has {len(matrices)} arrays of two dimensions ({', '.join(matrices) or 'none'}); "
+        "save the one to use under the name X."
+    )
+
+
+def _names(names: Any, length: int, what: str, path: Path) -> list[str] | None:
+    if names is None:
+        return None
+    if names.shape != (length,):
+        raise ValueError(
+            f"{path} has an array {what} of shape {names.shape} for {length}; give one name each."
+        )
+    return [str(name) for name in names]
+
+
+def read_parquet(
+    path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
+) -> Table:
+    """Read a Parquet file; its index, if it is one of words, names the rows."""
+    with _damage(path, "Parquet file"):
+        frame = pd.read_parquet(path, engine="pyarrow")
+    columns = [str(name) for name in frame.columns]
+    refuse_repeated(columns, str(path))
+    numbers = isinstance(frame.index, pd.RangeIndex)
+    rows = None if numbers else [str(name) for name in frame.index]
+    frame = frame.set_axis(columns, axis=1).reset_index(drop=True)
+    gatherer = Gatherer(str(path), columns, annotations, features, typed=True)
+    gatherer.add(frame)
+    return gatherer.table(rows)
+
+
+def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
+    """Read the matrix X of an AnnData file, or a layer; its observations become annotations.
+
+    The layer `raw` is the matrix that AnnData keeps under that name, with features of its own,
+    unless a layer is called so.
+    """
+    anndata = _anndata()
+    with _damage(path, "h5ad file"):
+        file = anndata.read_h5ad(path)
+    held, names = _layer(file, layer, path)
+    features = [str(name) for name in names]
+    refuse_repeated(features, str(path))
+    values: Any = held.tocsr() if hasattr(held, "tocsr") else np.asarray(held)
+    table = _plain(values, str(path))
+    return table._replace(
+        features=features,
+        named=True,
+        row_names=[str(name) for name in file.obs_names],
+        annotations=pd.DataFrame(file.obs).reset_index(drop=True),
+    )
+
+
+def _layer(file: Any, layer: str | None, path: Path) -> tuple[Any, Any]:
+    """A matrix of an AnnData file and the names of its columns."""
+    if layer in file.layers:
+        return file.layers[layer], file.var_names
+    if layer == RAW and file.raw is not None:
+        return file.raw.X, file.raw.var_names
+    known = [*file.layers, *([RAW] if file.raw is not None else [])]
+    if layer not in (None, "X"):
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"--layer: {path} has no layer {layer!r}; {has}, beside X.")
+    if file.X is None:
+        way = f"choose --layer {known[0]}" if known else "store the values to model there"
+        raise ValueError(f"{path} has no matrix X; {way}.")
+    return file.X, file.var_names
+
+
+def read_tenx(path: Path) -> Table:
+    """Read a folder (or tar archive) of counts as 10x Genomics writes them."""
+    cells = read_10x(path)
+    table = _plain(cells.counts, str(path))
+    refuse_repeated(cells.genes, str(path))
+    return table._replace(features=cells.genes, named=True, row_names=cells.barcodes)
+
+
+def _plain(values: Any, source: str) -> Table:
+    """A matrix without names."""
+    refuse_empty(values.shape[0], values.shape[1], source)
+    return Table(
+        values=as_floats(values, source),
+        features=numbered(values.shape[1]),
+        annotations=pd.DataFrame(index=range(values.shape[0])),
+        row_names=None,
+        named=False,
+        source=source,
+    )
+
+
+def _two_dimensional(values: Any, source: str) -> Any:
+    if values.ndim != 2:
+        raise ValueError(
+            f"{source} has an array of shape {values.shape}, but needs two dimensions, rows and "
+            "features; reshape it."
+        )
+    return values
+
+
+def _anndata() -> Any:
+    try:
+        return import_module("anndata")
+    except ImportError as error:
+        raise ImportError(
+            "h5ad files need anndata, which is not installed; "
+            "pip install 'contrastive-lvm[anndata]'."
+        ) from error
+
+
+@contextmanager
+def _damage(path: Path, what: str) -> Iterator[None]:
+    """What other packages say about a damaged file, as one sentence."""
+    try:
+        yield
+    except PermissionError:
+        raise
+    except Exception as error:  # packages that read files raise whatever comes to them
+        raise ValueError(f"{path} is not a whole {what} ({_why(error)}); save it again.") from error
+
+
+def _why(error: Exception) -> str:
+    """The first line of what a package says, no advice for programmers, no bytes of the file."""
+    said = str(getattr(error, "strerror", None) or error).strip()
+    if "pickle" in said:
+        return "it holds objects of Python, which are not read"
+    if not said or "header" in said.lower() or isinstance(error, TokenError | SyntaxError):
+        return "its header cannot be read"
+    line = said.splitlines()[0].rstrip(".")
+    return line if len(line) <= LONGEST and line.isprintable() else type(error).__name__

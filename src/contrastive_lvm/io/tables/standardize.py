@@ -1,0 +1,102 @@
+"""Columns in units of their own spread, which both sets share."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices, widen
+
+METHODS = ("standard", "robust", "none")
+NORMAL = 1.3489795  # interquartile range of a standard normal
+COLUMNS = 64  # at a time, for quantiles
+
+
+class Scaling(NamedTuple):
+    """What is taken from each column, and what it is then divided by."""
+
+    method: str
+    center: Array  # (d,)
+    scale: Array  # (d,)
+
+    def applied(self, values: Matrix) -> Matrix:
+        """The values in these units; a dense array is changed in place."""
+        if self.method == "none":
+            return values
+        if is_sparse(values):
+            return values.multiply(1.0 / self.scale).tocsr().astype(values.dtype)
+        for rows in row_slices(*values.shape):
+            values[rows] = (values[rows] - self.center) / self.scale
+        return values
+
+    def undone(self, values: Array, *, spread: bool = False) -> Array:
+        """Values, or standard deviations (`spread`), in the units of the data."""
+        return values * self.scale + (0.0 if spread else self.center)
+
+
+def check_method(method: str) -> str:
+    """One of the known words."""
+    if method not in METHODS:
+        raise ValueError(f"--scale={method} is unknown; use {', '.join(METHODS)}.")
+    return method
+
+
+def scaling_of(method: str, sets: list[Matrix]) -> Scaling:
+    """Centre and spread of each column over the rows of all sets together.
+
+    Parameters
+    ----------
+    method : {"standard", "robust", "none"}
+        Mean and standard deviation, or median and interquartile range (over 1.349, so that both
+        agree for normal data). Sparse rows stay sparse: they are divided but not centred.
+    sets : list of matrices
+        With the same columns; NaN does not count.
+
+    Returns
+    -------
+    Scaling
+        A column that does not vary is divided by 1.
+
+    Examples
+    --------
+    >>> scaling = scaling_of("standard", [np.array([[1.0], [3.0]]), np.array([[5.0]])])
+    >>> scaling.center, scaling.scale.round(3)
+    (array([3.]), array([1.633]))
+    """
+    check_method(method)
+    d = sets[0].shape[1]
+    if method == "none":
+        return Scaling(method, np.zeros(d), np.ones(d))
+    sparse = any(is_sparse(values) for values in sets)
+    if method == "robust" and sparse:
+        raise ValueError(
+            "--scale=robust needs medians, which sparse data has at zero; use --scale standard."
+        )
+    center, spread = _standard(sets)
+    if method == "robust":
+        center, middle = _robust(sets)
+        spread = np.where(middle > 0, middle, spread)
+    tiny = spread <= 1e-12 * np.abs(center)
+    return Scaling(method, np.zeros(d) if sparse else center, np.where(tiny, 1.0, spread))
+
+
+def _standard(sets: list[Matrix]) -> tuple[Array, Array]:
+    sums = [column_sums(values) for values in sets]
+    count = np.maximum(sum(number for _, number in sums), 1.0)
+    mean: Array = sum(total for total, _ in sums) / count
+    squares = np.zeros(len(mean))
+    for values in sets:
+        for rows in row_slices(*values.shape):
+            squares += np.nansum((widen(values[rows]) - mean) ** 2, axis=0)
+    return mean, np.sqrt(squares / count)
+
+
+def _robust(sets: list[Matrix]) -> tuple[Array, Array]:
+    d = sets[0].shape[1]
+    found = np.zeros((3, d))
+    for start in range(0, d, COLUMNS):
+        columns = slice(start, start + COLUMNS)
+        block = np.concatenate([np.asarray(v[:, columns], dtype=np.float64) for v in sets])
+        block[:, np.isnan(block).all(axis=0)] = 0.0
+        found[:, columns] = np.nanpercentile(block, (25.0, 50.0, 75.0), axis=0)
+    return found[1], (found[2] - found[0]) / NORMAL

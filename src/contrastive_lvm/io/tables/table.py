@@ -1,0 +1,80 @@
+"""Rows with names: numbers for the model, and annotations that never reach it."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from contrastive_lvm.arrays import Matrix
+
+
+class Table(NamedTuple):
+    """What a file holds."""
+
+    values: Matrix  # (n, d) float64, float32 or CSR; NaN is a missing entry
+    features: list[str]  # (d,) names of the columns of `values`
+    annotations: pd.DataFrame  # (n, a) everything else, for colour and hover
+    row_names: list[str] | None  # (n,) None if the file has none
+    named: bool  # whether the file names its features; else they are x1, x2, ...
+    source: str  # the file, for sentences
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.values.shape[0])
+
+    def labels(self) -> list[str]:
+        """Names of the rows, or their numbers from 1."""
+        return self.row_names or [str(i) for i in range(1, self.n_rows + 1)]
+
+
+def numbered(n: int) -> list[str]:
+    """Names of features that have none.
+
+    >>> numbered(2)
+    ['x1', 'x2']
+    """
+    return [f"x{i}" for i in range(1, n + 1)]
+
+
+def as_floats(values: Any, source: str) -> Matrix:
+    """Numbers in single or double precision, as they come; sparse ones as CSR."""
+    kind, size = values.dtype.kind, values.dtype.itemsize
+    if kind not in "fiub":
+        raise ValueError(
+            f"{source} holds values of type {values.dtype}, which are not real numbers; "
+            "save numbers."
+        )
+    dtype = np.float32 if kind == "f" and size <= 4 else np.float64
+    converted: Matrix = values.astype(dtype, copy=False)
+    return converted
+
+
+def refuse_repeated(names: Iterable[str], source: str) -> None:
+    """Two columns of one name would be told apart by nobody."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ValueError(f"{source} has more than one column {some(twice)}; rename or remove them.")
+
+
+def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
+    """A model needs rows and numbers."""
+    if n_rows == 0:
+        raise ValueError(f"{source} has no rows; give a file with data.")
+    if n_features == 0:
+        raise ValueError(
+            f"{source} has no column of numbers for the model; check that columns are separated "
+            "as the file's name says and that numbers have decimal points."
+        )
+
+
+def some(names: Sequence[Any]) -> str:
+    """A few names for a sentence.
+
+    >>> some(["a", "b", "c", "d", "e"])
+    "'a', 'b', 'c' and 2 more"
+    """
+    listed = ", ".join(repr(str(name)) for name in names[:3])
+    return listed + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,156 @@
+"""Accelerated, safeguarded ascent of a fixed-point map such as EM or coordinate ascent.
+
+Anderson acceleration (Walker & Ni 2011, eq. 2.2; for EM: Henderson & Varadhan 2019): with
+residuals `f_j = M(x_j) - x_j` of the last sweeps, take the combination of their images whose
+residual is smallest. A candidate that does not raise the objective is dropped for the plain step
+`M(x)`, which never lowers it, so that the trace is monotone; the oldest sweep is then forgotten,
+and as many plain sweeps follow as candidates have failed in a row.
+
+What the vector does not hold (covariances, scales, weights) is carried along unaccelerated.
+
+Residuals that are nearly parallel make the combination a matter of rounding, and a sum of rows in
+another order then ends elsewhere. A `steady` ascent leaves such directions out for so many sweeps;
+that costs a few sweeps in a hundred, but slow maps (noise of a feature going to zero) need them.
+"""
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array
+
+Carry = TypeVar("Carry")
+Info = TypeVar("Info")
+RIDGE = 1e-12
+PARALLEL = 3e-3  # mean square of what differs among residuals of length 1, below which they are
+LONGEST_PAUSE = 8
+PATIENCE = 2  # sweeps in a row that must gain less than the tolerance
+
+
+class Ascent(NamedTuple, Generic[Info]):
+    """Where the ascent ended, and how it got there."""
+
+    point: Array
+    info: Info  # what the last evaluation found, and all that a further one needs
+    trace: Array  # objective after each accepted sweep
+    n_sweeps: int  # evaluations, rejected candidates included
+    converged: bool
+
+
+@np.errstate(all="ignore")  # a candidate far out may overflow; it is then rejected
+def ascend(
+    evaluate: Callable[[Array, Carry], tuple[float, Info]],
+    improve: Callable[[Array, Info], tuple[Array, Carry]],
+    start: Array,
+    carry: Carry,
+    *,
+    memory: int,
+    max_sweeps: int,
+    tol: float,
+    steady: int = 0,
+    interrupt: Callable[[Array, Info], bool] | None = None,
+) -> Ascent[Info]:
+    """Raise `evaluate` by the map `improve` until two sweeps gain less than `tol`.
+
+    `evaluate` returns the objective and what `improve` needs (the E-step); `improve` is the map
+    (the M-step), with what it leaves to be carried. `memory=0` is the plain map. Gains below
+    rounding error count as converged. `interrupt` may end the ascent early. What is carried can be
+    as large as the data: no more is kept of it than one evaluation needs and makes.
+    """
+    point, sweeps, small = start, 1, 0
+    value, info = evaluate(point, carry)
+    del carry
+    trace, history = [value], _History(memory, steady)
+    while sweeps < max_sweeps and small < PATIENCE:
+        plain, new_carry = improve(point, info)
+        candidate = history.extrapolate(point, plain)
+        new_value, new_info = evaluate(candidate, new_carry)
+        sweeps += 1
+        if candidate is not plain and not new_value >= value:
+            history.forget()
+            del new_info
+            candidate = plain
+            new_value, new_info = evaluate(candidate, new_carry)
+            sweeps += 1
+        elif candidate is not plain:
+            history.failures = 0
+        del new_carry
+        gain = new_value - value
+        if not gain >= 0:  # rounding at the optimum: the plain map cannot lower the objective
+            small = PATIENCE
+            break
+        small = small + 1 if gain < max(tol, 8 * np.finfo(float).eps * abs(value)) else 0
+        point, value, info = candidate, new_value, new_info
+        trace.append(value)
+        if interrupt is not None and interrupt(point, info):
+            break
+    return Ascent(point, info, np.array(trace), sweeps, small >= PATIENCE)
+
+
+class _History:
+    """Differences of residuals and of images over the last sweeps."""
+
+    def __init__(self, memory: int, steady: int) -> None:
+        self.memory, self.steady = memory, steady
+        self.residuals: list[Array] = []
+        self.images: list[Array] = []
+        self.products = np.empty((0, 0))
+        self.last: tuple[Array, Array] | None = None
+        self.failures = self.pause = 0
+
+    def extrapolate(self, point: Array, image: Array) -> Array:
+        """The combined image; `image` itself while there is nothing to combine, or in a pause."""
+        residual = image - point
+        if self.memory and self.last is not None:
+            self.residuals = [*self.residuals, residual - self.last[0]][-self.memory :]
+            self.images = [*self.images, image - self.last[1]][-self.memory :]
+        self.last = (residual, image)
+        if not self.residuals:
+            return image
+        normal = self._inner_products()
+        if self.pause:
+            self.pause -= 1
+            return image
+        sides = np.array([d @ residual for d in self.residuals])
+        self.steady -= 1
+        if not np.isfinite(normal).all():
+            return image
+        weights = (_steady_weights if self.steady >= 0 else _bold_weights)(normal, sides)
+        combined = image.copy()
+        for weight, change in zip(weights, self.images, strict=True):
+            combined -= weight * change
+        return combined if np.isfinite(combined).all() else image
+
+    def _inner_products(self) -> Array:
+        """Of the residuals' differences; those of the last sweep with the others are new."""
+        fresh = np.array([d @ self.residuals[-1] for d in self.residuals])
+        n = len(fresh)
+        products = np.empty((n, n))
+        kept = self.products[len(self.products) - n + 1 :, len(self.products) - n + 1 :]
+        products[: n - 1, : n - 1] = kept
+        products[-1] = products[:, -1] = fresh
+        self.products = products
+        return products.copy()
+
+    def forget(self) -> None:
+        """After a failure: drop the oldest sweep (the map has changed its shape), and pause."""
+        self.failures += 1
+        self.pause = min(self.failures, LONGEST_PAUSE)
+        self.residuals, self.images = self.residuals[1:], self.images[1:]
+        self.products = self.products[1:, 1:]
+
+
+def _bold_weights(normal: Array, sides: Array) -> Array:
+    """Least squares, as far as the numbers go."""
+    ridge = RIDGE * np.trace(normal) + np.finfo(float).tiny
+    return np.asarray(np.linalg.solve(normal + ridge * np.eye(len(sides)), sides))
+
+
+def _steady_weights(normal: Array, sides: Array) -> Array:
+    """Least squares over the directions in which residuals of length 1 differ."""
+    length = np.sqrt(np.diagonal(normal)) + np.finfo(float).tiny
+    spread, directions = np.linalg.eigh(normal / length / length[:, None])
+    kept = directions[:, spread > PARALLEL * len(sides)]
+    found = (kept.T @ (sides / length)) / spread[len(sides) - kept.shape[1] :]
+    return np.asarray(kept @ found / length)

@@ -1,0 +1,179 @@
+"""Loadings with a posterior: a mean and, for each feature, a covariance of its row of loadings.
+
+Point loadings (EM, and columns without a prior under variational Bayes) have zeros. Where every
+feature sees the same data (nothing missing, no entry weighted, a prior that treats features
+alike) the covariances share their eigenvectors, `C_d = V diag(s_d) V'`, and K can be in the
+hundreds; otherwise they are packed, one a feature.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.linalg import packed
+
+LOG_2PI_E = float(np.log(2.0 * np.pi) + 1.0)
+
+
+class Covariance(Protocol):
+    """Posterior covariances `C_d`, (K, K) for each of D features, zero for point columns."""
+
+    @property
+    def logdet(self) -> Array:
+        """`ln |C_d|` over the columns that are not points, (D,)."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many columns are not points."""
+        ...
+
+    def diagonal(self) -> Array:
+        """Variances, (D, K)."""
+        ...
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """`sum_d weights_d C_d`, (K, K)."""
+        ...
+
+    def inner(self, moment: Array) -> Array:
+        """`tr(C_d M_d)` for packed (Q, D or 1) moments, (D,)."""
+        ...
+
+    def packed(self) -> Array:
+        """All of them, (Q, D)."""
+        ...
+
+    def leading(self, k: int) -> "Covariance":
+        """Of the first k columns."""
+        ...
+
+    def turned(self, R: Array) -> "Covariance":
+        """Of `l' R`; R is invertible and mixes columns that are not points among themselves."""
+        ...
+
+
+class PackedCovariance(NamedTuple):
+    """One matrix a feature."""
+
+    values: Array  # (Q, D)
+    logdet: Array  # (D,)
+    width: int
+
+    def diagonal(self) -> Array:
+        """Variances, (D, K)."""
+        K = packed.size_of(self.values)
+        return np.ascontiguousarray(self.values[np.diagonal(packed.full_index(K))].T)
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """`sum_d weights_d C_d`, (K, K)."""
+        total: Array = packed.unpack((self.values @ weights)[:, None])[0]
+        return total
+
+    def inner(self, moment: Array) -> Array:
+        """`tr(C_d M_d)`, (D,)."""
+        i, j = packed.pair_indices(packed.size_of(self.values))
+        twice = np.where(i == j, 1.0, 2.0)[:, None]
+        traces: Array = (self.values * (twice * moment)).sum(axis=0)
+        return traces
+
+    def packed(self) -> Array:
+        """All of them, (Q, D)."""
+        return self.values
+
+    def leading(self, k: int) -> "PackedCovariance":
+        """Of the first k columns: the head of the packed lower triangle."""
+        return self._replace(values=self.values[: k * (k + 1) // 2])
+
+    def turned(self, R: Array) -> "PackedCovariance":
+        """Of `l' R`."""
+        full = R.T @ packed.unpack(self.values) @ R
+        i, j = packed.pair_indices(R.shape[1])
+        values = np.ascontiguousarray(full[:, i, j].T)
+        return self._replace(values=values, logdet=self.logdet + _logdet_change(R))
+
+
+class SharedCovariance(NamedTuple):
+    """`C_d = V diag(s_d) V'` with one V."""
+
+    V: Array  # (K, J), rows of zeros for point columns
+    s: Array  # (D, J), or (1, J) when all features have the same
+    logdet: Array  # (D,)
+    width: int
+
+    def diagonal(self) -> Array:
+        """Variances, (D, K)."""
+        variances = self.s @ (self.V**2).T
+        return np.broadcast_to(variances, (len(self.logdet), len(self.V)))
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """`sum_d weights_d C_d`, (K, K)."""
+        scale = weights @ self.s if len(self.s) > 1 else weights.sum() * self.s[0]
+        total: Array = (self.V * scale) @ self.V.T
+        return total
+
+    def inner(self, moment: Array) -> Array:
+        """`tr(C_d M_d)`, (D,)."""
+        if moment.shape[1] > 1:
+            return PackedCovariance(self.packed(), self.logdet, self.width).inner(moment)
+        M = packed.unpack(moment)[0]
+        traces = self.s @ ((M @ self.V) * self.V).sum(axis=0)
+        return np.broadcast_to(traces, self.logdet.shape)
+
+    def packed(self) -> Array:
+        """All of them, (Q, D)."""
+        i, j = packed.pair_indices(len(self.V))
+        values = (self.V[i] * self.V[j]) @ self.s.T
+        return np.array(np.broadcast_to(values, (len(i), len(self.logdet))))
+
+    def leading(self, k: int) -> "SharedCovariance":
+        """Of the first k columns."""
+        return self._replace(V=self.V[:k])
+
+    def turned(self, R: Array) -> "SharedCovariance":
+        """Of `l' R`."""
+        return self._replace(V=R.T @ self.V, logdet=self.logdet + _logdet_change(R))
+
+
+def _logdet_change(R: Array) -> float:
+    return 2.0 * float(np.linalg.slogdet(R)[1])
+
+
+class Loadings(NamedTuple):
+    """`q(l_d) = N(mean_d, C_d)`; points where there is no covariance."""
+
+    mean: Array  # (D, K)
+    cov: Covariance | None = None
+
+    def squares(self) -> Array:
+        """`E[L^2]`, (D, K)."""
+        squares: Array = self.mean**2
+        return squares if self.cov is None else squares + self.cov.diagonal()
+
+    def pairs(self) -> Array:
+        """Packed `E[l_d l_d']`, (Q, D)."""
+        products = packed.pack_products(self.mean, np.ones(len(self.mean)))
+        return products if self.cov is None else products + self.cov.packed()
+
+    def second_moment(self) -> Array:
+        """`sum_d E[l_d l_d']`, (K, K)."""
+        second: Array = self.mean.T @ self.mean
+        ones = np.ones(len(self.mean))
+        return second if self.cov is None else second + self.cov.weighted_sum(ones)
+
+    def leading(self, k: int) -> "Loadings":
+        """The first k columns."""
+        mean = np.ascontiguousarray(self.mean[:, :k])
+        return Loadings(mean, None if self.cov is None else self.cov.leading(k))
+
+    def entropy(self) -> float:
+        """`-E[ln q(L)]`; zero for points."""
+        if self.cov is None:
+            return 0.0
+        entries = len(self.mean) * self.cov.width
+        return 0.5 * (float(self.cov.logdet.sum()) + entries * LOG_2PI_E)
+
+    def turned(self, R: Array) -> "Loadings":
+        """Of `l' R`."""
+        return Loadings(self.mean @ R, None if self.cov is None else self.cov.turned(R))

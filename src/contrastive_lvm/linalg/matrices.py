@@ -1,0 +1,124 @@
+"""Matrices of rows, dense or sparse, a chunk of rows at a time.
+
+A chunk never exceeds `BLOCK_ELEMENTS` entries, whatever the data's shape, kind or precision, so
+float32 and sparse input are widened to dense float64 a chunk at a time and never as a whole.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from contrastive_lvm.arrays import Array, Matrix
+
+BLOCK_ELEMENTS = 1 << 19
+
+
+MOST_ROWS = 2048  # per-row K x K work stays in cache
+
+
+def is_sparse(X: Matrix) -> bool:
+    """Whether rows are a SciPy sparse matrix."""
+    return bool(sp.issparse(X))
+
+
+def row_slices(
+    n_rows: int, n_features: int, *, elements: int = BLOCK_ELEMENTS, most: int = MOST_ROWS
+) -> Iterator[slice]:
+    """Consecutive slices of rows, each of at most `elements` entries (and at least one row)."""
+    size = max(1, min(most, elements // max(1, n_features)))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def widen(rows: Matrix) -> Array:
+    """A block as dense float64 (NaN kept)."""
+    dense = rows.toarray() if is_sparse(rows) else rows
+    return np.asarray(dense, dtype=np.float64)
+
+
+def stacked(parts: list[Matrix]) -> Matrix:
+    """Blocks as one array, or as one CSR matrix where they are sparse."""
+    if any(is_sparse(part) for part in parts):
+        return sp.vstack(parts, format="csr")
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def own_rows(rows: Matrix) -> Matrix:
+    """Some rows without the block that they are a part of."""
+    return rows if is_sparse(rows) else np.array(rows)
+
+
+def missing_mask(rows: Matrix) -> np.ndarray:
+    """True where a block's entry is NaN; entries a sparse matrix does not store are zeros."""
+    return np.isnan(widen(rows))
+
+
+def has_missing(X: Matrix) -> bool:
+    """Whether any entry is NaN; the entries are known to be finite or NaN."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite((X.data if is_sparse(X) else X).sum()):
+            return False
+    if is_sparse(X):
+        return bool(np.isnan(X.data).any())
+    return any(bool(np.isnan(X[rows]).any()) for rows in row_slices(*X.shape))
+
+
+class Block(NamedTuple):
+    """Rows with their missingness patterns: rows that miss the same entries share one pattern."""
+
+    values: Array  # (B, D) zeros where missing
+    observed: Array  # (P, D) 0/1
+    pattern: np.ndarray  # (B,) pattern of each row
+
+
+def patterns_of(missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct rows of a boolean mask, as (index of a representative row, pattern of each row)."""
+    bits = np.ascontiguousarray(np.packbits(missing, axis=1))
+    keys = bits.view([("bits", np.void, bits.shape[1])]).ravel()
+    _, representative, pattern = np.unique(keys, return_index=True, return_inverse=True)
+    return representative, pattern.ravel()
+
+
+def make_block(rows: Matrix) -> Block:
+    """A block of rows as zero-filled values, distinct patterns and their index."""
+    values = widen(rows)
+    missing = np.isnan(values)
+    if not missing.any():
+        everything = np.ones((1, values.shape[1]))
+        return Block(values, everything, np.zeros(len(values), dtype=np.intp))
+    representative, pattern = patterns_of(missing)
+    if len(representative) == len(values):  # every row has its own: keep the rows' order
+        representative = pattern = np.arange(len(values))
+    observed = (~missing[representative]).astype(np.float64)
+    return Block(np.where(missing, 0.0, values), observed, pattern)
+
+
+def column_means(X: Matrix) -> Array:
+    """Means of the observed entries of each column, (D,); zero where there is none."""
+    total, count = column_sums(X)
+    means: Array = total / np.maximum(count, 1.0)
+    return means
+
+
+def column_sums(X: Matrix) -> tuple[Array, Array]:
+    """Sums and numbers of the observed entries of each column, both (D,)."""
+    total, count = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for rows in row_slices(*X.shape):
+        block = widen(X[rows])
+        total += np.nansum(block, axis=0)
+        count += (~np.isnan(block)).sum(axis=0)
+    return total, count
+
+
+def column_variances(X: Matrix) -> tuple[Array, Array]:
+    """Variances and means of the observed entries of each column, both (D,)."""
+    mean, count, square = column_means(X), np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    with np.errstate(over="ignore"):  # an overflow shows as a variance that is not finite
+        for rows in row_slices(*X.shape):
+            block = widen(X[rows]) - mean
+            count += (~np.isnan(block)).sum(axis=0)
+            square += np.nansum(block**2, axis=0)
+    variances: Array = square / np.maximum(count, 1.0)
+    return variances, mean

@@ -1,0 +1,245 @@
+"""Predictions: one row step with fitted values, a block of rows at a time.
+
+Missing entries are marginalised exactly, never imputed first. A row without any observed entry
+has the prior as its posterior and a log-likelihood of zero. Under a heavy-tailed likelihood the
+row step and the scales of the new rows are iterated to their fixed point, so that new rows are
+treated exactly as fitted rows were. Likelihoods without a closed form have a row step of their own
+(`rows.gaussian_vi_rows`) and predict on the data's scale: means of counts and probabilities.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Scaler
+from contrastive_lvm.linalg import packed
+from contrastive_lvm.linalg.loadings import Loadings
+from contrastive_lvm.linalg.matrices import make_block, row_slices, widen
+from contrastive_lvm.rows.gaussian_vi_rows import Generalised, row_ascents
+from contrastive_lvm.rows.masked_rows import prepare, residual_of, row_step
+from contrastive_lvm.rows.scale_mixture_rows import BLOCK_ELEMENTS, RowStep, WeightedBlock
+
+SCALE_SWEEPS, SCALE_TOL = 1000, 1e-9
+
+
+class Linear(NamedTuple):
+    """One set's view of the model: `x = L h + mean + noise`."""
+
+    loadings: Loadings  # (D, K)
+    mean: Array  # (D,)
+    psi: Array  # (D,)
+    scaler: Scaler | None = None  # of a heavy-tailed likelihood
+    noise_factor: float = 1.0  # variance of an unseen entry's noise over psi
+    draw_scales: Callable[[np.random.RandomState, tuple[int, int]], Array] | None = None
+
+    @property
+    def L(self) -> Array:
+        """Loadings, or their posterior means."""
+        return self.loadings.mean
+
+
+View = Linear | Generalised
+
+
+class RowPosteriors(NamedTuple):
+    """What is known of a block of rows."""
+
+    rows: slice
+    values: Array  # (B, D) zeros where missing
+    observed: np.ndarray  # (P, D) bool, one row a pattern
+    pattern: np.ndarray  # (B,)
+    mean: Array  # (K, B)
+    cov: Array  # (Q, P) packed
+    bound: Array  # (B,) log-likelihood, or its bound
+    weights: Array | None = None  # (B, D) or (B, 1) E[u]; None when patterns share their cov
+
+
+def row_posteriors(model: View, X: Matrix) -> Iterator[RowPosteriors]:
+    """The row step over rows, in their order."""
+    if isinstance(model, Generalised):
+        yield from _generalised_posteriors(model, X)
+        return
+    if model.scaler is not None:
+        yield from _weighted_posteriors(model, model.scaler, X)
+        return
+    coefficients = prepare(model.loadings, model.psi)
+    for rows in row_slices(*X.shape):
+        block = make_block(X[rows])
+        m = row_step(coefficients, residual_of(block, model.mean), block)
+        yield RowPosteriors(
+            rows, block.values, block.observed > 0, block.pattern, m.mean, m.cov, m.log_likelihood
+        )
+
+
+def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[RowPosteriors]:
+    for rows in row_slices(*X.shape, elements=BLOCK_ELEMENTS):
+        values = widen(X[rows])
+        block = _fixed_point(model, scaler, values)
+        yield RowPosteriors(
+            rows,
+            np.nan_to_num(values),
+            ~np.isnan(values),
+            np.arange(len(values)),
+            block.mean,
+            block.cov,
+            block.bound,
+            block.scales.weights,
+        )
+
+
+def _generalised_posteriors(model: Generalised, X: Matrix) -> Iterator[RowPosteriors]:
+    for rows, entries, state in row_ascents(model, X):
+        (B, D), observed = entries.values.shape, entries.observed
+        yield RowPosteriors(
+            rows,
+            entries.values,
+            np.ones((B, D), dtype=bool) if observed is None else observed > 0,
+            np.arange(B),
+            state.mean,
+            state.cov,
+            state.bound,
+            np.ones((B, 1)),
+        )
+
+
+def _fixed_point(model: Linear, scaler: Scaler, values: Array) -> WeightedBlock:
+    """Alternate latents and scales of a block of rows until the scales stand still.
+
+    A row stops when its own scales do, so that its posterior does not depend on its neighbours.
+    """
+    step = RowStep(model.loadings, model.psi, model.mean, scaler)
+    weights = step(values, np.ones((len(values), 1))).scales.weights
+    moving = np.arange(len(values))
+    for _ in range(SCALE_SWEEPS):
+        renewed = step(values[moving], weights[moving]).scales.weights
+        change = np.abs(renewed - weights[moving]).max(axis=1)
+        weights[moving] = renewed
+        moving = moving[change >= SCALE_TOL]
+        if not len(moving):
+            break
+    return step(values, weights)
+
+
+def latent_means(model: View, X: Matrix) -> Array:
+    """`E[h | x]`, (N, K)."""
+    means = np.empty((X.shape[0], model.L.shape[1]))
+    for block in row_posteriors(model, X):
+        means[block.rows] = block.mean.T
+    return means
+
+
+def latent_moments(model: View, X: Matrix) -> tuple[Array, Array]:
+    """`E[h | x]`, (N, K), and `cov(h | x)`, (N, K, K).
+
+    With Gaussian noise the covariance depends only on which entries are missing; when none is,
+    one matrix is repeated without being copied.
+    """
+    N, K = X.shape[0], model.L.shape[1]
+    means, cov, common = np.empty((N, K)), None, np.empty((K, K))
+    for block in row_posteriors(model, X):
+        means[block.rows] = block.mean.T
+        of_pattern = packed.unpack(block.cov)
+        if cov is None and block.weights is None and block.observed.all():
+            common = of_pattern[0]
+            continue
+        if cov is None:
+            cov = np.empty((N, K, K))
+            cov[: block.rows.start] = common
+        cov[block.rows] = of_pattern[block.pattern]
+    return means, np.broadcast_to(common, (N, K, K)) if cov is None else cov
+
+
+def log_likelihoods(model: View, X: Matrix) -> Array:
+    """Marginal log-density of the observed entries of each row, (N,).
+
+    Exact for Gaussian noise and point loadings; otherwise the row's part of the bound, which is
+    below it at point loadings.
+    """
+    values = np.empty(X.shape[0])
+    for block in row_posteriors(model, X):
+        values[block.rows] = block.bound
+    return values
+
+
+def scale_weights(model: View, X: Matrix) -> Array:
+    """`E[u | x]` of each entry or row under a heavy-tailed likelihood; NaN where missing."""
+    parts = []
+    for block in row_posteriors(model, X):
+        weights = np.ones((len(block.values), 1)) if block.weights is None else block.weights
+        per_entry = weights.shape[1] > 1
+        parts.append(np.where(block.observed, weights, np.nan) if per_entry else weights)
+    return np.concatenate(parts)
+
+
+def is_heavy_tailed(model: View) -> bool:
+    """Whether entries or rows have weights of their own."""
+    return isinstance(model, Linear) and model.scaler is not None
+
+
+def rows_at(model: View, h: Array) -> Array:
+    """Expected rows at given latents, (N, K) to (N, D)."""
+    predictor: Array = model.mean + h @ model.L.T
+    if isinstance(model, Linear):
+        return predictor
+    for rows in row_slices(*predictor.shape):
+        e = predictor[rows] + model.offset(rows)
+        predictor[rows], _ = model.law.response(e, np.zeros_like(e))
+    return predictor
+
+
+def fill(model: View, X: Matrix, *, with_std: bool) -> tuple[Array, Array | None]:
+    """Rows with missing entries replaced by their conditional means, and standard deviations.
+
+    Under Gaussian noise `x_d | x_O` has the mean `mean_d + E[l_d]' E[h]` and the variance
+    `var(l_d' h) + psi_d E[1/u]`; in general those of the response to a normal predictor with the
+    moments of `l_d' h`. An observed entry is itself, with standard deviation zero. In the precision
+    of the input.
+    """
+    filled = np.empty(X.shape, dtype=X.dtype)
+    std = np.zeros(X.shape, dtype=X.dtype) if with_std else None
+    for block in row_posteriors(model, X):
+        observed = block.observed[block.pattern]
+        predicted, variance = _predicted(model, block, with_variance=with_std)
+        filled[block.rows] = np.where(observed, block.values, predicted)
+        if std is not None and variance is not None:
+            std[block.rows] = np.where(observed, 0.0, np.sqrt(variance))
+    return filled, std
+
+
+def _predicted(
+    model: View, block: RowPosteriors, *, with_variance: bool
+) -> tuple[Array, Array | None]:
+    """Means and variances of new entries of a block's rows, (B, D)."""
+    predictor: Array = model.mean + block.mean.T @ model.L.T
+    if isinstance(model, Generalised):
+        predictor += model.offset(block.rows)
+        return model.law.response(predictor, _fitted_variance(model, block))
+    if not with_variance:
+        return predictor, None
+    return predictor, _fitted_variance(model, block) + model.psi * model.noise_factor
+
+
+def _fitted_variance(model: View, block: RowPosteriors) -> Array:
+    """`var(l_d' h_i) = tr(E[l l'] cov(h)) + E[h]' C_d E[h]`, (B, D)."""
+    i, j = packed.pair_indices(model.L.shape[1])
+    twice = np.where(i == j, 1.0, 2.0)[:, None]
+    variance: Array = (block.cov.T @ (twice * model.loadings.pairs()))[block.pattern]
+    if model.loadings.cov is not None:
+        variance += (block.mean[i] * block.mean[j]).T @ (twice * model.loadings.cov.packed())
+    return variance
+
+
+def draw(model: View, n: int, rng: np.random.RandomState, *, active: int | None = None) -> Array:
+    """`n` new rows; only the leading `active` latents vary when given."""
+    h = rng.standard_normal((n, model.L.shape[1]))
+    if active is not None:
+        h[:, active:] = 0.0
+    if isinstance(model, Generalised):
+        return model.law.draw(model.mean + h @ model.L.T + model.offset(slice(n)), rng)
+    noise = rng.standard_normal((n, len(model.mean))) * np.sqrt(model.psi)
+    if model.draw_scales is not None:
+        noise /= np.sqrt(model.draw_scales(rng, noise.shape))
+    drawn: Array = model.mean + h @ model.L.T + noise
+    return drawn

@@ -1,0 +1,1 @@
+"""Where rows live, and what they add up to."""

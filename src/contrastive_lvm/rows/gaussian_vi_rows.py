@@ -1,0 +1,294 @@
+"""The row step of likelihoods without a closed form: a normal posterior of each row's latents.
+
+For a row with observed features O and predictors `e_d = l_d' h + mean_d + offset_d`, the posterior
+of `h ~ N(0, I)` is approximated by `q(h) = N(m, V)`. With `q(l_d) = N(lbar_d, C_d)`, `e_d` has
+
+    mu_d = lbar_d' m + mean_d + offset_d,    v_d = tr( E[l_d l_d'] V ) + m' C_d m,
+
+and is taken as normal: exactly so for point loadings, and without consequence for Gaussian noise.
+The likelihood gives `f_d = E[ln p(x_d | e_d)]` and, by the identities of Bonnet and Price,
+`g_d = df_d / dmu_d = E[(ln p)']` and `w_d = -2 df_d / dv_d = -E[(ln p)'']`. The bound
+
+    F = sum_O f_d - KL(q(h) || N(0, I)),    -KL = 1/2 ( K + ln|V| - tr V - m'm ),
+
+has the derivatives `dF/dV = 1/2 ( V^-1 - I - sum_O w_d E[l_d l_d'] )` and
+`dF/dm = sum_O ( g_d lbar_d - w_d C_d m ) - m`, hence at the maximum (Opper & Archambeau 2009, for
+point loadings)
+
+    V^-1 = I + sum_O w_d E[l_d l_d'],    m = V sum_O lbar_d ( g_d + w_d lbar_d' m ).
+
+With V at its fixed point the second equation is Newton's step, `m + V dF/dm`. A step of length rho
+in the natural parameters, `V^-1 + rho gap` and `m + rho V dF/dm`, follows the natural gradient: a
+short enough one raises F, and F is concave in m and the root of V where `ln p` is concave. So each
+row has a pace of its own, cut where F would fall (close to the maximum, where F only rounds, a row
+may come closer instead). Since w falls as `V^-1` grows, the gap changes its sign from step to step;
+a secant over the last two gaps damps it, without which rows with little information and large
+loadings would not settle. Uncertain loadings bend F in m by more or less than `V^-1` says, and a
+secant corrects that too. The steps begin at the mode, with `v = 0`.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.linalg import packed
+from contrastive_lvm.linalg.loadings import Loadings
+from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.rows.scale_mixture_rows import BLOCK_ELEMENTS
+from contrastive_lvm.rows.threads import in_order
+
+MOST_STEPS = 500
+TOL = 1e-7  # distance to the fixed point, in posterior standard deviations
+MODE_TOL = 0.1  # the mode is only where to begin
+NEAR = 0.01  # where coming closer is as good as a higher bound, whose rise is lost in rounding
+NOISE, ROUNDING = 1e-8, 1e-12  # by which a bound may fall: quadrature's error, and its own share
+REACH = 4.0  # length of a first step, in prior standard deviations
+LEAST_PACE = 1e-8  # a row that must go slower is left where it is
+
+
+class Law(Protocol):
+    """A likelihood and what it has learned."""
+
+    def constant(self, rows: Array) -> Array:
+        """Terms of the log density that are free of the predictor, (B, D)."""
+        ...
+
+    def expected(self, rows: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+        """`f` without the constant, g and w at predictors `N(m, v)`, each (B, D)."""
+        ...
+
+    def response(self, m: Array, v: Array) -> tuple[Array, Array]:
+        """Mean and variance of new entries."""
+        ...
+
+    def draw(self, predictor: Array, rng: np.random.RandomState) -> Array:
+        """New entries."""
+        ...
+
+
+class Generalised(NamedTuple):
+    """One set's view of the model for rows of given sizes: `x ~ law(L h + mean + offset)`."""
+
+    loadings: Loadings  # (D, K)
+    mean: Array  # (D,)
+    law: Law
+    log_sizes: Array  # (N,) of the rows it is used for
+    sized: np.ndarray  # (D,) bool: features that a row's size moves
+
+    @property
+    def L(self) -> Array:
+        """Loadings, or their posterior means."""
+        return self.loadings.mean
+
+    def offset(self, rows: slice) -> Array:
+        """(B, D)."""
+        offset: Array = self.log_sizes[rows, None] * self.sized
+        return offset
+
+
+class Entries(NamedTuple):
+    """A block of rows."""
+
+    values: Array  # (B, D) zeros where missing
+    observed: Array | None  # (B, D) 0/1; None when nothing is missing
+    base: Array  # (B, D) predictors at h = 0
+
+    def of(self, rows: np.ndarray) -> "Entries":
+        """Some of the rows."""
+        observed = None if self.observed is None else self.observed[rows]
+        return Entries(self.values[rows], observed, self.base[rows])
+
+
+class State(NamedTuple):
+    """Where each row is, rows last."""
+
+    mean: Array  # (K, B) m
+    precision: Array  # (Q, B) V^-1, packed
+    cov: Array  # (Q, B) V
+    bound: Array  # (B,) F
+    slope: Array  # (K, B) dF/dm
+    aim: Array  # (Q, B) I + sum w E[l l'], where V^-1 should be
+    distance: Array  # (B,) to the fixed point, in posterior standard deviations
+    pace: Array  # (B,) of steps, relative to REACH; 0 where none can be taken
+    gap_length: Array  # (B,) of a full step of V^-1 to its aim
+    slope_length: Array  # (B,) of a full step of m
+
+    def of(self, rows: np.ndarray) -> "State":
+        """Some of the rows."""
+        return State(*(field[..., rows] for field in self))
+
+    def where(self, better: np.ndarray, other: "State") -> "State":
+        """The rows of the other where it is better."""
+        pairs = zip(self, other, strict=True)
+        return State(*(np.where(better, its, mine) for mine, its in pairs))
+
+
+def _joined(parts: list[tuple[np.ndarray, State]]) -> State:
+    """Rows that finished at different times, in their order."""
+    order = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    fields = zip(*(state for _, state in parts), strict=True)
+    return State(*(np.concatenate(field, axis=-1)[..., order] for field in fields))
+
+
+class Spread(NamedTuple):
+    """Covariances of rows."""
+
+    precision: Array  # (Q, B) packed
+    cov: Array  # (Q, B)
+    logdet: Array  # (B,) of the precision
+
+
+def _spread(precision: Array) -> Spread:
+    return Spread(precision, *packed.invert(precision))
+
+
+def row_ascents(model: Generalised, X: Matrix) -> Iterator[tuple[slice, Entries, State]]:
+    """The row step over rows, a block at a time in their order."""
+    step = RowAscent(model.loadings, model.law)
+
+    def of_block(rows: slice) -> tuple[slice, Entries, State]:
+        entries = _entries(X[rows], model.mean + model.offset(rows))
+        return rows, entries, step(entries)
+
+    return in_order(of_block, list(row_slices(*X.shape, elements=BLOCK_ELEMENTS)))
+
+
+def _entries(rows: Matrix, base: Array) -> Entries:
+    values = widen(rows)
+    missing = np.isnan(values)
+    if not missing.any():
+        return Entries(values, None, base)
+    # Masks as numbers: products with them are much faster than indexing.
+    return Entries(np.where(missing, 0.0, values), (~missing).astype(np.float64), base)
+
+
+class RowAscent:
+    """The row step at given loadings."""
+
+    def __init__(self, loadings: Loadings, law: Law) -> None:
+        self.law, self.L, self.K = law, loadings.mean, loadings.mean.shape[1]
+        self.i, self.j = packed.pair_indices(self.K)
+        self.diagonal = np.diagonal(packed.full_index(self.K))
+        self.eye = packed.pack(np.eye(self.K))
+        self.twice = np.where(self.i == self.j, 1.0, 2.0)[:, None]
+        self.pairs = loadings.pairs()
+        self.points, self.C = self.pairs, None
+        if loadings.cov is not None:
+            self.points, self.C = Loadings(self.L).pairs(), loadings.cov.packed()
+
+    def __call__(self, entries: Entries) -> State:
+        """Each row at its fixed point, with its bound."""
+        B = len(entries.values)
+        origin, prior = np.zeros((self.K, B)), np.repeat(self.eye, B, axis=1)
+        start = self._at(entries, origin, _spread(prior), np.ones(B), at_mode=True)
+        V = _spread(start.aim)
+        start = start._replace(precision=V.precision, cov=V.cov)
+        mode = self._ascend(entries, start, at_mode=True)
+        start = self._at(entries, mode.mean, _spread(mode.aim), np.ones(B), at_mode=False)
+        state = self._ascend(entries, start, at_mode=False)
+        constant = self.law.constant(entries.values)
+        if entries.observed is not None:
+            constant = constant * entries.observed
+        return state._replace(bound=state.bound + constant.sum(axis=1))
+
+    def _ascend(self, entries: Entries, state: State, *, at_mode: bool) -> State:
+        """Steps of each row until it stands still; rows that do are left out of the next."""
+        active, finished = np.arange(len(state.bound)), []
+        for _ in range(MOST_STEPS):
+            moving = (state.distance > (MODE_TOL if at_mode else TOL)) & (state.pace > 0)
+            if not moving.all():
+                finished.append((active[~moving], state.of(~moving)))
+                active, state, entries = active[moving], state.of(moving), entries.of(moving)
+            if not len(active):
+                break
+            state = self._step(entries, state, at_mode=at_mode)
+        return _joined([*finished, (active, state)])
+
+    def _step(self, entries: Entries, state: State, *, at_mode: bool) -> State:
+        """One step of each row, or a slower pace for the next."""
+        gap = state.aim - state.precision
+        step = packed.multiply(state.cov, state.slope)
+        most = REACH / np.maximum(np.sqrt((step * step).sum(axis=0)), 1e-12)
+        rho = np.minimum(1.0, state.pace * most)
+        faster = np.minimum(2.0 * state.pace, 1e9)
+        slower = np.where(state.pace > LEAST_PACE / np.maximum(1.0, most), 0.25 * rho / most, 0.0)
+        with np.errstate(all="ignore"):  # a step too far may overflow; its bound is then refused
+            V = _spread(state.precision + rho * state.gap_length * gap)
+            step = rho * state.slope_length * packed.multiply(V.cov, state.slope)
+            new = self._at(entries, state.mean + step, V, faster, at_mode=at_mode)
+            if not at_mode:
+                new = self._relaxed(state, new, rho, gap, step)
+            better = new.bound >= state.bound - NOISE - ROUNDING * np.abs(state.bound)
+            better |= new.distance < np.minimum(state.distance, NEAR)
+        return state._replace(pace=slower).where(better, new)
+
+    def _relaxed(self, old: State, new: State, rho: Array, gap: Array, step: Array) -> State:
+        """With the lengths that would have closed the gap and levelled the slope."""
+        was, now = _product(old.cov, gap), _product(old.cov, new.aim - new.precision)
+        left = _trace(was, now) / _trace(was, was)
+        new = new._replace(gap_length=_secant(rho, old.gap_length, left, most=1.0))
+        if self.C is None:
+            return new
+        left = (step * new.slope).sum(axis=0) / (step * old.slope).sum(axis=0)
+        return new._replace(slope_length=_secant(rho, old.slope_length, left, most=10.0))
+
+    def _at(self, entries: Entries, mean: Array, V: Spread, pace: Array, *, at_mode: bool) -> State:
+        """The bound and its derivatives; at the mode, the log density of row and latents."""
+        mu = mean.T @ self.L.T
+        mu += entries.base
+        v = np.zeros_like(mu) if at_mode else self._variances(mean, V.cov)
+        value, g, w = self.law.expected(entries.values, mu, v)
+        if entries.observed is not None:
+            value, g, w = (x * entries.observed for x in (value, g, w))
+        bound = value.sum(axis=1) - 0.5 * (mean * mean).sum(axis=0)
+        slope = self.L.T @ g.T - mean
+        if not at_mode:
+            bound += 0.5 * (self.K - V.logdet - V.cov[self.diagonal].sum(axis=0))
+            if self.C is not None:
+                slope -= packed.multiply(self.C @ w.T, mean)
+        aim = (self.points if at_mode else self.pairs) @ w.T
+        aim += self.eye
+        distance = self._step_length(V.cov, slope)
+        if not at_mode:
+            gap = _product(V.cov, aim - V.precision)
+            distance = np.maximum(distance, np.sqrt(np.abs(_trace(gap, gap))))
+        one = np.ones(len(bound))
+        return State(mean, V.precision, V.cov, bound, slope, aim, distance, pace, one, one)
+
+    def _step_length(self, cov: Array, slope: Array) -> Array:
+        """Of `V dF/dm`, the largest in posterior standard deviations, (B,)."""
+        steps = np.abs(packed.multiply(cov, slope)) / np.sqrt(cov[self.diagonal])
+        longest: Array = steps.max(axis=0, initial=0.0)
+        return longest
+
+    def _variances(self, mean: Array, cov: Array) -> Array:
+        """`tr( E[l l'] V ) + m' C m`, (B, D)."""
+        v: Array = (self.twice * cov).T @ self.pairs
+        if self.C is not None:
+            v += (self.twice * mean[self.i] * mean[self.j]).T @ self.C
+        return np.maximum(v, 0.0, out=v)
+
+
+def _product(cov: Array, gap: Array) -> Array:
+    """`V G` of packed matrices, (K, K, B)."""
+    full = packed.full_index(packed.size_of(cov))
+    product: Array = np.einsum("ikb,kjb->ijb", cov[full], gap[full])
+    return product
+
+
+def _trace(a: Array, b: Array) -> Array:
+    """`tr(A B)`; of `V G` twice, the squared length of a gap G in the metric of `N(m, V)`."""
+    trace: Array = np.einsum("ijb,jib->b", a, b)
+    return trace
+
+
+def _secant(rho: Array, length: Array, left: Array, *, most: float) -> Array:
+    """The length that would have left nothing, after `rho * length` left some share.
+
+    At most twice the last one: two secants at a time may otherwise chase each other.
+    """
+    share = np.nan_to_num(left, nan=0.0)
+    best = np.minimum(rho / np.maximum(1.0 - share, 0.1), 2.0) * length
+    return np.clip(best, 0.01, most)

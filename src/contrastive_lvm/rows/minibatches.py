@@ -1,0 +1,108 @@
+"""Rows in random order, without end: every row once before any row again."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.linalg.matrices import stacked
+from contrastive_lvm.rows.source import Source
+
+BUFFER_ENTRIES = 1 << 23  # of blocks whose rows are shuffled together
+
+
+class Stream(Protocol):
+    """Rows of one set in the order that training takes them."""
+
+    def next(self, n: int) -> tuple[np.ndarray, Matrix]:
+        """Positions of the next rows, and the rows."""
+        ...
+
+
+class Blocks(Protocol):
+    """What has its rows in blocks; a `Source`, for one."""
+
+    shape: tuple[int, int]
+    slices: list[slice]
+
+    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+        """Some blocks by their numbers, and of each of them some rows."""
+        ...
+
+
+def shuffled(X: Matrix | Source, rng: np.random.Generator) -> Stream:
+    """One by one where that costs nothing, otherwise by blocks."""
+    by_blocks = isinstance(X, Source) and not X.row_by_row
+    return ShuffledBlocks(X, rng) if by_blocks else Permuted(X, rng)
+
+
+def taken(X: Matrix | Source, positions: np.ndarray) -> Matrix:
+    """Rows by their positions."""
+    return X.take(positions) if isinstance(X, Source) else X[positions]
+
+
+class Permuted:
+    """Permutations of all rows, in memory or in a memory map."""
+
+    def __init__(self, X: Matrix | Source, rng: np.random.Generator) -> None:
+        self.X, self.rng = X, rng
+        self.left = np.empty(0, dtype=np.intp)
+
+    def next(self, n: int) -> tuple[np.ndarray, Matrix]:
+        """From as many permutations as it takes."""
+        while len(self.left) < n:
+            self.left = np.concatenate([self.left, self.rng.permutation(self.X.shape[0])])
+        at, self.left = self.left[:n], self.left[n:]
+        return at, taken(self.X, at)
+
+
+class ShuffledBlocks:
+    """Blocks in random order; the rows of several, held in memory, are shuffled together.
+
+    A chunk of a file or of a Dask array is then read once an epoch, and not for every minibatch
+    that has one of its rows. A set of few entries is held whole, and its order is that of the same
+    rows in memory.
+    """
+
+    def __init__(self, source: Blocks, rng: np.random.Generator) -> None:
+        self.source, self.rng = source, rng
+        self.waiting: list[int] = []  # blocks of this epoch
+        self.held: list[int] = []  # blocks in memory
+        self.rows: Matrix = None
+        self.places = self.left = np.empty(0, dtype=np.intp)
+
+    def next(self, n: int) -> tuple[np.ndarray, Matrix]:
+        """From as many blocks as it takes."""
+        at, rows = [], []
+        while n > 0:
+            if not len(self.left):
+                self._refill()
+            some, self.left = self.left[:n], self.left[n:]
+            at.append(self.places[some])
+            rows.append(self.rows[some])
+            n -= len(some)
+        return np.concatenate(at), stacked(rows)
+
+    def _refill(self) -> None:
+        chosen = self._chosen()
+        if chosen != self.held:
+            self.rows = None  # two buffers are never held
+            slices = [self.source.slices[i] for i in chosen]
+            self.rows = stacked(self.source.picked(dict.fromkeys(chosen, slice(None))))
+            self.places = np.concatenate([np.arange(s.start, s.stop) for s in slices])
+            self.held = chosen
+        self.left = self.rng.permutation(len(self.places))
+
+    def _chosen(self) -> list[int]:
+        """The next blocks, enough to mix; all of them, in order, where they are few."""
+        n_rows, n_features = self.source.shape
+        if n_rows * n_features <= BUFFER_ENTRIES:
+            return list(range(len(self.source.slices)))
+        self.waiting = self.waiting or self.rng.permutation(len(self.source.slices)).tolist()
+        chosen: list[int] = []
+        size = 0
+        while self.waiting and size * n_features < BUFFER_ENTRIES:
+            chosen.append(self.waiting.pop())
+            block = self.source.slices[chosen[-1]]
+            size += block.stop - block.start
+        return chosen

@@ -1,0 +1,43 @@
+"""Some rows of what is elsewhere: they stay there until they are read."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.linalg.matrices import stacked
+from contrastive_lvm.rows.file_rows import MOST_ENTRIES
+from contrastive_lvm.rows.source import is_lazy
+
+
+def chosen_rows(X: Any, chosen: np.ndarray) -> Any:
+    """Rows of a Dask array or of an array in a file where a mask is true, in their order."""
+    places = np.flatnonzero(chosen)
+    return X[places] if is_lazy(X) else ChosenRows(X, places)
+
+
+class ChosenRows:
+    """Rows of an array in a file, as an array that gives rows by slices.
+
+    Files are read in stretches: what lies between two chosen rows of one is read with them, what
+    lies between two stretches is not.
+    """
+
+    def __init__(self, X: Any, places: np.ndarray) -> None:
+        self.X, self.places = X, places  # increasing
+        self.shape = (len(places), int(X.shape[1]))
+        self.dtype = X.dtype
+        self.chunks = getattr(X, "chunks", None)
+
+    def __getitem__(self, rows: slice) -> Matrix:
+        """Dense, or sparse as the file is."""
+        return stacked([self.X[at.start : at.stop][places] for at, places in self._stretches(rows)])
+
+    def _stretches(self, rows: slice) -> Iterator[tuple[slice, np.ndarray]]:
+        """Rows of the file, and which of them are chosen."""
+        places = self.places[rows]
+        most = max(1, MOST_ENTRIES // self.shape[1])
+        ends = np.flatnonzero(np.diff(places // most)) + 1
+        for some in np.split(places, ends):
+            yield slice(some[0], some[-1] + 1), some - some[0]

@@ -1,0 +1,54 @@
+"""Size factors of rows of counts: how much of each row was counted."""
+
+from functools import partial
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.linalg.matrices import column_sums, row_slices, widen
+from contrastive_lvm.rows.source import Source
+
+Sums = tuple[Array, Array]  # of columns, and numbers of their entries
+
+
+def mean_profile(likelihood: Likelihood, sets: list[Matrix]) -> Array:
+    """Mean count of each feature that is sized, over both sets, (D,); zero elsewhere."""
+    sized = likelihood.sized_columns(sets[0].shape[1])
+    if not sized.any():
+        return np.zeros(len(sized))
+    sums, counts = zip(*(_sums(X) for X in sets), strict=True)
+    return np.where(sized, sum(sums) / np.maximum(sum(counts), 1.0), 0.0)
+
+
+def _sums(X: Matrix) -> Sums:
+    return X.total(column_sums, _added) if isinstance(X, Source) else column_sums(X)
+
+
+def _added(one: Sums, other: Sums) -> Sums:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def log_sizes(X: Matrix, profile: Array) -> Array:
+    """Log of each row's total over that of the profile, observed entries only, (N,).
+
+    An average row has 0. A row without any count gets half a count; rows without sized features
+    have 0.
+    """
+    sizes = np.zeros(X.shape[0])
+    sized = profile > 0
+    if not sized.any():
+        return sizes
+    if isinstance(X, Source):
+        return np.asarray(X.mapped(partial(_block_sizes, profile)))
+    for rows in row_slices(*X.shape):
+        block = widen(X[rows])[:, sized]
+        total = np.nansum(block, axis=1)
+        whole = (~np.isnan(block)) @ profile[sized]
+        known = whole > 0
+        sizes[rows][known] = np.log(np.maximum(total[known], 0.5) / whole[known])
+    return sizes
+
+
+def _block_sizes(profile: Array, block: Matrix, rows: slice) -> Array:
+    return log_sizes(block, profile)

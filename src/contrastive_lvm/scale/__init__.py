@@ -1,1 +1,0 @@
-"""Row blocks out of Dask, memory maps and backed files; nothing else."""

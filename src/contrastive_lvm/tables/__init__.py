@@ -1,1 +1,0 @@
-"""Tables in files: reading them, choosing their rows, scaling their columns, writing results."""

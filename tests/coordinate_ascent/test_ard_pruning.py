@@ -1,0 +1,196 @@
+"""Automatic size: the closed-form rank, changes of coordinates, columns that come and go."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import contrastive_lvm as clvm
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.coordinate_ascent.ard_rank import supported_rank
+from contrastive_lvm.coordinate_ascent.reparametrize import best_turn
+
+
+def spiked(seed: int, n: int, d: int, sizes: list[float]) -> Array:
+    """Rows with unit noise and columns of the given norms."""
+    rng = np.random.default_rng(seed)
+    directions = np.linalg.qr(rng.standard_normal((d, len(sizes))))[0]
+    return rng.standard_normal((n, len(sizes))) @ (directions * sizes).T + rng.standard_normal(
+        (n, d)
+    )
+
+
+def factorised_bound(X: Array, k: int) -> float:
+    """Bound of `X = Z S' + noise` with k columns, `q(Z) q(S)`, at the best noise and scales.
+
+    Written for matrices of any shape: along each singular pair the optimum has scalar posteriors
+    (Nakajima et al. 2013, Lemma 1), so it is a sum over h of a function of four numbers.
+    """
+    N, D = X.shape
+    gamma2 = np.linalg.svd(X, compute_uv=False)[:k] ** 2
+    total = float((X**2).sum())
+
+    def cost(v: Array) -> float:
+        noise = np.exp(v[0])
+        a, b, sa, sb = np.exp(v[1:]).reshape(4, k)  # means of z and s along h, their variances
+        z2, s2 = a**2 + N * sa, b**2 + D * sb
+        fit = (total - 2.0 * (np.sqrt(gamma2) * a * b).sum() + (z2 * s2).sum()) / noise
+        latent = (z2 - N - N * np.log(sa)).sum()
+        loading = (D * np.log(s2 / D) - D * np.log(sb)).sum()  # the column's variance at its best
+        total_cost = fit + N * D * np.log(2 * np.pi * noise) + latent + loading
+        return float(0.5 * total_cost / (N * D))
+
+    scale = np.sqrt(np.maximum(gamma2 / N - 1.0, 0.1))
+    start = np.concatenate(
+        [[0.0], np.log(np.sqrt(N) * np.ones(k)), np.log(scale), np.log(1e-2 * np.ones(2 * k))]
+    )
+    found = minimize(cost, start, method="L-BFGS-B", options={"maxiter": 5000, "maxfun": 10**6})
+    return float(-found.fun * N * D)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("n", "d", "sizes"),
+    [
+        (300, 20, [3.0, 2.0, 1.0]),
+        (300, 20, [3.0, 2.0, 0.3]),
+        (40, 60, [6.0, 3.5, 0.5]),
+        (60, 60, [5.0, 4.0, 1.5]),
+    ],
+)
+def test_the_supported_rank_has_the_greatest_bound(
+    seed: int, n: int, d: int, sizes: list[float]
+) -> None:
+    X = spiked(seed, n, d, sizes)
+    values = np.linalg.svd(X, compute_uv=False) ** 2 / n
+    leading = min(n, d) - 1
+    rank = supported_rank(values[:leading], float(values.sum()), n, d)
+    fewer, best, more = (factorised_bound(X, k) for k in (rank - 1, rank, rank + 1))
+    assert fewer < best - 0.1
+    assert more < best + 0.01  # one more column ends without signal, or where the bound is lower
+
+
+def test_the_rank_needs_only_the_leading_values() -> None:
+    X = spiked(0, 200, 40, [4.0, 3.0, 2.0])
+    values = np.linalg.svd(X, compute_uv=False) ** 2 / 200
+    ranks = {supported_rank(values[:k], float(values.sum()), 200, 40) for k in (3, 5, 20, 40)}
+    assert ranks == {3}
+    assert supported_rank(values[:2], float(values.sum()), 200, 40) == 2
+
+
+@pytest.mark.parametrize("hyper", [(1e-3, 1e-3), (2.0, 5.0)])
+@pytest.mark.parametrize("n", [400, 12])
+@pytest.mark.parametrize("seed", range(5))
+def test_turns_never_lower_what_they_should_raise(
+    seed: int, n: int, hyper: tuple[float, float]
+) -> None:
+    rng = np.random.default_rng(seed)
+    K, D = 5, 30
+    M, Z = (a @ a.T for a in (rng.standard_normal((K, D)), rng.standard_normal((K, n))))
+    (a0, b0), moved, turn = hyper, [], np.eye(K)
+    for _ in range(200):
+        moved.append(turned_part(turn, M, Z, n, D, a0, b0))
+        inverse = np.linalg.inv(turn)
+        turn = turn @ best_turn(turn.T @ M @ turn, inverse @ Z @ inverse.T, n, D, a0, b0)
+    assert (np.diff(moved) >= -1e-8 * abs(moved[0])).all()
+    # Where it ends, no small turn in any direction gains: the closed form is the optimum.
+    for _ in range(20 if b0 < 1 else 0):
+        small = turn @ (np.eye(K) + 1e-4 * rng.standard_normal((K, K)))
+        assert turned_part(small, M, Z, n, D, a0, b0) <= moved[-1] + 1e-8 * abs(moved[0])
+
+
+def turned_part(R: Array, M: Array, Z: Array, n: int, D: int, a0: float, b0: float) -> float:
+    """The part of the bound that a change of coordinates moves, written out."""
+    inverse = np.linalg.inv(R)
+    columns = b0 + 0.5 * np.diagonal(R.T @ M @ R)
+    energy = np.trace(inverse @ Z @ inverse.T)
+    return float(
+        (D - n) * np.linalg.slogdet(R)[1] - 0.5 * energy - (a0 + D / 2) * np.log(columns).sum()
+    )
+
+
+def planted(seed: int) -> Any:
+    return clvm.datasets.make_contrastive(400, 400, n_features=50, n_shared=8, random_state=seed)
+
+
+def test_ard_counts_the_shared_dimensions() -> None:
+    found = []
+    for seed in range(10):
+        data = planted(seed)
+        model = clvm.ContrastiveLVM(2, 49, shared_prior="ard")
+        found.append(model.fit(data.target, background=data.background).n_shared_)
+    assert sum(n == 8 for n in found) >= 9, found
+
+
+@pytest.mark.parametrize("share_missing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_shared": "auto"},
+        {"n_shared": "auto", "likelihood": clvm.Gaussian("feature")},
+        {"n_shared": "auto", "likelihood": clvm.StudentT()},
+        {"n_shared": "auto", "target_prior": "horseshoe"},
+        {"n_shared": "auto", "n_target": 10, "target_prior": "ard"},
+        {"n_shared": 8, "n_target": 10, "target_prior": "ard"},
+    ],
+    ids=str,
+)
+def test_both_sizes_are_found_in_all_models(settings: dict[str, Any], share_missing: float) -> None:
+    data = planted(0)
+    X = data.target.copy()
+    X[np.random.default_rng(0).random(X.shape) < share_missing] = np.nan
+    engine = clvm.VariationalBayes(tol=1e-2)
+    model = clvm.ContrastiveLVM(**{"n_target": 2, **settings}, inference=engine)
+    model.fit(X, background=data.background)
+    assert (model.n_target_, model.n_shared_) == (2, 8)
+    assert (np.diff(model.bound_trace_) >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_weak_columns_stay(seed: int) -> None:
+    """Eight columns whose variances span a factor of 180."""
+    rng = np.random.default_rng(seed)
+    S = rng.standard_normal((50, 8)) * np.linspace(0.15, 2.0, 8)
+    W = rng.standard_normal((50, 2))
+    X, B = (
+        rng.standard_normal((400, 8)) @ S.T + 0.5 * rng.standard_normal((400, 50)) for _ in range(2)
+    )
+    X += rng.standard_normal((400, 2)) @ W.T
+    assert clvm.ContrastiveLVM(2, 49, shared_prior="ard").fit(X, background=B).n_shared_ == 8
+
+
+def test_a_block_that_ard_empties_leaves_a_working_model() -> None:
+    """No contrast at all: the target's columns may all go."""
+    rng = np.random.default_rng(0)
+    S = 3.0 * rng.standard_normal((8, 2))
+    X, B = (rng.standard_normal((n, 2)) @ S.T + rng.standard_normal((n, 8)) for n in (300, 300))
+    model = clvm.ContrastiveLVM(2, 2, target_prior="ard").fit(X, background=B)
+    assert model.n_target_ == 0
+    assert model.transform(X).shape == (300, 0)
+    assert np.isfinite(model.score(X))
+
+
+def test_auto_says_when_it_may_need_more_dimensions() -> None:
+    rng = np.random.default_rng(0)
+    S = rng.standard_normal((90, 60))
+    X, B = (rng.standard_normal((n, 60)) @ S.T + rng.standard_normal((n, 90)) for n in (500, 400))
+    model = clvm.ContrastiveLVM(1, "auto", inference=clvm.VariationalBayes(tol=0.1))
+    with pytest.warns(UserWarning, match="uses all 50 dimensions"):
+        model.fit(X, background=B)
+    larger = clvm.ContrastiveLVM(
+        1, 89, shared_prior="ard", inference=clvm.VariationalBayes(tol=0.1)
+    )
+    assert larger.fit(X, background=B).n_shared_ == 60
+
+
+def test_random_restarts_of_a_model_that_sizes_itself() -> None:
+    """They begin with as many columns as the data supports, not with all that are allowed."""
+    data = planted(0)
+    model = clvm.ContrastiveLVM(2, 49, shared_prior="ard", n_init=3, random_state=0)
+    model.fit(data.target, background=data.background)
+    single = clvm.ContrastiveLVM(2, 49, shared_prior="ard")
+    single.fit(data.target, background=data.background)
+    assert model.n_shared_ == single.n_shared_ == 8
+    assert model.bound_ >= single.bound_
+    assert model.n_iter_ < 400

@@ -1,0 +1,188 @@
+"""Counts, binary and mixed data through the estimator, fitted by SVI."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy.linalg import subspace_angles
+from scipy.special import expit
+from sklearn.base import clone
+
+import contrastive_lvm as clvm
+from contrastive_lvm.black_box.svi.svi_batches import Rows
+from tests.oracles import Array
+
+pytest.importorskip("numpyro", reason="the extra jax is not installed")
+
+N, M, D = 250, 200, 12
+
+
+def planted(kind: str) -> tuple[Array, Array, Array, Array, Array]:
+    """Rows of both sets, W, S and the target latents."""
+    rng = np.random.default_rng(3)
+    S, W = rng.standard_normal((D, 2)) * 0.6, rng.standard_normal((D, 1)) * 0.8
+    t = rng.standard_normal((N, 1))
+    eta_x = 1.0 + rng.standard_normal((N, 2)) @ S.T + t @ W.T
+    eta_y = 1.0 + rng.standard_normal((M, 2)) @ S.T
+    X: Any
+    B: Any
+    if kind == "poisson":
+        X, B = rng.poisson(np.exp(eta_x)), rng.poisson(np.exp(eta_y))
+    elif kind == "negative_binomial":
+        X, B = (rng.poisson(np.exp(e) * rng.gamma(3.0, 1 / 3.0, e.shape)) for e in (eta_x, eta_y))
+    elif kind == "bernoulli":
+        X, B = (rng.random(e.shape) < expit(2.5 * (e - 1.0)) for e in (eta_x, eta_y))
+    else:
+        X, B = (np.hstack([e + 0.5 * rng.standard_normal(e.shape)]) for e in (eta_x, eta_y))
+        for Y, e in ((X, eta_x), (B, eta_y)):
+            Y[:, 4:8] = rng.poisson(np.exp(e[:, 4:8]))
+            Y[:, 8:] = rng.random((len(e), 4)) < expit(2.0 * (e[:, 8:] - 1.0))
+    return np.asarray(X, dtype=float), np.asarray(B, dtype=float), W, S, t
+
+
+LIKELIHOODS: dict[str, Any] = {
+    "poisson": clvm.Poisson("none"),
+    "negative_binomial": clvm.NegativeBinomial("none"),
+    "bernoulli": clvm.Bernoulli(),
+    "mixed": clvm.Mixed({"gaussian": range(4), "poisson": range(4, 8), "bernoulli": range(8, 12)}),
+}
+
+
+LONG = pytest.mark.slow  # another compilation each
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        "poisson",
+        "negative_binomial",
+        *(pytest.param(k, marks=LONG) for k in ("bernoulli", "mixed")),
+    ],
+)
+def fitted(request: pytest.FixtureRequest) -> tuple[str, clvm.ContrastiveLVM, Any]:
+    kind = request.param
+    X, B, W, S, t = planted(kind)
+    X[::7, 3] = np.nan
+    model = clvm.ContrastiveLVM(1, 2, likelihood=LIKELIHOODS[kind], random_state=0)
+    return kind, model.fit(X, background=B), (X, B, W, S, t)
+
+
+def test_finds_what_was_planted(fitted: tuple[str, clvm.ContrastiveLVM, Any]) -> None:
+    kind, model, (X, _, W, _, t) = fitted
+    assert model.converged_
+    if kind != "mixed":  # whose features have scales of their own
+        assert np.degrees(subspace_angles(model.target_components_.T, W).max()) < 20.0
+    found = model.transform(X)
+    assert abs(np.corrcoef(found[:, 0], t[:, 0])[0, 1]) > (0.7 if kind == "bernoulli" else 0.8)
+    if kind == "negative_binomial":
+        assert model.dispersion_ is not None
+        assert 0.2 < np.median(model.dispersion_) < 0.5  # 1/3
+
+
+def test_the_bound_is_the_sum_of_the_rows(
+    fitted: tuple[str, clvm.ContrastiveLVM, Any],
+) -> None:
+    """Two ways to the same number: draws and gradient steps, quadrature and Newton steps."""
+    kind, model, (X, B, *_) = fitted
+    rows = model.score_samples(X).sum() + model.score_samples(B, of="background").sum()
+    prior = 0.0
+    if kind == "negative_binomial":  # its dispersions have a prior and a posterior
+        prior = 3.0 * D
+    assert abs(rows - model.bound_) < 2.0 + 4.0 * model.bound_error_ + prior
+
+
+def test_every_method_is_finite(fitted: tuple[str, clvm.ContrastiveLVM, Any]) -> None:
+    _, model, (X, B, *_) = fitted
+    latents = model.latents(X[:20])
+    assert latents.target is not None
+    assert latents.target_sd is not None
+    filled, std = model.impute(X[:20], return_std=True)
+    shown = (latents.target, latents.target_sd, latents.shared, filled, std)
+    more = (model.denoise(X[:20]), model.reconstruct(X[:20]), model.inverse_transform([[0.5]]))
+    for array in (*shown, *more, model.score_samples(B[:9], of="background")):
+        assert np.isfinite(array).all()
+    assert np.isnan(X[:20]).any()
+    draws = model.draws(50, random_state=0).values
+    assert draws["t"].shape == (1, 50, N, 1)
+    np.testing.assert_allclose(
+        draws["t"][0].mean(axis=0)[:20], latents.target, atol=0.6 * float(latents.target_sd.max())
+    )
+    for of in ("target", "background", "denoised"):
+        assert model._likelihood().objection(model.sample(30, of=of, random_state=0)) is None
+
+
+def test_travels(fitted: tuple[str, clvm.ContrastiveLVM, Any], tmp_path: Path) -> None:
+    _, model, (X, *_) = fitted
+    model.save(tmp_path / "model")
+    for other in (clvm.load_model(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(other.transform(X[:5]), model.transform(X[:5]))
+    assert clone(model).likelihood == model.likelihood
+
+
+@pytest.fixture(scope="module")
+def counts() -> tuple[Array, Array, Array, Array]:
+    """Counts with size factors of their own."""
+    rng = np.random.default_rng(5)
+    X, B, *_ = planted("poisson")
+    sizes = [rng.gamma(4.0, 0.25, len(Y)) for Y in (X, B)]
+    X, B = (rng.poisson(Y * s[:, None]).astype(float) for Y, s in zip((X, B), sizes, strict=True))
+    return X, B, sizes[0], sizes[1]
+
+
+def test_sparse_rows_are_never_dense_as_a_whole(
+    counts: tuple[Array, Array, Array, Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, B, *_ = counts
+    model = clvm.ContrastiveLVM(
+        1, 2, likelihood="poisson", inference=clvm.SVI(batch_size=100, max_iter=300), random_state=0
+    )
+    with pytest.warns(UserWarning, match="SVI was stopped by max_iter=300"):
+        dense = clone(model).fit(X, background=B)
+    monkeypatch.setattr(Rows, "everything", None)
+    with pytest.warns(UserWarning, match="SVI was stopped"):
+        sparse = clone(model).fit(sp.csr_array(X), background=sp.csr_array(B))
+    np.testing.assert_allclose(sparse.target_components_, dense.target_components_, rtol=1e-6)
+    np.testing.assert_allclose(
+        sparse.transform(sp.csr_array(X[:9])), dense.transform(X[:9]), rtol=1e-5, atol=1e-7
+    )
+
+
+def test_size_factors_given_and_from_totals(counts: tuple[Array, Array, Array, Array]) -> None:
+    X, B, s, r = counts
+    quick = clvm.SVI(tol=2e-2)
+    model = clvm.ContrastiveLVM(1, 2, likelihood="poisson", inference=quick, random_state=0)
+    given = clone(model).fit(X, background=B, size_factors=s, background_size_factors=r)
+    t = given.transform(X, size_factors=s)
+    totals = model.fit(X, background=B).transform(X)
+    truth = planted("poisson")[-1][:, 0]
+    assert abs(np.corrcoef(t[:, 0], truth)[0, 1]) > 0.75
+    assert np.isfinite(totals).all()
+    doubled = given.transform(2.0 * X, size_factors=2.0 * s)
+    np.testing.assert_allclose(doubled, t, atol=0.4)  # the same rates, better known
+    with pytest.raises(ValueError, match="fitted with size factors of your own"):
+        given.transform(X)
+    with pytest.raises(ValueError, match="go together; give both or none"):
+        model.fit(X, background=B, size_factors=s)
+    with pytest.raises(ValueError, match="one positive number a row"):
+        model.fit(X, background=B, size_factors=s[:-1], background_size_factors=r)
+    with pytest.raises(ValueError, match=r"size_factors were given, but Gaussian"):
+        clvm.ContrastiveLVM(1, 2).fit(X, background=B, size_factors=s)
+
+
+def test_mixed_features_by_name() -> None:
+    names = [f"f{i}" for i in range(D)]
+    X, B = (pd.DataFrame(Y[:60], columns=names) for Y in planted("mixed")[:2])
+    kinds = {"gaussian": names[:4], "poisson": names[4:8], "bernoulli": names[8:]}
+    model = clvm.ContrastiveLVM(
+        1, 1, likelihood=clvm.Mixed(kinds), inference=clvm.SVI(max_iter=100), random_state=0
+    )
+    with pytest.warns(UserWarning, match="SVI was stopped"):
+        model.fit(X, background=B)
+    assert model.transform(X).shape == (60, 1)
+    noise = np.asarray(model.noise_variance_)
+    assert (noise[:4] > 0).all()
+    assert not noise[4:].any()
