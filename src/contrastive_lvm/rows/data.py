@@ -6,9 +6,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix, Parameters
 from contrastive_lvm.likelihoods.base import Scaler
-from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, row_slices, widen
 from contrastive_lvm.model import Model
@@ -16,6 +15,7 @@ from contrastive_lvm.rows import scatter
 from contrastive_lvm.rows.file_rows import StoredRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.masked_rows import MaskedRows
+from contrastive_lvm.rows.row_cache import Shelf
 from contrastive_lvm.rows.scale_mixture_rows import Swept, Weights, weighted_statistics
 from contrastive_lvm.rows.scatter import DenseScatter, Scatter
 from contrastive_lvm.rows.source import UNCHECKED, Source
@@ -129,6 +129,38 @@ class Data(NamedTuple):
         ]
         return _each(function, sources, range(len(sources)))
 
+    def first_weights(self) -> tuple[Any, ...]:
+        """Return weights of rows to begin with; None for sets without any."""
+        return tuple(s.first_weights() if isinstance(s, Weighted) else None for s in self.sets)
+
+    def row_step(
+        self, active: list[Loadings], p: Parameters, weights: tuple[Any, ...], scales: Any
+    ) -> tuple[list[Swept], tuple[Any, ...]]:
+        """Return what the rows of each set say, and their weights from now on."""
+
+        def step(i: int) -> tuple[Swept, Any]:
+            rows = self.sets[i]
+            if isinstance(rows, Weighted):
+                scaler = partial(scales, df=p.df)
+                return rows.weighted(active[i], p.psi, p.means[i], weights[i], scaler)
+            if isinstance(rows, Gapped):
+                return Swept(rows.statistics(active[i], p.psi, p.means[i]), 0.0, 0), None
+            found = scatter.statistics(rows, active[i], p.psi, self.n_features)
+            return Swept(found, 0.0, 0), None
+
+        sums, renewed = zip(*self.each(step), strict=True)
+        return list(sums), renewed
+
+    @staticmethod
+    def weights_in_memory(weights: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return weights of rows in memory; those of other rows are not kept."""
+        found = [w.whole() if isinstance(w, Shelf) else w for w in weights]
+        return tuple(found) if all(isinstance(w, np.ndarray) for w in found) else ()
+
+    def covariances(self) -> list[CovarianceOperator]:
+        """Return the covariance of each set, for starts."""
+        return [covariance(rows) for rows in self.sets]
+
     @property
     def narrow(self) -> bool:
         """Whether sweeps only have products of small matrices, which threads do not speed up."""
@@ -136,9 +168,7 @@ class Data(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
-def prepare(
-    model: Model, target: Matrix, background: Matrix | None, *, posterior: bool = False
-) -> Data:
+def prepare(model: Model, sets: Sequence[Matrix], *, posterior: bool = False) -> Data:
     """Compress complete sets to summaries; keep sets with missing or weighted entries as rows.
 
     `posterior` says that loadings will have covariances, which live on features, not on a span.
@@ -147,14 +177,16 @@ def prepare(
     answer to the last digit from anywhere (but for complete rows of over `MOST_BRANCHED` features,
     whose scatters are rounded otherwise).
     """
-    matrices = [target] if background is None else [target, background]
-    D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
+    matrices = list(sets)
+    D, n_rows = matrices[0].shape[1], sum(X.shape[0] for X in matrices)
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
     matrices = [at_hand(X) if isinstance(X, Source) and (few or _small(X)) else X for X in matrices]
-    if isinstance(model.likelihood, StudentT):
+    if model.likelihood._is_scale_mixture:
         return _with_variances(_each(_weighted, matrices, matrices), D, None)
     spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
-    spans = spans and model.closed_likelihood.isotropic and model.features_alike and not posterior
+    spans = (
+        spans and model.likelihood._is_isotropic and model.treats_features_alike and not posterior
+    )
     if spans and not any(has_missing(X) for X in matrices):
         span = reduce_to_span(matrices)
         return _with_variances(list(span.scatters), D, span)

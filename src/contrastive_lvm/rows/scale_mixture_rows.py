@@ -115,7 +115,7 @@ class Swept(NamedTuple):
 
     statistics: Statistics
     log_excess: float
-    n_scales: int
+    n_scales: float
 
     def plus(self, other: "Swept") -> "Swept":
         """Of the rows of both."""
@@ -130,7 +130,8 @@ def swept(step: RowStep, rows: Matrix, weights: Array | Weights) -> tuple[Swept,
     """Expected statistics of a block under new weights, and those weights."""
     block = step(rows, weights)
     scales = block.scales
-    return Swept(_block_statistics(block), scales.log_excess, scales.n_scales), scales.weights
+    sums = float(scales.log_excess.sum()), float(scales.n_scales.sum())
+    return Swept(_block_statistics(block), *sums), scales.weights
 
 
 def weights_shape(scaler: Scaler, n_rows: int, n_features: int) -> tuple[int, type]:
