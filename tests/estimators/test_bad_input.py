@@ -201,13 +201,13 @@ def test_constant_and_duplicated_columns_simply_work(noise: Any, *, missing: boo
     if missing:
         rows[::3, 1] = others[::4, 8] = np.nan
     model = fit(rows, others, likelihood=clvm.Gaussian(noise), inference=clvm.EM(tol=1e-2))
-    assert np.isfinite(model.bound_)
+    assert np.isfinite(model.lower_bound_)
     assert np.isfinite(model.transform(rows)).all()
     assert np.isfinite(model.score_samples(others, of="background")).all()
     filled, std = model.impute(rows, return_std=True)
     assert np.isfinite(filled).all()
     assert np.isfinite(std).all()
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert (np.diff(model.lower_bounds_) >= 0).all()
 
 
 def test_input_is_never_changed() -> None:
