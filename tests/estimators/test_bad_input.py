@@ -151,7 +151,7 @@ METHODS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         r"T has shape \(30, 6\).*2 target",
     ),
-    "sample size": (lambda: FITTED.sample(0), ValueError, "n=0 must be a whole number"),
+    "sample size": (lambda: FITTED.sample(0), ValueError, "n_samples=0 must be a whole number"),
     "sample of": (lambda: FITTED.sample(2, of="noise"), ValueError, "of='noise' is unknown"),
     "infinity": (lambda: FITTED.score_samples(with_value(X, np.inf)), ValueError, "infinity"),
     "names": (
