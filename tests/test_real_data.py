@@ -54,7 +54,7 @@ def test_kang_cells_need_fewer_than_120_of_499_shared_dimensions() -> None:
     model = clvm.ContrastiveLVM(2, 499, shared_prior="ard").fit(target, background=background)
     assert model.converged_
     assert 90 < model.n_shared_ < 120
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert (np.diff(model.lower_bounds_) >= 0).all()
 
 
 @pytest.mark.slow

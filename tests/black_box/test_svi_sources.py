@@ -61,7 +61,7 @@ def assert_same(model: Any, reference: Any, limit: float = 1e-6) -> None:
         ours, theirs = getattr(model, name), getattr(reference, name)
         atol = limit * np.abs(theirs).max()
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol, err_msg=name)
-    assert model.bound_ == pytest.approx(reference.bound_, rel=limit)
+    assert model.lower_bound_ == pytest.approx(reference.lower_bound_, rel=limit)
 
 
 def memory_map(X: Any, path: Path) -> Any:
@@ -313,7 +313,8 @@ def spied(self, n):
 Climb._batches = spied
 model = fit(*counts(), n_devices=2)
 assert parts == {(15, 8)}, parts  # of 30 rows
-np.savez(sys.argv[1], W=model.target_components_, S=model.shared_components_, bound=model.bound_)
+W, S = model.target_components_, model.shared_components_
+np.savez(sys.argv[1], W=W, S=S, bound=model.lower_bound_)
 """
 
 
@@ -331,7 +332,7 @@ def test_two_devices_give_what_one_gives(tmp_path: Path) -> None:
     found, one = np.load(tmp_path / "found.npz"), in_memory()
     np.testing.assert_allclose(found["W"], one.target_components_, atol=1e-6)
     np.testing.assert_allclose(found["S"], one.shared_components_, atol=1e-6)
-    assert found["bound"] == pytest.approx(one.bound_, rel=1e-8)
+    assert found["bound"] == pytest.approx(one.lower_bound_, rel=1e-8)
 
 
 def test_more_devices_than_there_are_are_refused() -> None:

@@ -81,7 +81,7 @@ def test_commands_are_the_library_with_columns_and_units_kept(
     ran("fit", one, *BY, *SMALL, "--scale", scale, "-o", "m.clvm", "--json")
     facts = facts_of(capsys)
     model, target, (center, spread) = by_hand(scale)
-    assert facts["bound"] == pytest.approx(model.bound_, rel=1e-9)
+    assert facts["lower_bound"] == pytest.approx(model.lower_bound_, rel=1e-9)
     assert facts["target"] == {"file": str(one), "rows": 90, "missing": pytest.approx(2 / 720)}
     assert facts["background"]["rows"] == 70
     assert (facts["features"], facts["n_target"], facts["n_shared"]) == (8, 2, 2)
@@ -96,7 +96,7 @@ def test_commands_are_the_library_with_columns_and_units_kept(
     np.testing.assert_allclose(latents[["target1", "target2"]], model.transform(target), atol=1e-6)
     assert latents["name"].tolist() == one_frame().query("group == 'case'")["name"].tolist()
     assert latents.index.tolist() == (target.index + 1).tolist()
-    ran("impute", "m.clvm", "new.csv", "--where", "group=case", "-o", "full.npy", "--sd")
+    ran("impute", "m.clvm", "new.csv", "--where", "group=case", "-o", "full.npy", "--std")
     full, std = np.split(np.load("full.npy"), 2, axis=1)
     units = (0.0, 1.0) if scale == "none" else (center, spread)
     expected, expected_std = model.impute(target, return_std=True)
@@ -117,7 +117,7 @@ def test_two_files_are_the_same_as_one(one: Path, tmp_path: Path, capsys: Captur
     bounds = []
     for files in ([one, *BY], [target, background]):
         ran("fit", *files, *SMALL, "--scale", "robust", "-o", tmp_path / "m.clvm", "--json")
-        bounds.append(facts_of(capsys)["bound"])
+        bounds.append(facts_of(capsys)["lower_bound"])
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
 
 
@@ -171,10 +171,10 @@ def test_noise_and_outliers_come_with_advice(tmp_path: Path, capsys: Capture) ->
 def test_latents_with_deviations_of_both_sets(one: Path, tmp_path: Path, capsys: Capture) -> None:
     ran("fit", one, *BY, *SMALL, "-o", tmp_path / "m.clvm")
     capsys.readouterr()
-    ran("transform", tmp_path / "m.clvm", one, "--sd", "--shared", "--json")
+    ran("transform", tmp_path / "m.clvm", one, "--std", "--shared", "--json")
     facts = facts_of(capsys)
-    parts = ("target1", "target2", "target1_sd", "target2_sd", "shared1", "shared2")
-    assert facts["columns"] == [*parts, "shared1_sd", "shared2_sd"]
+    parts = ("target1", "target2", "target1_std", "target2_std", "shared1", "shared2")
+    assert facts["columns"] == [*parts, "shared1_std", "shared2_std"]
     assert np.shape(facts["values"]) == (160, 8)
     ran("transform", tmp_path / "m.clvm", one, "--of", "background", "--where", "group=control")
     lines = capsys.readouterr().out.splitlines()
@@ -370,7 +370,7 @@ def test_damaged_preparations_are_refused(one: Path, tmp_path: Path, capsys: Cap
         Preparation({"features": ["a"], "named": True, "scale": "none"}, _ones(1)),
     ):
         write_model(estimator, tmp_path / "bad.clvm", changed)
-        assert clvm.load_model(tmp_path / "bad.clvm").bound_ == estimator.bound_
+        assert clvm.load_model(tmp_path / "bad.clvm").lower_bound_ == estimator.lower_bound_
         error = refused(["transform", tmp_path / "bad.clvm", one], capsys)
         assert "is damaged: its preparation" in error
 
@@ -399,7 +399,7 @@ def test_sparse_rows_stay_sparse(tmp_path: Path, capsys: Capture) -> None:
     spread = counts.std(axis=0)
     sets = [sparse.csr_array(part / spread) for part in (counts[:70], counts[70:])]
     model = clvm.ContrastiveLVM(2, 2).fit(sets[0], background=sets[1])
-    assert facts["bound"] == pytest.approx(model.bound_)
+    assert facts["lower_bound"] == pytest.approx(model.lower_bound_)
     ran("transform", tmp_path / "m.clvm", files[0], "--json")
     np.testing.assert_allclose(facts_of(capsys)["values"], model.transform(sets[0]), atol=1e-8)
 
@@ -449,5 +449,5 @@ def test_mice_by_conditions_are_the_published_sets(tmp_path: Path, capsys: Captu
     mice = clvm.datasets.fetch_mice_protein()
     model = clvm.ContrastiveLVM(2, 2).fit(mice.target, background=mice.background)
     assert (facts["target"]["rows"], facts["background"]["rows"]) == (270, 135)
-    assert facts["bound"] == pytest.approx(model.bound_, rel=1e-6)
+    assert facts["lower_bound"] == pytest.approx(model.lower_bound_, rel=1e-6)
     assert facts["features"] == 77

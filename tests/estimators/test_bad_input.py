@@ -151,7 +151,7 @@ METHODS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         r"T has shape \(30, 6\).*2 target",
     ),
-    "sample size": (lambda: FITTED.sample(0), ValueError, "n=0 must be a whole number"),
+    "sample size": (lambda: FITTED.sample(0), ValueError, "n_samples=0 must be a whole number"),
     "sample of": (lambda: FITTED.sample(2, of="noise"), ValueError, "of='noise' is unknown"),
     "infinity": (lambda: FITTED.score_samples(with_value(X, np.inf)), ValueError, "infinity"),
     "names": (
@@ -201,13 +201,13 @@ def test_constant_and_duplicated_columns_simply_work(noise: Any, *, missing: boo
     if missing:
         rows[::3, 1] = others[::4, 8] = np.nan
     model = fit(rows, others, likelihood=clvm.Gaussian(noise), inference=clvm.EM(tol=1e-2))
-    assert np.isfinite(model.bound_)
+    assert np.isfinite(model.lower_bound_)
     assert np.isfinite(model.transform(rows)).all()
     assert np.isfinite(model.score_samples(others, of="background")).all()
     filled, std = model.impute(rows, return_std=True)
     assert np.isfinite(filled).all()
     assert np.isfinite(std).all()
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert (np.diff(model.lower_bounds_) >= 0).all()
 
 
 def test_input_is_never_changed() -> None:

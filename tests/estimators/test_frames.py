@@ -138,7 +138,7 @@ def test_pandas_out_keeps_rows_and_columns(model: Any) -> None:
     assert list(std.index) == list(filled.index) == ROWS
     assert (std.to_numpy()[GAPPY.notna()] == 0).all()
     assert list(model.inverse_transform(latents).index) == ROWS
-    drawn = model.sample(n=3, random_state=0)
+    drawn = model.sample(n_samples=3, random_state=0)
     assert list(drawn.columns) == NAMES
     assert len(drawn) == 3
     assert isinstance(model.score_samples(GAPPY), np.ndarray)  # as in scikit-learn

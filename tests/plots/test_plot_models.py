@@ -106,13 +106,13 @@ def test_few_of_many_rows_get_an_ellipse() -> None:
 def test_a_single_latent_has_intervals_of_ninety_percent() -> None:
     latents = fit(1).latents(X)
     assert latents.target is not None
-    assert latents.target_sd is not None
+    assert latents.target_std is not None
     ax = plots.plot_uncertainty(latents)
     (lines,) = (c for c in ax.collections if isinstance(c, LineCollection))
     ends = np.array(lines.get_segments())[:, :, 0]
     order = np.argsort(latents.target[:, 0])
     np.testing.assert_allclose(ends.mean(axis=1), latents.target[order, 0])
-    across = 2 * 1.645 * latents.target_sd[order, 0]
+    across = 2 * 1.645 * latents.target_std[order, 0]
     np.testing.assert_allclose(np.ptp(ends, axis=1), across, rtol=1e-3)
 
 
@@ -241,8 +241,8 @@ def test_a_marked_path_greys_what_it_drops() -> None:
 
 
 def test_traces_say_how_they_ended() -> None:
-    assert words(plots.plot_trace(fit())) == [f"converged at {fit().bound_:.6g}"]
-    early = SimpleNamespace(bound_trace_=np.arange(100.0), converged_=False)
+    assert words(plots.plot_trace(fit())) == [f"converged at {fit().lower_bound_:.6g}"]
+    early = SimpleNamespace(lower_bounds_=np.arange(100.0), converged_=False)
     assert words(plots.plot_trace(early)) == ["stopped early at 99"]
     ax = plots.plot_trace({"one": early, "two": fit()})
     assert sorted(words(ax)) == ["one, stopped early", "two"]
@@ -251,7 +251,7 @@ def test_traces_say_how_they_ended() -> None:
 
 def test_held_out_rows_have_a_curve_of_their_own() -> None:
     history = {"epoch": [2.0, 4.0], "validation_bound": np.array([-3.0, -2.0])}
-    model = SimpleNamespace(bound_trace_=[-2.0, -1.0], history_=history)
+    model = SimpleNamespace(lower_bounds_=[-2.0, -1.0], history_=history)
     ax = plots.plot_trace(model)
     assert [np.asarray(line.get_ydata()).tolist() for line in ax.lines] == [
         [-2.0, -1.0],
@@ -380,7 +380,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no trace": (
         lambda: plots.plot_trace(clvm.PPCA(1).fit(X)),
         TypeError,
-        r"model=PPCA\(n_components=1\) has no bound_trace_; pass a fitted ContrastiveLVM",
+        r"model=PPCA\(n_components=1\) has no lower_bounds_; pass a fitted ContrastiveLVM",
     ),
     "not a model": (lambda: plots.plot_trace("EM"), TypeError, "model='EM' is not an estimator"),
     "not rows": (lambda: plots.plot_missing([1.0]), ValueError, r"X has shape \(1,\)"),

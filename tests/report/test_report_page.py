@@ -174,12 +174,12 @@ def test_differences_are_those_of_the_observed_values(case: Case, opened: Open) 
     size = (a.mean() - b.mean()) / np.sqrt(pooled)
     error = np.sqrt(a.var() / len(a) + b.var() / len(b)) / np.sqrt(pooled)
     found = frame_of(page, "#save-differences").set_index("feature")
-    np.testing.assert_allclose(found["difference in sds"], size[found.index], atol=1e-3)
+    np.testing.assert_allclose(found["difference in stds"], size[found.index], atol=1e-3)
     np.testing.assert_allclose(found["standard error"], error[found.index], atol=1e-3)
     np.testing.assert_allclose(found["mean of selected"], a.mean()[found.index], atol=1e-3)
     shown = page.locator("#differences-table tbody tr td:first-child").all_inner_texts()
     assert shown == found.index[:15].tolist()
-    assert found["difference in sds"].abs().is_monotonic_decreasing
+    assert found["difference in stds"].abs().is_monotonic_decreasing
 
 
 def test_a_click_selects_the_nearest_row_and_shift_adds(case: Case, opened: Open) -> None:
@@ -228,7 +228,7 @@ def test_colours_follow_any_column_and_the_legend_selects(case: Case, opened: Op
     seen = {pixels(page, 0)}
     names = page.locator("#colour option").all_inner_texts()
     assert names[:4] == ["nothing", "subgroup", "age", EVIL]
-    for name in ("age", "set", "outlyingness (robust sds)", "nothing"):
+    for name in ("age", "set", "outlyingness (robust stds)", "nothing"):
         page.select_option("#colour", label=name)
         settle(page)
         seen.add(pixels(page, 0))
@@ -277,7 +277,7 @@ def test_downloads_hold_the_numbers_of_the_library(case: Case, opened: Open) -> 
     )
     found = frame_of(page, "#save-target-latents")
     np.testing.assert_allclose(found[["target 1", "target 2"]], own.target, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found[["target 1 sd", "target 2 sd"]], own.target_sd, rtol=1e-5)
+    np.testing.assert_allclose(found[["target 1 std", "target 2 std"]], own.target_std, rtol=1e-5)
     assert found["subgroup"].tolist() == case.subgroups.tolist()
     assert found["row"].tolist() == case.target.index.tolist()
     assert found[EVIL].tolist() == [EVIL] * 200
@@ -289,7 +289,7 @@ def test_downloads_hold_the_numbers_of_the_library(case: Case, opened: Open) -> 
     expected = case.model.target_components_.T
     np.testing.assert_allclose(found[["target 1", "target 2"]], expected, rtol=1e-5, atol=1e-6)
     facts = json.loads(saved(page, "#save-summary"))
-    assert facts["bound"] == case.model.bound_
+    assert facts["lower_bound"] == case.model.lower_bound_
     page.fill("#find", "cell 19")
     found = frame_of(page, "#save-selected-rows")
     assert found["row"].tolist() == [f"cell {i}" for i in (19, *range(190, 200))]

@@ -72,7 +72,7 @@ def fit(name: str, X: Any, B: Any, tol: float = TOL) -> clvm.ContrastiveLVM:
 
 def assert_same(model: Any, reference: Any, names: tuple[str, ...] = NAMES) -> None:
     """To the last digit."""
-    for name in (*names, "bound_", "n_iter_"):
+    for name in (*names, "lower_bound_", "n_iter_"):
         ours, theirs = getattr(model, name), getattr(reference, name)
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
 
@@ -82,7 +82,7 @@ def assert_alike(model: Any, reference: Any, names: tuple[str, ...] = NAMES) -> 
         ours, theirs = np.asarray(getattr(model, name)), np.asarray(getattr(reference, name))
         limit = 1e-8 * np.abs(theirs).max()
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=limit, err_msg=name)
-    assert model.bound_ == pytest.approx(reference.bound_, rel=1e-10)
+    assert model.lower_bound_ == pytest.approx(reference.lower_bound_, rel=1e-10)
 
 
 def mapped(X: Any, path: Path, dtype: Any = np.float64) -> Any:
@@ -173,7 +173,7 @@ def test_cells_say_what_all_rows_say(name: str, monkeypatch: pytest.MonkeyPatch)
             assert_close(some, others)
         carries = [found.carry, reference.carry]
     assert len(by_cells.posterior_.weights) == (2 if "Student" in name else 0)
-    assert by_cells.bound_ == pytest.approx(fit(name, X, B).bound_, abs=0.1)
+    assert by_cells.lower_bound_ == pytest.approx(fit(name, X, B).lower_bound_, abs=0.1)
 
 
 @pytest.mark.parametrize("elsewhere", ["map", "threads", "cluster"])

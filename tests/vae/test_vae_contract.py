@@ -32,7 +32,13 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             again.score_samples(DATA.target, n_draws=3), model.score_samples(DATA.target, n_draws=3)
         )
-        for name in ("bound_", "bound_error_", "noise_variance_", "n_iter_", "converged_"):
+        for name in (
+            "lower_bound_",
+            "lower_bound_error_",
+            "noise_variance_",
+            "n_iter_",
+            "converged_",
+        ):
             assert getattr(again, name) == getattr(model, name)
 
 

@@ -30,7 +30,7 @@ def transform(
     where: options.Where = None,
     of: options.Of = "target",
     shared: Annotated[bool, typer.Option("--shared", help="Add the shared latents.")] = False,
-    sd: options.Sd = False,
+    std: options.Std = False,
     output: options.TableOutput = None,
     as_json: options.Json = False,
 ) -> None:
@@ -42,7 +42,7 @@ def transform(
     def latents(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
         import numpy as np
 
-        if of == "target" and not (shared or sd):
+        if of == "target" and not (shared or std):
             values = estimator.transform(rows, **sizes)
             return _numbered("target", values.shape[1]), values
         found, columns, parts = estimator.latents(rows, of=of, **sizes), [], []
@@ -52,9 +52,9 @@ def transform(
                 continue
             columns += _numbered(name, mean.shape[1])
             parts.append(mean)
-            if sd:
-                columns += [f"{c}_sd" for c in _numbered(name, mean.shape[1])]
-                parts.append(getattr(found, f"{name}_sd"))
+            if std:
+                columns += [f"{c}_std" for c in _numbered(name, mean.shape[1])]
+                parts.append(getattr(found, f"{name}_std"))
         return columns, np.hstack(parts)
 
     _apply(model, file, where, latents, output, as_json=as_json, of=of)
@@ -66,7 +66,7 @@ def impute(
     *,
     where: options.Where = None,
     of: options.Of = "target",
-    sd: options.Sd = False,
+    std: options.Std = False,
     output: options.TableOutput = None,
     as_json: options.Json = False,
 ) -> None:
@@ -76,11 +76,11 @@ def impute(
         import numpy as np
 
         undone, names = preparation.scaling.undone, preparation.features
-        if not sd:
+        if not std:
             return names, undone(estimator.impute(rows, of=of, **sizes))
         values, spread = estimator.impute(rows, of=of, return_std=True, **sizes)
         both = np.hstack([undone(values), undone(spread, spread=True)])
-        return [*names, *(f"{name}_sd" for name in names)], both
+        return [*names, *(f"{name}_std" for name in names)], both
 
     _apply(model, file, where, filled, output, as_json=as_json, of=of)
 

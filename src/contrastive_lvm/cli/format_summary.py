@@ -55,10 +55,10 @@ def _dimension(facts: dict[str, Any]) -> list[str]:
     head = f"target dimension {facts['dimension']}{share}"
     if not facts["features"]:
         return [f"{head}: no feature has a loading"]
-    rows = [("  feature", "loading", "sd")]
+    rows = [("  feature", "loading", "std")]
     for feature in facts["features"]:
-        sd = "" if feature["sd"] is None else f"± {feature['sd']:.2g}"
-        rows.append((f"  {feature['feature']}", f"{feature['loading']:.3g}", sd))
+        std = "" if feature["std"] is None else f"± {feature['std']:.2g}"
+        rows.append((f"  {feature['feature']}", f"{feature['loading']:.3g}", std))
     return [head, *(line.rstrip() for line in aligned(rows))]
 
 

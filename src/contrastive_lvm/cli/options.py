@@ -139,4 +139,4 @@ TableOutput = Annotated[
         help="Write .csv, .tsv (.gz), .npy or .parquet; by default CSV is printed.",
     ),
 ]
-Sd = Annotated[bool, typer.Option("--sd", help="Add standard deviations, columns NAME_sd.")]
+Std = Annotated[bool, typer.Option("--std", help="Add standard deviations, columns NAME_std.")]

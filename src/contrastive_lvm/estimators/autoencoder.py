@@ -188,8 +188,8 @@ class Autoencoder(
             self.network_.bound(r, of, training.state.seed)
             for r, of in zip(rows, ("target", "background"), strict=False)
         ]
-        self.bound_ = sum(value for value, _ in bounds)
-        self.bound_error_ = float(np.sqrt(sum(variance for _, variance in bounds)))
+        self.lower_bound_ = sum(value for value, _ in bounds)
+        self.lower_bound_error_ = float(np.sqrt(sum(variance for _, variance in bounds)))
         self.n_iter_, self.converged_ = training.epochs_done, finished
         self.n_samples_ = rows[0].n_rows
         if len(rows) > 1:
@@ -228,8 +228,8 @@ class Autoencoder(
             "n_target": design.n_target,
             "n_shared": design.n_shared,
             "gaps": design.gaps,
-            "bound": float(self.bound_),
-            "bound_error": float(self.bound_error_),
+            "bound": float(self.lower_bound_),
+            "bound_error": float(self.lower_bound_error_),
             "n_iter": int(self.n_iter_),
             "converged": bool(self.converged_),
         }
@@ -241,9 +241,9 @@ class Autoencoder(
         if len({values.shape for values in history.values()}) > 1:
             raise ValueError("the arrays of its history have different lengths")
         self._publish(restored_network(design, arrays), history)
-        self.bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter")
+        self.lower_bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter")
         self.converged_ = facts.flag("converged")
-        self.bound_error_ = facts.number("bound_error", "not negative")
+        self.lower_bound_error_ = facts.number("bound_error", "not negative")
 
     def _check_settings(self) -> None:
         self._plan(0.0)
@@ -322,7 +322,7 @@ class Autoencoder(
     def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
         """Name the results."""
         self.network_, self.history_ = fitted, history
-        self.bound_trace_ = history["bound"]
+        self.lower_bounds_ = history["bound"]
         self.mean_ = fitted.units.restored(fitted.scaling.target_mean)
         noise = fitted.nuisance
         one = getattr(fitted.design.likelihood, "isotropic", True)

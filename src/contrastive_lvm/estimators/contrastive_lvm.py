@@ -116,10 +116,10 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         `P(rho^2 tau^2 < delta) > p0` does not drop.
     n_target_, n_shared_ : int
         Dimensions in use.
-    bound_, bound_trace_ : float, ndarray
+    lower_bound_, lower_bounds_ : float, ndarray
         The bound at the end and after each sweep; with Gaussian noise and no priors it is the
         log-likelihood of both sets.
-    bound_error_ : float
+    lower_bound_error_ : float
         Monte-Carlo standard error of the bound under `SVI`, else 0.
     n_iter_ : int
         Sweeps over the data, those of discarded starts included.
@@ -284,7 +284,7 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         refuse(rows)
         return rows
 
-    def prepared(self, X: Any, background: Any) -> tuple[Model, CoordinateAscent, Data]:
+    def _prepared(self, X: Any, background: Any) -> tuple[Model, CoordinateAscent, Data]:
         """The model, the engine and the compressed data of a fit by coordinate ascent."""
         model, engine, target, others = self._resolved(X, background)
         if not isinstance(engine, CoordinateAscent):
@@ -298,7 +298,7 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         self._check_variances(data)
         return data
 
-    def adopt(self, other: Self, posterior: Posterior) -> Self:
+    def _adopt(self, other: Self, posterior: Posterior) -> Self:
         """Take over a fit that was made with another estimator's data."""
         self.n_features_in_ = other.n_features_in_
         self.n_samples_ = other.n_samples_

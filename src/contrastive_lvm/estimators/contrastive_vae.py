@@ -65,7 +65,8 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
     refine_steps : int
         Gradient steps by which the posterior of each row is improved beyond what its encoder says,
         whenever latents of rows are asked for; 0 takes the encoders' word, which is quicker and,
-        for rows that were not trained on, farther off. Training and `bound_` use encoders alone.
+        for rows that were not trained on, farther off. Training and `lower_bound_` use encoders
+        alone.
     n_devices : int or None
         Devices of JAX over which the rows of a minibatch are spread; None takes all.
     random_state : int, RandomState instance or None
@@ -85,9 +86,9 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         (`target_reconstruction`, `background_reconstruction`, `target_kl`, `target_shared_kl`,
         `background_shared_kl`), the `leak`, `validation_bound`, `learning_rate`,
         `target_kl_weight`.
-    bound_, bound_trace_ : float, ndarray
+    lower_bound_, lower_bounds_ : float, ndarray
         The bound of all rows of both sets at the end, and of those that train after each round.
-    bound_error_ : float
+    lower_bound_error_ : float
         Monte-Carlo standard error of the former.
     n_target_, n_shared_ : int
     n_samples_, n_background_samples_ : int

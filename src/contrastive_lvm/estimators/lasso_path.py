@@ -90,7 +90,7 @@ def group_lasso_path(
         )
     lasso = prior if isinstance(prior, GroupLasso) else GroupLasso()
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
-    model, engine, data = shell.prepared(X, background)
+    model, engine, data = shell._prepared(X, background)
     if model.n_target == 0:
         raise ValueError("n_target=0 leaves no loadings to choose features by; use n_target=1.")
     bound_lasso = replace(lasso, groups=getattr(model.target_prior, "groups", None))
@@ -101,14 +101,14 @@ def group_lasso_path(
         task = Task(replace(model, target_prior=replace(bound_lasso, rho=float(rho))), data)
         current = engine.continued(task, _point(task, current))
         fitted: ContrastiveLVM = clone(shell).set_params(target_prior=replace(lasso, rho=rho))
-        models.append(fitted.adopt(shell, current))
+        models.append(fitted._adopt(shell, current))
     norms = np.array([fitted.feature_relevance_ for fitted in models])
     parts = [fitted.posterior_.bound_parts or {} for fitted in models]
     likelihoods = [sum(v for k, v in part.items() if "rows" in k) for part in parts]
     return LassoPath(
         grid,
         norms,
-        np.array([fitted.bound_ for fitted in models]),
+        np.array([fitted.lower_bound_ for fitted in models]),
         np.array(likelihoods),
         (norms > 0).sum(axis=1),
         models,

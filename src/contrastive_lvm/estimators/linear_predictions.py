@@ -121,8 +121,8 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         Latents
-            Named tuple `target, target_sd, shared, shared_sd, cov`; `cov` has shape (n, K, K), the
-            target's columns first, and may be read-only.
+            Named tuple `target, target_std, shared, shared_std, cov`; `cov` has shape (n, K, K),
+            the target's columns first, and may be read-only.
 
         Examples
         --------
@@ -130,17 +130,17 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> data = clvm.datasets.make_subgroups(random_state=0)
         >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
         >>> latents = model.latents(data.target)
-        >>> latents.target_sd[0].round(3), latents.cov.shape
+        >>> latents.target_std[0].round(3), latents.cov.shape
         (array([0.181, 0.355]), (400, 12, 12))
         """
         if is_elsewhere(X):
             return Latents(*by_blocks(self, "latents", X, of=of, size_factors=size_factors))
         mean, cov = predict.latent_moments(*self._rows(X, of, size_factors))
-        sd = np.sqrt(np.einsum("nkk->nk", cov))
+        std = np.sqrt(np.einsum("nkk->nk", cov))
         t = self.n_target_ if of == "target" else 0
         if of == "background":
-            return Latents(None, None, mean, sd, cov)
-        return Latents(mean[:, :t], sd[:, :t], mean[:, t:], sd[:, t:], cov)
+            return Latents(None, None, mean, std, cov)
+        return Latents(mean[:, :t], std[:, :t], mean[:, t:], std[:, t:], cov)
 
     @follows_output
     def inverse_transform(self, T: Any) -> Array:
@@ -291,13 +291,19 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @follows_output
     def sample(
-        self, n: int, *, of: str = "target", size_factors: Any = None, random_state: Any = None
+        self,
+        n_samples: int,
+        *,
+        of: str = "target",
+        size_factors: Any = None,
+        random_state: Any = None,
     ) -> Array:
         """Draw new rows from the model.
 
         Parameters
         ----------
-        n : int
+        n_samples : int
+            Number of rows.
         of : {"target", "background", "denoised"}
             `"denoised"` draws `mean_ + W t + noise`, the target without the shared part.
         size_factors : array-like of shape (n,), optional
@@ -318,7 +324,7 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         check_is_fitted(self)
         check_choice("of", of, (*SETS, "denoised"))
-        n = check_whole("n", n, 1)
+        n = check_whole("n_samples", n_samples, 1)
         model = self._new_rows(n, "target" if of == "denoised" else of, size_factors)
         rng = check_random_state(random_state)
         return predict.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)

@@ -58,7 +58,7 @@ class PPCA(
     noise_variance_ : float
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Shares of the modelled variance; the noise has the rest.
-    bound_ : float
+    lower_bound_ : float
         Log-likelihood of the data.
     n_iter_ : int
         Sweeps of EM; 1 for the closed form.
@@ -118,7 +118,7 @@ class PPCA(
             )
         psi = float(posterior.noise_variance[0])
         self._publish(posterior.target_loadings, posterior.target_mean, psi)
-        self.bound_, self.n_iter_ = posterior.bound, posterior.n_sweeps
+        self.lower_bound_, self.n_iter_ = posterior.bound, posterior.n_sweeps
         self.converged_ = posterior.converged
 
     def _fit_closed_form(self, data: Data, q: int) -> None:
@@ -129,7 +129,7 @@ class PPCA(
         noise = max((total - float(values.sum())) / (d - q), FLOOR * total / d)
         W = U * np.sqrt(np.maximum(values - noise, 0.0))
         mean, psi = scatter.mean, np.full(len(U), noise)
-        self.bound_, self.n_iter_ = statistics(scatter, Loadings(W), psi, d).bound, 1
+        self.lower_bound_, self.n_iter_ = statistics(scatter, Loadings(W), psi, d).bound, 1
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)
@@ -210,7 +210,7 @@ class PPCA(
         return filled if std is None else (filled, std)
 
     @follows_output
-    def sample(self, n: int, *, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int, *, random_state: Any = None) -> Array:
         """Draw new rows from the model.
 
         Examples
@@ -222,7 +222,7 @@ class PPCA(
         (3, 30)
         """
         model, rng = self._linear(), check_random_state(random_state)
-        n = check_whole("n", n, 1)
+        n = check_whole("n_samples", n_samples, 1)
         return predict.draw(model, n, rng)
 
     def score_samples(self, X: Any) -> Array:
@@ -233,7 +233,7 @@ class PPCA(
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
         >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> bool(abs(model.score_samples(rows).sum() - model.bound_) < 1e-6)
+        >>> bool(abs(model.score_samples(rows).sum() - model.lower_bound_) < 1e-6)
         True
         """
         if is_elsewhere(X):
@@ -260,7 +260,7 @@ class PPCA(
     def _fitted_facts(self) -> dict[str, Any]:
         return {
             "noise_variance": self.noise_variance_,
-            "bound": self.bound_,
+            "bound": self.lower_bound_,
             "n_iter": self.n_iter_,
             "converged": self.converged_,
         }
@@ -271,7 +271,7 @@ class PPCA(
             raise ValueError("components is empty")
         mean = arrays.take("mean", (self.n_features_in_,))
         self._publish(components.T, mean, facts.number("noise_variance", "positive"))
-        self.bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter", 1)
+        self.lower_bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter", 1)
         self.converged_ = facts.flag("converged")
 
     def _check_settings(self) -> None:

@@ -21,9 +21,9 @@ class Latents(NamedTuple):
     """Posterior of the latents of rows; `target` is None for rows of the background."""
 
     target: Array | None  # (N, n_target) mean
-    target_sd: Array | None  # (N, n_target) standard deviation
+    target_std: Array | None  # (N, n_target) standard deviation
     shared: Array  # (N, n_shared)
-    shared_sd: Array  # (N, n_shared)
+    shared_std: Array  # (N, n_shared)
     cov: Array  # (N, K, K), the target's columns first, then the shared ones
 
 

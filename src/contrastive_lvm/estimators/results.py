@@ -24,7 +24,7 @@ class Results(Predictions):
         self.mean_, self.background_mean_ = posterior.target_mean, posterior.background_mean
         one_noise = getattr(self._likelihood(), "isotropic", not psi.any())
         self.noise_variance_ = float(psi[0]) if one_noise else psi
-        self.dispersion_, self.bound_error_ = posterior.dispersion, posterior.bound_error
+        self.dispersion_, self.lower_bound_error_ = posterior.dispersion, posterior.bound_error
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
         shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
         shares /= shares.sum()
@@ -36,5 +36,5 @@ class Results(Predictions):
         prior, state = resolve.prior("target_prior", self.target_prior), posterior.prior_states[1]
         if isinstance(prior, Horseshoe) and state is not None:
             self.selected_features_ = ~prior.dropped(state, posterior.unit_variance)
-        self.bound_, self.bound_trace_ = posterior.bound, posterior.bound_trace
+        self.lower_bound_, self.lower_bounds_ = posterior.bound, posterior.bound_trace
         self.n_iter_, self.converged_ = posterior.n_sweeps, posterior.converged

@@ -96,7 +96,7 @@ class Scores(ABC):
         >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
         >>> both = model.score_samples(data.target).sum()
         >>> both += model.score_samples(data.background, of="background").sum()
-        >>> bool(abs(both - model.bound_) < 1e-6)
+        >>> bool(abs(both - model.lower_bound_) < 1e-6)
         True
         """
         if is_elsewhere(X):

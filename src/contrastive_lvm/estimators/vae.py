@@ -31,8 +31,8 @@ class VAE(Autoencoder):
     ----------
     mean_ : ndarray of shape (n_features,)
         What the decoder adds to; it averages to zero over the rows.
-    noise_variance_, dispersion_, history_, bound_, bound_trace_, bound_error_, n_iter_,
-    converged_, state_, n_samples_
+    noise_variance_, dispersion_, history_, lower_bound_, lower_bounds_, lower_bound_error_,
+    n_iter_, converged_, state_, n_samples_
         As of `ContrastiveVAE`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
@@ -175,7 +175,7 @@ class VAE(Autoencoder):
         return (filled, std) if return_std else filled
 
     @follows_output
-    def sample(self, n: int, *, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int, *, random_state: Any = None) -> Array:
         """Draw new rows.
 
         Examples
@@ -187,7 +187,7 @@ class VAE(Autoencoder):
         (3, 30)
         """
         check_is_fitted(self)
-        n, rng = check_whole("n", n, 1), check_random_state(random_state)
+        n, rng = check_whole("n_samples", n_samples, 1), check_random_state(random_state)
         t: Array = rng.standard_normal((n, self._n_features_out))
         return self._drawn(t, None, n, "target", rng)
 

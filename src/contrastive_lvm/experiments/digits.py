@@ -125,7 +125,7 @@ def contrastive(
     model = ContrastiveVAE(2, 8, separation=separation, random_state=random_state, **words)
     model.fit(data.target, background=data.background)
     found = _both_ways(model, data, lambda latents: (latents.target, latents.shared))
-    bound = model.bound_ / (len(data.target) + len(data.background))
+    bound = model.lower_bound_ / (len(data.target) + len(data.background))
     spaces = tuple(
         Space(name, new, accuracy, by_encoder, bound)
         for name, (new, accuracy, by_encoder) in zip(("target", "shared"), found, strict=True)
@@ -145,8 +145,8 @@ def standard(data: DigitsOnGrass, *, random_state: int = 0, **words: Any) -> tup
     judge = KNeighborsClassifier(NEIGHBOURS).fit(drawn[:half], data.held_out_labels[:half])
     apart = float(judge.score(drawn[half:], data.held_out_labels[half:]))
     return (
-        Space("VAE", flat, accuracy, by_encoder, plane.bound_ / len(data.target)),
-        Space("VAE of 10", ten, told, told_by_encoder, wide.bound_ / len(data.target)),
+        Space("VAE", flat, accuracy, by_encoder, plane.lower_bound_ / len(data.target)),
+        Space("VAE of 10", ten, told, told_by_encoder, wide.lower_bound_ / len(data.target)),
         Space("t-SNE of VAE of 10", drawn, apart, None, None),
     )
 

@@ -38,7 +38,7 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
 
     Parameters
     ----------
-    models : fitted estimator with a `bound_trace_`, or a mapping of str to such estimators
+    models : fitted estimator with a `lower_bounds_`, or a mapping of str to such estimators
         One model, or several with their names.
     ax : matplotlib.axes.Axes, optional
         Where to draw; by default the axes of a new figure, `ax.figure`.
@@ -54,12 +54,12 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
     >>> data = clvm.datasets.make_subgroups(random_state=0)
     >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
     >>> ax = clvm.plots.plot_trace(model)
-    >>> len(ax.lines[0].get_ydata()) == len(model.bound_trace_)
+    >>> len(ax.lines[0].get_ydata()) == len(model.lower_bounds_)
     True
     """
     named = named_models(models)
     which = "ContrastiveLVM, ContrastiveVAE or VAE"
-    traces = {n: np.asarray(learned(m, "bound_trace_", which)) for n, m in named.items()}
+    traces = {n: np.asarray(learned(m, "lower_bounds_", which)) for n, m in named.items()}
     ax = axes_or_new(ax, (5.4, 3.6))
     last = [
         _draw_trace(ax, model, traces[name], colour_of(code))
@@ -225,10 +225,10 @@ def plot_imputation(
     filled, std = (np.asarray(found) for found in impute(seen, return_std=True, **which))
     mean, spread = _units(rows) if scaled else (0.0, 1.0)
     truth, guess = (((values - mean) / spread)[hidden] for values in (rows, filled))
-    sd = (std / spread)[hidden]
+    std = (std / spread)[hidden]
     ax = axes_or_new(ax)
-    drawn = _draw_guesses(ax, truth, guess, sd)
-    inside = float((np.abs(truth - guess) <= WIDEST * sd).mean())
+    drawn = _draw_guesses(ax, truth, guess, std)
+    inside = float((np.abs(truth - guess) <= WIDEST * std).mean())
     error = float(np.sqrt(np.mean((truth - guess) ** 2)))
     names_in_corner(
         ax,
@@ -266,10 +266,10 @@ def _units(rows: Array) -> tuple[Array, Array]:
     return mean, np.where(spread > 0, spread, 1.0)
 
 
-def _draw_guesses(ax: Axes, truth: Array, guess: Array, sd: Array) -> bool:
+def _draw_guesses(ax: Axes, truth: Array, guess: Array, std: Array) -> bool:
     """Points about the diagonal; whether there are few enough for intervals."""
     few = len(truth) <= MOST_INTERVALS
-    reach = WIDEST * sd if few else np.zeros(len(sd))
+    reach = WIDEST * std if few else np.zeros(len(std))
     both = limits_of(truth, guess - reach, guess + reach, margin=0.04)
     ax.plot(both, both, color=INK, linewidth=0.8, linestyle=":")
     if few:

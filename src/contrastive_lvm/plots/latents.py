@@ -123,10 +123,10 @@ def _draw_ellipses(ax: Axes, mean: Array, cov: Array, colours: list[str]) -> Non
     ax.set_ylim(limits_of((mean - reach)[:, 1], (mean + reach)[:, 1], margin=0.04))
 
 
-def _draw_intervals(ax: Axes, mean: Array, sd: Array, colours: list[str]) -> None:
+def _draw_intervals(ax: Axes, mean: Array, std: Array, colours: list[str]) -> None:
     order = np.argsort(mean, kind="stable")
     hues = [colours[i] for i in order]
-    at, centre, reach = np.arange(len(mean)) + 1.0, mean[order], WIDEST * sd[order]
+    at, centre, reach = np.arange(len(mean)) + 1.0, mean[order], WIDEST * std[order]
     ends = np.stack([np.column_stack([centre - reach, at]), np.column_stack([centre + reach, at])])
     ax.add_collection(LineCollection(list(ends.swapaxes(0, 1)), colors=hues, linewidths=0.8))
     ax.scatter(centre, at, s=6, c=hues, linewidths=0.0)

@@ -27,7 +27,7 @@ COMMAND = Ways(
     scale="use --scale standard, or --likelihood gaussian:noise=feature",
     counts="try --likelihood negative_binomial, or take logarithms",
     dimensions="allow more dimensions (--n-shared auto)",
-    uncertainty="look at --sd",
+    uncertainty="look at --std",
     robust="try --likelihood student_t",
 )
 PAGE = Ways(

@@ -39,7 +39,7 @@ def findings(model: Any, sets: Sets, *, top: int, found: "Unusual | None" = None
         "dimensions": _dimensions(model, sets, top),
         "selected_features": _selected(model, sets) if linear else None,
         "outliers": _outliers(found, sets.target),
-        "bound": float(model.bound_),
+        "lower_bound": float(model.lower_bound_),
         "iterations": int(model.n_iter_),
         "converged": bool(model.converged_),
     }
@@ -79,7 +79,7 @@ def _network_shares(model: Any, sets: Sets) -> dict[str, Any]:
 
 
 def _dimensions(model: Any, sets: Sets, top: int) -> list[dict[str, Any]]:
-    loadings, sds = effects(model, sets)
+    loadings, stds = effects(model, sets)
     loadings = loadings[: model.n_target_]
     linear = isinstance(model, ContrastiveLVM)
     shares = model.target_variance_ratio_.tolist() if linear else [None] * len(loadings)
@@ -89,7 +89,7 @@ def _dimensions(model: Any, sets: Sets, top: int) -> list[dict[str, Any]]:
             {
                 "feature": sets.preparation.features[i],
                 "loading": float(row[i]),
-                "sd": None if sds is None else float(sds[k, i]),
+                "std": None if stds is None else float(stds[k, i]),
             }
             for i in leading(row, top)
         ]
@@ -98,7 +98,7 @@ def _dimensions(model: Any, sets: Sets, top: int) -> list[dict[str, Any]]:
 
 
 def effects(model: Any, sets: Sets) -> tuple[Array, Array | None]:
-    """What a unit of each dimension adds to each feature, target dimensions first, and its sd.
+    """What a unit of each dimension adds to each feature, target dimensions first, and its std.
 
     Loadings of linear models; of networks half of what a step from -1 to 1 changes, for the target
     alone.
@@ -109,15 +109,15 @@ def effects(model: Any, sets: Sets) -> tuple[Array, Array | None]:
     tables = [t for t in (sets.target, sets.background) if t is not None]
     target, both = (sum(column_sums(t.values)[1] for t in own) for own in (tables[:1], tables))
     parts = [
-        _loading_sds(model, model.target_components_std_, len(model.target_components_), target),
-        _loading_sds(model, model.shared_components_std_, len(model.shared_components_), both),
+        _loading_stds(model, model.target_components_std_, len(model.target_components_), target),
+        _loading_stds(model, model.shared_components_std_, len(model.shared_components_), both),
     ]
     if any(part is None for part in parts):
         return loadings, None
     return loadings, np.vstack([part for part in parts if part is not None])
 
 
-def _loading_sds(model: Any, posterior: Array | None, n: int, observed: Any) -> Array | None:
+def _loading_stds(model: Any, posterior: Array | None, n: int, observed: Any) -> Array | None:
     """Standard deviations of loadings, latents taken as known.
 
     Those of the posterior where there is one. Points have the error of a regression on latents of
@@ -128,8 +128,8 @@ def _loading_sds(model: Any, posterior: Array | None, n: int, observed: Any) -> 
     noise = np.broadcast_to(model.noise_variance_, observed.shape)
     if not noise.all():
         return None
-    sd = np.sqrt(noise / np.maximum(observed, 1.0))
-    return np.broadcast_to(sd, (n, len(sd)))
+    std = np.sqrt(noise / np.maximum(observed, 1.0))
+    return np.broadcast_to(std, (n, len(std)))
 
 
 def _selected(model: Any, sets: Sets) -> list[str] | None:
@@ -182,7 +182,7 @@ def _outliers(found: Unusual, table: Table) -> dict[str, Any]:
 
 
 def _distances(scores: Array, table: Table) -> Array:
-    """How far below the median the log-likelihood of each row's entries is, in robust sds."""
+    """How far below the median the log-likelihood of each row's entries is, in robust stds."""
     scores = scores / np.maximum(entries_of_rows(table), 1.0)
     middle = np.median(scores)
     spread = 1.4826 * np.median(np.abs(scores - middle))

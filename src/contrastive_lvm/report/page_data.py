@@ -34,7 +34,7 @@ def contents(model: Any, sets: Sets, *, title: str, random_state: int = 0) -> di
         background=None if background is None else _rows_of(sets.background, background),
     )
     points = _points(model, drawn)
-    loadings, sds = effects(model, sets)
+    loadings, stds = effects(model, sets)
     return {
         "title": title,
         "facts": facts,
@@ -46,10 +46,10 @@ def contents(model: Any, sets: Sets, *, title: str, random_state: int = 0) -> di
         "columns": _columns(drawn, found, target),
         "features": sets.preparation.features,
         "loadings": packed(loadings),
-        "loading_sds": None if sds is None else packed(sds),
+        "loading_stds": None if stds is None else packed(stds),
         "selected": _selected(model),
         "values": _values(model, drawn),
-        "trace": [float(v) for v in _thinned(np.asarray(model.bound_trace_))],
+        "trace": [float(v) for v in _thinned(np.asarray(model.lower_bounds_))],
     }
 
 
@@ -80,7 +80,7 @@ def _points(model: Any, sets: Sets) -> dict[str, Array]:
         as_target = _latents(model, sets.background, sets, "target")
         found |= {
             "background_shared": other["shared"],
-            "background_shared_sd": other["shared_sd"],
+            "background_shared_std": other["shared_std"],
             "background_target": as_target["target"],
         }
     return found
@@ -101,7 +101,7 @@ def _latents(model: Any, table: Table, sets: Sets, of: str) -> dict[str, Array]:
             of=of,
             **sizes_of(some, sets.preparation.sizes),
         )
-        for name in ("target", "target_sd", "shared", "shared_sd"):
+        for name in ("target", "target_std", "shared", "shared_std"):
             if getattr(latents, name) is not None:
                 parts.setdefault(name, []).append(getattr(latents, name))
     return {name: np.concatenate(own) for name, own in parts.items()}
@@ -118,7 +118,7 @@ def _columns(sets: Sets, found: Unusual, shown: np.ndarray) -> list[dict[str, An
     other = None if sets.background is None else sets.background.annotations
     values = np.full(len(shown) + (0 if other is None else len(other)), np.nan)
     values[: len(shown)] = found.values[shown]
-    names = {"weight": "weight (small: outlier)", "distance": "outlyingness (robust sds)"}
+    names = {"weight": "weight (small: outlier)", "distance": "outlyingness (robust stds)"}
     own = {"name": names[found.measure], "kind": "number", "values": packed(values)}
     return [*columns(sets.target.annotations, other), own]
 

@@ -54,7 +54,7 @@ def _certainty(points: dict[str, Array]) -> list[dict[str, str]]:
     found = []
     for k in range(points["target"].shape[1]):
         spread = float(points["target"][:, k].var())
-        blur = float((points["target_sd"][:, k] ** 2).mean())
+        blur = float((points["target_std"][:, k] ** 2).mean())
         known = spread / (spread + blur) if spread + blur > 0 else 0.0
         if known < BLURRED:
             text = (

@@ -53,11 +53,11 @@ function jitter() {
 
 const axes = [];
 for (let k = 0; k < nTargetDims; k++) {
-  const axis = { label: `target ${k + 1}`, sd: { part: points.target_sd, k, set: "target" } };
+  const axis = { label: `target ${k + 1}`, std: { part: points.target_std, k, set: "target" } };
   axes.push(lazily(axis, () => stacked(points.target, points.background_target, k)));
 }
 for (let k = 0; k < nSharedDims; k++) {
-  const axis = { label: `shared ${k + 1}`, sd: { part: points.shared_sd, k, other: points.background_shared_sd } };
+  const axis = { label: `shared ${k + 1}`, std: { part: points.shared_std, k, other: points.background_shared_std } };
   axes.push(lazily(axis, () => stacked(points.shared, points.background_shared, k)));
 }
 
@@ -73,12 +73,12 @@ for (const column of columns) {
 }
 axes.push(lazily({ label: "(spread out)", bare: true }, jitter));
 
-function sdOf(axis, row) {
-  if (!axis.sd) return NaN;
-  const part = isTarget(row) ? axis.sd.part : axis.sd.other;
+function stdOf(axis, row) {
+  if (!axis.std) return NaN;
+  const part = isTarget(row) ? axis.std.part : axis.std.other;
   if (!part) return NaN;
   const at = part.shape[0] === 1 ? 0 : isTarget(row) ? row : row - nTarget; // one row stands for all
-  return part.values[at * part.shape[1] + axis.sd.k];
+  return part.values[at * part.shape[1] + axis.std.k];
 }
 
 function cell(column, row) {

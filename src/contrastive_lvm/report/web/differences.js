@@ -28,9 +28,9 @@ function effect(a, b) {
   if (!a.n || b.n < 2) return null;
   const pooled = a.n > 1 ? ((a.n - 1) * a.variance + (b.n - 1) * b.variance) / (a.n + b.n - 2) : b.variance;
   if (!(pooled > 0)) return null;
-  const sd = Math.sqrt(pooled);
+  const std = Math.sqrt(pooled);
   const own = a.n > 1 ? a.variance : b.variance;
-  return { size: (a.mean - b.mean) / sd, error: Math.sqrt(own / a.n + b.variance / b.n) / sd };
+  return { size: (a.mean - b.mean) / std, error: Math.sqrt(own / a.n + b.variance / b.n) / std };
 }
 
 function differences() {
@@ -89,7 +89,7 @@ function drawDifferences() {
   const rows = found.map((f) => make("tr", {}, make("td", { class: "name" }, featureButton(f.name, f.j)),
     make("td", { class: "number", text: shortNumber(f.selected.mean) }), make("td", { class: "number", text: shortNumber(f.rest.mean) }),
     make("td", { class: "number", text: `${f.size.toFixed(2)} \u00b1 ${f.error.toFixed(2)}` }), bar(f.size, f.error, largest)));
-  const head = make("tr", {}, ...["feature", "selected", "rest", "difference, sds", ""].map((text, k) =>
+  const head = make("tr", {}, ...["feature", "selected", "rest", "difference, stds", ""].map((text, k) =>
     make("th", { class: k && k < 4 ? "number" : "", scope: "col", text })));
   root.replaceChildren(heading,
     make("p", { text: `${plural(n, "row")} of the ${name} against the other ${(set[1] - set[0] - n).toLocaleString("en")}: means of observed values.` }),

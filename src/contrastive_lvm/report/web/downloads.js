@@ -20,12 +20,12 @@ function annotationCells(row) {
 
 // Latents with standard deviations and annotations, a line for each wanted row.
 function latentLines(prefix, wanted) {
-  const own = axes.filter((axis) => axis.sd && axis.label.startsWith(prefix));
-  const head = ["row", "set", ...own.flatMap((axis) => [axis.label, `${axis.label} sd`]), ...columns.filter((c) => !c.sets).map((c) => c.name)];
+  const own = axes.filter((axis) => axis.std && axis.label.startsWith(prefix));
+  const head = ["row", "set", ...own.flatMap((axis) => [axis.label, `${axis.label} std`]), ...columns.filter((c) => !c.sets).map((c) => c.name)];
   const lines = [];
   for (let i = 0; i < nRows; i++) {
     if (!wanted(i)) continue;
-    const numbers = own.flatMap((axis) => [exact(axis.values[i]), exact(sdOf(axis, i))]);
+    const numbers = own.flatMap((axis) => [exact(axis.values[i]), exact(stdOf(axis, i))]);
     lines.push([quoted(String(rowName(i))), isTarget(i) ? "target" : "background", ...numbers, ...annotationCells(i)]);
   }
   return csv(head, lines);
@@ -33,17 +33,17 @@ function latentLines(prefix, wanted) {
 
 function loadingLines() {
   const dims = Array.from({ length: nLoadings }, (_, k) => k);
-  const head = ["feature", ...dims.flatMap((k) => [dimensionName(k), ...(loadingSds ? [`${dimensionName(k)} sd`] : [])])];
+  const head = ["feature", ...dims.flatMap((k) => [dimensionName(k), ...(loadingStds ? [`${dimensionName(k)} std`] : [])])];
   const lines = report.features.map((name, j) => [quoted(name), ...dims.flatMap((k) => {
     const at = k * nFeatures + j;
-    return [exact(loadings.values[at]), ...(loadingSds ? [exact(loadingSds[at])] : [])];
+    return [exact(loadings.values[at]), ...(loadingStds ? [exact(loadingStds[at])] : [])];
   })]);
   return csv(head, lines);
 }
 
 function differenceLines() {
   const lines = differences().map((f) => [quoted(f.name), exact(f.selected.mean), exact(f.rest.mean), f.selected.n, f.rest.n, exact(f.size), exact(f.error)]);
-  return csv(["feature", "mean of selected", "mean of rest", "selected observed", "rest observed", "difference in sds", "standard error"], lines);
+  return csv(["feature", "mean of selected", "mean of rest", "selected observed", "rest observed", "difference in stds", "standard error"], lines);
 }
 
 function drawDownloads() {

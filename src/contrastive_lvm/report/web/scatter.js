@@ -177,16 +177,16 @@ class Scatter {
     context.beginPath();
     context.arc(x, y, 7, 0, 2 * Math.PI);
     context.stroke();
-    const sdX = sdOf(this.xAxis, row), sdY = sdOf(this.yAxis, row);
+    const stdX = stdOf(this.xAxis, row), stdY = stdOf(this.yAxis, row);
     context.lineWidth = 1;
     context.beginPath();
-    if (isFinite(sdX)) {
-      context.moveTo(this.toX(this.xAxis.values[row] - sdX), y);
-      context.lineTo(this.toX(this.xAxis.values[row] + sdX), y);
+    if (isFinite(stdX)) {
+      context.moveTo(this.toX(this.xAxis.values[row] - stdX), y);
+      context.lineTo(this.toX(this.xAxis.values[row] + stdX), y);
     }
-    if (isFinite(sdY)) {
-      context.moveTo(x, this.toY(this.yAxis.values[row] - sdY));
-      context.lineTo(x, this.toY(this.yAxis.values[row] + sdY));
+    if (isFinite(stdY)) {
+      context.moveTo(x, this.toY(this.yAxis.values[row] - stdY));
+      context.lineTo(x, this.toY(this.yAxis.values[row] + stdY));
     }
     context.stroke();
   }

@@ -98,8 +98,8 @@ function tipLines(row, view) {
   const lines = [[isTarget(row) ? "target row" : "background row", rowName(row)]];
   for (const axis of [view.xAxis, view.yAxis]) {
     if (axis.bare || !isFinite(axis.values[row])) continue;
-    const sd = sdOf(axis, row);
-    lines.push([axis.label, shortNumber(axis.values[row]) + (isFinite(sd) ? ` \u00b1 ${shortNumber(sd, 2)}` : "")]);
+    const std = stdOf(axis, row);
+    lines.push([axis.label, shortNumber(axis.values[row]) + (isFinite(std) ? ` \u00b1 ${shortNumber(std, 2)}` : "")]);
   }
   if (colouring.feature >= 0) lines.push([colourName(), shortNumber(observed(row, colouring.feature)) || "missing"]);
   const told = new Set(lines.map((line) => line[0]));
