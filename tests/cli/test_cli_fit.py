@@ -255,7 +255,7 @@ BAD_OPTIONS = {
     "--likelihood normal": r"--likelihood normal is unknown; use gaussian, student_t",
     "--likelihood gaussian:df=3": r"--likelihood gaussian has no setting 'df'; it has noise",
     "--likelihood student_t:df": r"'df' is no setting; write --likelihood student_t:NAME=VALUE",
-    "--likelihood student_t:per=week": r"--likelihood student_t:per=week is unknown; use one of 'element'",
+    "--likelihood student_t:per=week": r"--likelihood student_t:per=week is unknown; use one of",
     "--likelihood mixed": r"--likelihood needs features=FILE",
     "--likelihood poisson --scale standard": r"--scale=standard does not go with --likelihood poi",
     "--target-prior group_lasso:groups=no.csv": r"groups=no\.csv cannot be read",
