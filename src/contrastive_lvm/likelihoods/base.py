@@ -286,14 +286,6 @@ def _shape_of(rows: Array) -> tuple[int, int]:
     return rows.shape[0], rows.shape[1]
 
 
-def check_noise(noise: str) -> None:
-    """Refuse what is not a kind of noise."""
-    if noise not in ("isotropic", "feature"):
-        raise ValueError(
-            f"noise={noise!r} is not a kind of Gaussian noise; use 'isotropic' or 'feature'."
-        )
-
-
 @lru_cache(maxsize=16)
 def _quadrature(likelihood: Likelihood) -> Callable[..., Any]:
     """Return a compiled function (rows, m, v) -> expectations under `N(m, v)`, entry by entry.

@@ -1,19 +1,19 @@
 """Gaussian noise."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
 from contrastive_lvm._jax import load
 from contrastive_lvm.arrays import LOG_2PI, Array
+from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
     Expected,
     Noise,
     Nuisance,
     ScaleMixture,
     SiteParameters,
-    check_noise,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Gaussian(ScaleMixture):
     _is_scale_mixture: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_noise(self.noise)
+        check_choice("noise", self.noise, get_args(Noise))
 
     def log_density(
         self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters

@@ -8,6 +8,7 @@ from scipy.special import gammaln
 
 from contrastive_lvm._jax import load, special
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
     BoolArray,
     Expected,
@@ -61,10 +62,7 @@ class NegativeBinomial(Likelihood):
 
     def __post_init__(self) -> None:
         check_size_factors(self.size_factors)
-        if self.dispersion not in get_args(Dispersion):
-            raise ValueError(
-                f"dispersion={self.dispersion!r} is unknown; use 'feature' or 'shared'."
-            )
+        check_choice("dispersion", self.dispersion, get_args(Dispersion))
 
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
         """Return the dispersion, whose logarithm has a normal prior."""

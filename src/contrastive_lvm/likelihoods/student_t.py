@@ -9,6 +9,7 @@ from scipy.special import betaln, digamma, gammaln
 
 from contrastive_lvm._jax import flat_site, load, special
 from contrastive_lvm.arrays import LOG_2PI, Array
+from contrastive_lvm.checks import check_choice, check_positive
 from contrastive_lvm.likelihoods.base import (
     Expected,
     Noise,
@@ -16,7 +17,6 @@ from contrastive_lvm.likelihoods.base import (
     ScaleMixture,
     Scales,
     SiteParameters,
-    check_noise,
 )
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 
@@ -58,12 +58,10 @@ class StudentT(ScaleMixture):
     noise: Noise = "isotropic"
 
     def __post_init__(self) -> None:
-        check_noise(self.noise)
-        if self.per not in get_args(Per):
-            raise ValueError(f"per={self.per!r} is unknown; use 'element' or 'sample'.")
-        number = isinstance(self.df, int | float | np.number) and not isinstance(self.df, bool)
-        if self.df != "learn" and not (number and 0 < float(self.df) < np.inf):
-            raise ValueError(f"df={self.df!r} must be a positive number or 'learn'.")
+        check_choice("noise", self.noise, get_args(Noise))
+        check_choice("per", self.per, get_args(Per))
+        if self.df != "learn":
+            check_positive("df", self.df, what="a positive number or 'learn'")
 
     def scales(self, chi2: Array, entries: Array, df: float) -> Scales:
         """Return gamma posteriors of the scales: their means, and the Student-t log density."""

@@ -8,13 +8,13 @@ import numpy as np
 
 from contrastive_lvm._jax import load, normal_loadings
 from contrastive_lvm.arrays import LOG_2PI, Array
+from contrastive_lvm.checks import check_positive
 from contrastive_lvm.linalg.inverse_gamma import (
     InverseGamma,
     expected_log_prior,
     from_log_moments,
 )
 from contrastive_lvm.priors.base import LEAST_SHARE, PEAKS_AT_ZERO, LogMoments, Prior
-from contrastive_lvm.priors.feature_groups import check_positive
 
 if TYPE_CHECKING:
     from jax import Array as JaxArray

@@ -8,8 +8,9 @@ import numpy as np
 
 from contrastive_lvm._jax import flat_site, load
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_positive
 from contrastive_lvm.priors.base import Prior
-from contrastive_lvm.priors.feature_groups import Groups, bound_groups, check_positive, group_index
+from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
 
 if TYPE_CHECKING:
     from jax import Array as JaxArray

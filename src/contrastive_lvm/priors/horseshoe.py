@@ -8,6 +8,7 @@ import numpy as np
 
 from contrastive_lvm._jax import load, normal_loadings
 from contrastive_lvm.arrays import LOG_2PI, Array
+from contrastive_lvm.checks import check_number, check_positive
 from contrastive_lvm.linalg.inverse_gamma import (
     InverseGamma,
     expected_log_prior,
@@ -73,12 +74,10 @@ class Horseshoe(Prior):
     _loading_site: ClassVar[str | None] = " standard"
 
     def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
+        what = "a positive number whose square neither overflows nor vanishes"
+        check_number("scale", self.scale, 1e-150, 1e150, what)
         check_positive("delta", self.delta)
-        if not 1e-150 < self.scale < 1e150:
-            raise ValueError(f"scale={self.scale!r} is out of range: its square is no number.")
-        if not isinstance(self.p0, int | float | np.number) or not 0 < self.p0 < 1:
-            raise ValueError(f"p0={self.p0!r} must be a probability between 0 and 1.")
+        check_positive("p0", self.p0, 1.0, "a probability between 0 and 1")
 
     def init(self, shape: tuple[int, int]) -> HorseshoeState:
         """Return scales of one."""
