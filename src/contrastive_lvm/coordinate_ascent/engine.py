@@ -69,8 +69,9 @@ class CoordinateAscent:
             starts = deterministic_starts(problem)
             if seed is not None:
                 problem = starts[0][0]
-                starts = [(problem, random_start(problem, np.random.default_rng(seed)))]
-            if len(starts) == 1:
+                point = random_start(problem, np.random.default_rng(seed))
+                return self._continue(first_step(problem, point))
+            if model.drops_columns:
                 return self._continue(first_step(*starts[0]))
             return self._continue(self._best(starts))
 

@@ -23,7 +23,7 @@ from contrastive_lvm.priors.base import (
     LogMoments,
     Prior,
 )
-from contrastive_lvm.priors.feature_groups import Groups, bound_groups, check_positive, group_index
+from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
 
 if TYPE_CHECKING:
     from jax import Array as JaxArray
