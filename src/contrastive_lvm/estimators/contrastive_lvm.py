@@ -42,7 +42,7 @@ from contrastive_lvm.io.posterior_files import (
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.source import Source
 from contrastive_lvm.rows.streamed import at_hand
 
@@ -211,7 +211,7 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
                 refuse_size_factors(model.likelihood, size_factors, background_size_factors)
                 data = self._compressed(model, engine, target, others)
                 seeds = [None, *rng.randint(2**31 - 1, size=n_init - 1).tolist()]
-                runs = (engine.run_prepared(model, data, seed=seed) for seed in seeds)
+                runs = (engine._run(model, data, seed=seed) for seed in seeds)
             else:
                 sets = [target] if others is None else [target, others]
                 check_variances(sets, scaled=model.has_closed_form)
@@ -219,14 +219,14 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
                 sizes, profile = sizes_of_sets(model.likelihood, sets, given)
                 seeds = rng.randint(2**31 - 1, size=n_init).tolist()
                 runs = (
-                    engine.run(
-                        model, target, others, log_sizes=sizes, seed=seed, restart=i > 0
-                    )._replace(profile=profile)
+                    engine._run(model, sets, log_sizes=sizes, seed=seed, restart=i > 0)._replace(
+                        profile=profile
+                    )
                     for i, seed in enumerate(seeds)
                 )
             fits = self._logged(runs, n_init)
-        self._publish(max(fits, key=lambda posterior: posterior.bound))
-        self.n_iter_ = sum(posterior.n_sweeps for posterior in fits)
+        self._publish(max(fits, key=lambda posterior: posterior.lower_bound))
+        self.n_iter_ = sum(posterior.n_iter for posterior in fits)
         self._warn(engine)
         return self
 
@@ -239,8 +239,8 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
                 "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
                 len(fits),
                 n_init,
-                posterior.bound,
-                posterior.n_sweeps,
+                posterior.lower_bound,
+                posterior.n_iter,
             )
         return fits
 
@@ -253,7 +253,7 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
                 stacklevel=3,
             )
         if not self.converged_:
-            warnings.warn(engine.shortfall(), ConvergenceWarning, stacklevel=3)
+            warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=3)
 
     def _resolved(
         self, X: Any, background: Any
@@ -264,13 +264,15 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         self.n_background_samples_ = None if others is None else int(others.shape[0])
         n_rows = self.n_samples_ + (self.n_background_samples_ or 0)
         names = getattr(self, "feature_names_in_", None)
-        model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
+        named, n_sets = None if names is None else list(names), 1 if others is None else 2
+        model = resolve.model(self, target.shape[1], n_rows, named, n_sets)
         engine = resolve.engine(self.inference, model)
         if isinstance(engine, NUTS):  # it wants all rows at every step
             target = at_hand(target) if isinstance(target, Source) else target
             others = at_hand(others) if isinstance(others, Source) else others
-        sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
-        refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.sizes_itself)
+        shared, own = (block.n_components for block in model.blocks)
+        sizes = {"n_target": own, "n_shared": shared}
+        refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.drops_columns)
         target = self._fit_for(model, "X", target)
         others = None if others is None else self._fit_for(model, "background", others)
         return model, engine, target, others
@@ -294,7 +296,7 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
     def _compressed(
         self, model: Model, engine: CoordinateAscent, target: Matrix, others: Matrix | None
     ) -> Data:
-        data = prepare(model, target, others, posterior=engine.posterior)
+        data = engine._prepare(model, [target] if others is None else [target, others])
         self._check_variances(data)
         return data
 
@@ -327,10 +329,10 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
             warn_about_scales(*(float(v.mean()) for v in data.variances))
 
     def _fitted_arrays(self) -> dict[str, Any]:
-        return posterior_arrays(self.posterior_._replace(n_sweeps=self.n_iter_))
+        return posterior_arrays(self.posterior_._replace(n_iter=self.n_iter_))
 
     def _fitted_facts(self) -> dict[str, Any]:
-        return posterior_facts(self.posterior_._replace(n_sweeps=self.n_iter_))
+        return posterior_facts(self.posterior_._replace(n_iter=self.n_iter_))
 
     def _restore(self, arrays: Arrays, facts: Facts) -> None:
         posterior = restored_posterior(self.n_features_in_, arrays, facts)

@@ -49,21 +49,17 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _likelihood(self) -> Likelihood:
         """The likelihood, its features by position."""
-        likelihood: Likelihood = resolve.likelihood(self.likelihood)
-        if not hasattr(likelihood, "bound_to"):
-            return likelihood
         names = getattr(self, "feature_names_in_", None)
-        bound: Likelihood = likelihood.bound_to(
+        return resolve.likelihood(self.likelihood)._bind(
             self.n_features_in_, None if names is None else list(names)
         )
-        return bound
 
     def _rows(self, X: Any, of: str, size_factors: Any) -> tuple[predict.View, Matrix]:
         """Rows of a set, checked, and the model of them; the target's columns come first."""
         check_is_fitted(self)
         check_choice("of", of, SETS)
         rows, likelihood = read_rows(self, X), self._likelihood()
-        objection = likelihood.objection(rows)
+        objection = likelihood._unsupported_reason(rows)
         if objection is not None:
             raise InvalidDataError("X", f"holds {objection}.")
         sizes = views.sizes_of_rows(self.posterior_, likelihood, rows, size_factors)
@@ -244,9 +240,9 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         means = predict.latent_means(model, rows)
         average = self._new_rows(len(means), "target")
         denoised = predict.rows_at(average, means * self._kept(("target",), "target"))
-        additive = self._likelihood().noisy_columns(rows.shape[1])
+        additive = self._likelihood()._has_noise(rows.shape[1])
         values = widen(rows[:, additive])
-        S = self.posterior_.shared_loadings[additive]
+        S = self.posterior_.loadings["shared"][additive]
         rest = values - means[:, self.n_target_ :] @ S.T
         denoised[:, additive] = np.where(np.isnan(values), denoised[:, additive], rest)
         return denoised

@@ -1,7 +1,6 @@
 """From the words of `__init__` to the objects they stand for."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from contrastive_lvm.black_box.nuts.nuts import NUTS
@@ -14,14 +13,12 @@ from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.mixed import Mixed
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.model import Model
+from contrastive_lvm.model import Block, Model
 from contrastive_lvm.priors.ard import ARD
-from contrastive_lvm.priors.base import Prior
-from contrastive_lvm.priors.feature_groups import group_index
+from contrastive_lvm.priors.base import FourMethods, Prior, has_four_methods
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe
@@ -45,11 +42,13 @@ def likelihood(value: Any) -> Likelihood:
     return resolved
 
 
-def prior(name: str, value: Any) -> Prior | GroupLasso:
+def prior(name: str, value: Any) -> Prior:
     """None, a word or a prior; anything with the methods of the role is one."""
     if value is None:
         return Flat()
-    resolved: Prior | GroupLasso = _resolved(name, value, PRIORS, Prior | GroupLasso)
+    if has_four_methods(value) and not isinstance(value, Prior | type):
+        return FourMethods(value)
+    resolved: Prior = _resolved(name, value, PRIORS, Prior)
     return resolved
 
 
@@ -59,24 +58,26 @@ def engine(value: Any, model: Model) -> Engine:
         objections = []
         for kind in ENGINES.values():
             candidate: Engine = kind()
-            objection = candidate.objection(model)
+            objection = candidate._unsupported_reason(model)
             if objection is None:
                 return candidate
             objections.append(objection.rstrip("."))
         reason = f"finds no engine for this model: {', and '.join(objections)}."
         raise InvalidParameterError("inference", value, reason)
     chosen: Engine = _resolved("inference", value, ENGINES, Engine, "'auto', ")
-    objection = chosen.objection(model)
+    objection = chosen._unsupported_reason(model)
     if objection is not None:
         raise InvalidParameterError("inference", value, f"does not suit this model: {objection}")
     return chosen
 
 
-def model(estimator: Any, n_features: int, n_rows: int, names: Sequence[str] | None) -> Model:
+def model(
+    estimator: Any, n_features: int, n_rows: int, names: Sequence[str] | None, n_sets: int = 2
+) -> Model:
     """The model an estimator's parameters describe, for data of a given size."""
     n_target = check_integer("n_target", estimator.n_target, 0)
     priors = [
-        _bound_to(prior(name, getattr(estimator, name)), n_features, names)
+        prior(name, getattr(estimator, name))._bind(n_features, names)
         for name in ("shared_prior", "target_prior")
     ]
     n_shared = estimator.n_shared
@@ -84,7 +85,7 @@ def model(estimator: Any, n_features: int, n_rows: int, names: Sequence[str] | N
         n_shared = max(1, min(CEILING, n_features - 1, n_rows - n_target - 3))
         if estimator.shared_prior is None:
             priors[0] = ARD()
-        elif not isinstance(priors[0], ARD):
+        elif not priors[0]._drops_columns:
             reason = (
                 f"needs the prior ARD on the shared loadings, not {priors[0]!r}; leave that prior "
                 "out, or choose a number of dimensions."
@@ -95,19 +96,31 @@ def model(estimator: Any, n_features: int, n_rows: int, names: Sequence[str] | N
         reason = "leaves no latent dimension when none is shared; use at least one of either kind."
         raise InvalidParameterError("n_target", n_target, reason)
     noise = likelihood(estimator.likelihood)
-    if isinstance(noise, Mixed):
-        noise = noise.bound_to(n_features, None if names is None else list(names))
-    return Model(n_shared, n_target, noise, priors[0], priors[1])
+    noise = noise._bind(n_features, names)
+    return contrastive_model(n_target, n_shared, noise, *priors, background=n_sets > 1)
 
 
-def _bound_to(
-    prior: Prior | GroupLasso, n_features: int, names: Sequence[str] | None
-) -> Prior | GroupLasso:
-    """Groups given by name become one number a feature."""
-    if isinstance(prior, GroupLasso | Horseshoe) and prior.groups is not None:
-        index = group_index(prior.groups, n_features, names)
-        return replace(prior, groups=tuple(int(i) for i in index))
-    return prior
+def contrastive_model(
+    n_target: int,
+    n_shared: int,
+    likelihood: Likelihood | None = None,
+    shared_prior: Prior | None = None,
+    target_prior: Prior | None = None,
+    *,
+    background: bool = True,
+) -> Model:
+    """Return the paper's model: a block that both sets share, and one that only the target has.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.contrastive_model(n_target=2, n_shared=3).n_columns
+    5
+    """
+    sets = ("target", "background") if background else ("target",)
+    shared = Block("shared", n_shared, sets, shared_prior or Flat())
+    target = Block("target", n_target, ("target",), target_prior or Flat())
+    return Model(sets, (shared, target), likelihood or Gaussian())
 
 
 def _resolved(name: str, value: Any, words: dict[str, Any], kind: Any, also: str = "") -> Any:

@@ -24,10 +24,10 @@ from contrastive_lvm.estimators.validation import (
 )
 from contrastive_lvm.io.model_files import Saveable
 from contrastive_lvm.io.schema import Arrays, Facts
-from contrastive_lvm.likelihoods.gaussian import FLOOR
+from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.model import Model
+from contrastive_lvm.model import Block, Model
 from contrastive_lvm.rows.data import Data, prepare
 from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
 from contrastive_lvm.rows.source import is_elsewhere
@@ -97,8 +97,8 @@ class PPCA(
         engine = EM(max_iter=self.max_iter, tol=self.tol)
         rows = target_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, rows, None)
-        model = Model(n_shared=0, n_target=q)
-        data = prepare(model, rows, None)
+        model = Model(("rows",), (Block("components", q, ("rows",)),))
+        data = prepare(model, [rows])
         refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
         if data.complete:
             self._fit_closed_form(data, q)
@@ -108,7 +108,7 @@ class PPCA(
         return self
 
     def _fit_em(self, engine: EM, model: Model, data: Data) -> None:
-        posterior = engine.run_prepared(model, data)
+        posterior = engine._run(model, data)
         if not posterior.converged:
             warnings.warn(
                 f"EM stopped after max_iter={self.max_iter} sweeps before its gain fell below "
@@ -117,8 +117,8 @@ class PPCA(
                 stacklevel=3,
             )
         psi = float(posterior.noise_variance[0])
-        self._publish(posterior.target_loadings, posterior.target_mean, psi)
-        self.lower_bound_, self.n_iter_ = posterior.bound, posterior.n_sweeps
+        self._publish(posterior.loadings["components"], posterior.means["rows"], psi)
+        self.lower_bound_, self.n_iter_ = posterior.lower_bound, posterior.n_iter
         self.converged_ = posterior.converged
 
     def _fit_closed_form(self, data: Data, q: int) -> None:

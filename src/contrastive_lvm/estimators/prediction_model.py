@@ -7,10 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
+from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, ScaleMixture
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, View
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised
@@ -44,11 +41,11 @@ class Learned(NamedTuple):
 
     def constant(self, rows: Array) -> Array:
         """Terms of the log density that are free of the predictor."""
-        return self.likelihood.constant(rows, self.nuisance)
+        return self.likelihood._constant(rows, self.nuisance)
 
     def expected(self, rows: Array, m: Array, v: Array) -> Expected:
         """Without the constant."""
-        return self.likelihood.expected(rows, m, v, self.nuisance, whole=False)
+        return self.likelihood._expected(rows, m, v, self.nuisance, whole=False)
 
     def response(self, m: Array, v: Array) -> tuple[Array, Array]:
         """Mean and variance of new entries."""
@@ -61,32 +58,23 @@ class Learned(NamedTuple):
 
 def view(p: Posterior, likelihood: Likelihood, of: str, sizes: Array) -> View:
     """What rows of a set with given log sizes follow, the target's columns first."""
-    loadings, mean = _loadings(p, of)
-    if isinstance(likelihood, Gaussian | StudentT):
-        if isinstance(likelihood, Gaussian) or p.df is None:
-            return Linear(loadings, mean, p.noise_variance)
-        return Linear(
-            loadings,
-            mean,
-            p.noise_variance,
-            likelihood.scaler(p.df),
-            likelihood.variance_factor(p.df),
-            partial(likelihood.draw_scales, p.df),
-        )
-    dispersion = np.zeros(len(mean)) if p.dispersion is None else p.dispersion
-    law = Learned(likelihood, Nuisance(p.noise_variance, dispersion, p.df))
-    return Generalised(loadings, mean, law, sizes, likelihood.sized_columns(len(mean)))
-
-
-def _loadings(p: Posterior, of: str) -> tuple[Loadings, Array]:
-    k, t = p.shared_loadings.shape[1], p.target_loadings.shape[1]
-    cov = None
-    if p.loading_covariance is not None:
-        cov = PackedCovariance(p.loading_covariance, np.zeros(len(p.target_mean)), k + t)
-    loadings = Loadings(np.hstack([p.shared_loadings, p.target_loadings]), cov)
-    if of == "background":
-        return loadings.leading(k), p.background_mean
-    return loadings.turned(np.roll(np.eye(k + t), t, axis=1)), p.target_mean
+    blocks = ("shared",) if of == "background" else ("target", "shared")
+    loadings = p.joint_loadings(blocks)
+    mean = p.means.get(of, p.means["target"])
+    if not isinstance(likelihood, ScaleMixture):
+        law = Learned(likelihood, p.nuisance)
+        return Generalised(loadings, mean, law, sizes, likelihood._sized_features(len(mean)))
+    if not likelihood._is_scale_mixture:
+        return Linear(loadings, mean, p.noise_variance)
+    df = p.df or 0.0
+    return Linear(
+        loadings,
+        mean,
+        p.noise_variance,
+        partial(likelihood.scales, df=df),
+        likelihood._variance_factor(df),
+        partial(likelihood._draw_scales, df),
+    )
 
 
 def sizes_of_rows(p: Posterior, likelihood: Likelihood, rows: Matrix, size_factors: Any) -> Array:
@@ -95,7 +83,7 @@ def sizes_of_rows(p: Posterior, likelihood: Likelihood, rows: Matrix, size_facto
         return given_sizes(likelihood, size_factors, rows.shape)
     if p.profile is not None:
         return log_sizes(rows, p.profile)
-    if likelihood.sized_columns(rows.shape[1]).any():
+    if likelihood._sized_features(rows.shape[1]).any():
         raise ValueError(
             "size_factors=None, but the model was fitted with size factors of your own; give "
             "those of these rows too."
@@ -121,7 +109,7 @@ def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int
     n, n_features = shape
     if size_factors is None:
         return np.zeros(n)
-    if not likelihood.sized_columns(n_features).any():
+    if not likelihood._sized_features(n_features).any():
         raise ValueError(
             f"size_factors were given, but {likelihood!r} has none; leave them out, or use counts "
             'with size_factors="total".'

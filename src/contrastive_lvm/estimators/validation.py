@@ -276,7 +276,7 @@ def _variances(rows: Source) -> tuple[Any, Any]:
 
 def refuse_objectionable(likelihood: Any, name: str, rows: Matrix) -> None:
     """Values that a likelihood has no density for."""
-    objection = likelihood.objection(rows)
+    objection = likelihood._unsupported_reason(rows)
     if objection is not None:
         raise InvalidDataError(name, f"holds {objection}.")
 

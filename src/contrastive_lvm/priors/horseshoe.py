@@ -150,9 +150,11 @@ class Horseshoe(Prior):
         return None if posterior else PEAKS_AT_ZERO
 
     def _selected_features(
-        self, state: HorseshoeState, relevance: Array, unit_variance: float
+        self, state: HorseshoeState | None, relevance: Array, unit_variance: float
     ) -> BoolArray:
         """Apply the pruning rule; `delta` is in units of the features' variance."""
+        if state is None:
+            return relevance > 0
         below = probability_product_below(state.rho2, state.tau2, self.delta * unit_variance)
         selected: BoolArray = (below <= self.p0)[state.group]
         return selected
