@@ -7,26 +7,23 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.estimators import parse_params as resolve
-from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.frames import NamedRows, unnamed
+from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.frames import unnamed
+from contrastive_lvm.estimators.input_rows import check_features, read_rows
 from contrastive_lvm.estimators.validation import (
     check_choice,
     check_number,
     check_whole,
-    read_rows,
     refuse_constant,
     refuse_values,
-    remember_features,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.io.model_files import Saveable
 from contrastive_lvm.io.network_files import network_arrays, restored_network
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
@@ -48,9 +45,7 @@ logger = logging.getLogger(__name__)
 Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
 
 
-class Autoencoder(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator, ABC
-):
+class Autoencoder(Estimator, ABC):
     """Training and predictions of a network with one or two sets."""
 
     hidden: Any
@@ -110,18 +105,7 @@ class Autoencoder(
         if not in_blocks(unnamed(X)):
             return source(read_rows(self, X, name=name, reset=reset))
         rows = source(unnamed(X), name)
-        if reset:
-            remember_features(self, X)
-        elif isinstance(X, NamedRows):
-            X.settle(self, name, reset=False)
-        return self._same_features(rows, name)
-
-    def _same_features(self, rows: Source, name: str) -> Source:
-        if rows.n_features != self.n_features_in_:
-            raise ValueError(
-                f"{name} has {rows.n_features} features, but {type(self).__name__} was fitted "
-                f"with {self.n_features_in_}; give it the same columns."
-            )
+        check_features(self, X, name, reset=reset)
         return rows
 
     def _rows(self, X: Any, of: str = "target") -> tuple[Fitted, Source]:
