@@ -12,6 +12,7 @@ from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.coordinate_ascent.ard_pruning import without_unsupported_columns
 from contrastive_lvm.coordinate_ascent.problem import Problem, RowResults, WarmStart
 from contrastive_lvm.coordinate_ascent.starts import deterministic_starts, random_start
+from contrastive_lvm.inference import Engine
 from contrastive_lvm.linalg.anderson import Ascent
 from contrastive_lvm.linalg.gauge import canonical_rotation
 from contrastive_lvm.linalg.loadings import Loadings
@@ -24,7 +25,7 @@ SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
 
 
 @dataclass(frozen=True)
-class CoordinateAscent:
+class CoordinateAscent(Engine):
     """The engine that `EM` and `VariationalBayes` read in two ways."""
 
     max_iter: int = 2000

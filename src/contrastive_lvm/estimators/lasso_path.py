@@ -1,5 +1,6 @@
 """The path of the group lasso over its strength, since rho is chosen by looking at it."""
 
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -8,10 +9,11 @@ from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.checks import check_integer
-from contrastive_lvm.coordinate_ascent.engine import first_step
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, first_step
 from contrastive_lvm.coordinate_ascent.problem import Problem
-from contrastive_lvm.estimators import parse_params as resolve
+from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.linear_fit import compress, read_input
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.flat import Flat
@@ -85,14 +87,18 @@ def group_lasso_path(
     >>> path.row_norms.shape, bool((np.diff(path.n_selected) <= 0).all())
     ((5, 50), True)
     """
-    prior = resolve.prior("target_prior", estimator.target_prior)
+    prior = parse_params.prior("target_prior", estimator.target_prior)
     lasso = prior if isinstance(prior, GroupLasso) else GroupLasso()
     if prior not in (lasso, Flat()):
         raise InvalidParameterError(
             "target_prior", prior, "is not a GroupLasso; give estimator a GroupLasso or None."
         )
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
-    model, engine, data = shell._prepared(X, background)
+    given = read_input(shell, X, background)
+    model, engine = given.model, given.engine
+    if not isinstance(engine, CoordinateAscent):
+        raise InvalidParameterError("inference", engine, "has no closed form; use 'em'.")
+    data = compress(given, engine, [None])
     target = next(block for block in model.blocks if block.name == "target")
     if target.n_components == 0:
         raise InvalidParameterError(
@@ -107,8 +113,9 @@ def group_lasso_path(
         penalised = model.with_priors({"target": replace(bound_lasso, rho=float(rho))})
         problem = Problem(penalised, data)
         current = engine._continue(first_step(problem, _point(problem, current)))
-        fitted: ContrastiveLVM = clone(shell).set_params(target_prior=replace(lasso, rho=rho))
-        models.append(fitted._adopt(shell, current))
+        fitted: ContrastiveLVM = copy(shell).set_params(target_prior=replace(lasso, rho=rho))
+        fitted._publish(current, model)
+        models.append(fitted)
     norms = np.array([fitted.feature_relevance_ for fitted in models])
     parts = [fitted.posterior_.bound_parts or {} for fitted in models]
     likelihoods = [sum(v for k, v in part.items() if "rows" in k) for part in parts]
