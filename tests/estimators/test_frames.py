@@ -187,6 +187,5 @@ def test_sparse_rows_may_have_names() -> None:
     np.testing.assert_allclose(model.transform(rows[0]), other.transform(rare), atol=1e-6)
     with pytest.raises(ValueError, match=r"feature names"):
         model.transform(NamedRows(rows[0].values, ["z", *NAMES[1:]]))
-    del model.feature_names_in_
-    with pytest.raises(ValueError, match="X has 2 features, but ContrastiveLVM is expecting 5"):
+    with pytest.raises(ValueError, match="feature names"):
         model.transform(NamedRows(rows[0].values[:, :2], NAMES[:2]))

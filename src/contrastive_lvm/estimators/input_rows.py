@@ -61,29 +61,28 @@ def check_features(estimator: Any, X: Any, name: str, *, reset: bool = False) ->
 
 
 def _compare_with_target(estimator: Any, background: Any) -> None:
-    ours, theirs = getattr(estimator, "feature_names_in_", None), _feature_names(background)
-    n_features = np.shape(background)[1]
+    n_features, names = np.shape(background)[1], _feature_names(background)
+    known = list(getattr(estimator, "feature_names_in_", names))
+    if names and set(known) != set(names):
+        only_x, only_background = set(known) - set(names), set(names) - set(known)
+        raise ValueError(
+            f"X and background have different feature names: only X has {first_few(only_x)}, "
+            f"only background has {first_few(only_background)}; give both the same columns."
+        )
+    if names and known != names:
+        raise ValueError(
+            "background has the features of X in another order; pass background[X.columns]."
+        )
     if n_features != estimator.n_features_in_:
         raise ValueError(
             f"background has {n_features} features, but X has {estimator.n_features_in_}; "
             "give both sets the same columns."
         )
-    if ours is None or theirs is None or list(ours) == theirs:
-        return
-    only_x, only_background = set(ours) - set(theirs), set(theirs) - set(ours)
-    if only_x or only_background:
-        raise ValueError(
-            f"X and background have different feature names: only X has {first_few(only_x)}, "
-            f"only background has {first_few(only_background)}; give both the same columns."
-        )
-    raise ValueError(
-        "background has the features of X in another order; pass background[X.columns]."
-    )
 
 
-def _feature_names(X: Any) -> list[str] | None:
+def _feature_names(X: Any) -> list[str]:
     names = X.names if isinstance(X, NamedRows) else list(getattr(X, "columns", []))
-    return names if names and all(isinstance(name, str) for name in names) else None
+    return names if all(isinstance(name, str) for name in names) else []
 
 
 def _readable(X: Any, name: str) -> Any:

@@ -33,8 +33,8 @@ def check_sample_weight(name: str, given: Any, n_rows: int) -> Array | None:
         )
     if (weights > 0).sum() < 2:
         raise ValueError(
-            f"{name} has {(weights > 0).sum()} positive weight(s), but fitting needs at least 2 "
-            "rows; give more rows a positive weight."
+            f"{name} is zero for all but {(weights > 0).sum()} row(s), but fitting needs at least "
+            "2; give more rows a positive weight."
         )
     return None if (weights == 1.0).all() else weights
 
