@@ -60,14 +60,14 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
 def most_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows of a file that are read at a time."""
     seen = [0]
-    old = chosen.ChosenRows.__getitem__
+    old = chosen.SelectedRows.__getitem__
 
     def spy(self: Any, rows: slice) -> Any:
         found = old(self, rows)
         seen.append(found.shape[0])
         return found
 
-    monkeypatch.setattr(chosen.ChosenRows, "__getitem__", spy)
+    monkeypatch.setattr(chosen.SelectedRows, "__getitem__", spy)
     return seen
 
 

@@ -15,16 +15,16 @@ from contrastive_lvm import scale
 from contrastive_lvm.coordinate_ascent import engine
 from contrastive_lvm.linalg.anderson import ascend
 from contrastive_lvm.rows import sums
-from contrastive_lvm.rows.file_rows import StoredRows
+from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.graph import Graph
-from contrastive_lvm.rows.row_cache import Shelf, Spill
-from contrastive_lvm.rows.source import Checks, Source
+from contrastive_lvm.rows.reader import Checks, RowReader
+from contrastive_lvm.rows.row_cache import DiskCache, MemoryCache
 from contrastive_lvm.rows.threads import _blas_threads, one_blas_thread
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
 
-from contrastive_lvm.rows.dask_rows import LazyRows  # noqa: E402
+from contrastive_lvm.rows.dask_rows import DaskRows  # noqa: E402
 
 N, D = 523, 5
 CHECKS = Checks(lambda rows: None, lambda counts: None)
@@ -75,10 +75,10 @@ def test_wide_products_of_other_threads_are_the_same() -> None:
     """Large enough for BLAS to share them out, were it allowed to."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((3 * 4096, 60))
-    expected = StoredRows(X, CHECKS).total(partial(powers, 0.5), np.add, cell=4096)
+    expected = LocalRows(X, CHECKS).total(partial(powers, 0.5), np.add, cell=4096)
     for scheduler in ("sync", "threads"):
         with threadpool_limits(2), dask.config.set(scheduler=scheduler):
-            rows = LazyRows(da.from_array(X, chunks=(5000, 60)), "X", CHECKS)
+            rows = DaskRows(da.from_array(X, chunks=(5000, 60)), "X", CHECKS)
             found = rows.total(partial(powers, 0.5), np.add, cell=4096)
         np.testing.assert_array_equal(found, expected)
 
@@ -123,16 +123,16 @@ class Chunked:
         return self.X[at]
 
 
-def sources(X: Any, rng: np.random.Generator, folder: Path) -> list[Source]:
+def sources(X: Any, rng: np.random.Generator, folder: Path) -> list[RowReader]:
     np.save(folder / "X.npy", X)
     whole = da.from_array(X, chunks=(cuts(rng, len(X)), D))
     return [
-        StoredRows(X, CHECKS),
-        StoredRows(np.asfortranarray(X), CHECKS),
-        StoredRows(np.load(folder / "X.npy", mmap_mode="r"), CHECKS),
-        StoredRows(Chunked(X, int(rng.integers(1, 200))), CHECKS),
-        LazyRows(whole, "X", CHECKS),
-        LazyRows(whole.rechunk((70, 2)), "X", CHECKS),
+        LocalRows(X, CHECKS),
+        LocalRows(np.asfortranarray(X), CHECKS),
+        LocalRows(np.load(folder / "X.npy", mmap_mode="r"), CHECKS),
+        LocalRows(Chunked(X, int(rng.integers(1, 200))), CHECKS),
+        DaskRows(whole, "X", CHECKS),
+        DaskRows(whole.rechunk((70, 2)), "X", CHECKS),
     ]
 
 
@@ -166,7 +166,7 @@ def test_all_sources_sum_alike(
             found["first"], kept = rows.renewed(counted, np.add, cell=cell)
             found["second"], kept = rows.renewed(counted, np.add, cell=cell, kept=kept)
             found["third"] = rows.total(scaled, np.add, cell=cell, kept=kept)
-        assert isinstance(kept, Shelf if threads < 2 else Spill)
+        assert isinstance(kept, MemoryCache if threads < 2 else DiskCache)
         for name, value in found.items():
             np.testing.assert_array_equal(value, expected.setdefault(name, value), err_msg=name)
     np.testing.assert_allclose(expected["plain"], powers(0.5, X), rtol=1e-10)
@@ -180,7 +180,7 @@ def threads_of(rows: Any) -> set[int]:
 
 def test_blas_is_bounded_in_shared_cells_too() -> None:
     """Also in the last, which ends with the rows, and whoever puts it together."""
-    lazy = LazyRows(da.zeros((100, D), chunks=((32, 28, 40), D)), "X", CHECKS)
+    lazy = DaskRows(da.zeros((100, D), chunks=((32, 28, 40), D)), "X", CHECKS)
     with threadpool_limits(2), dask.config.set(scheduler="threads"):
         assert lazy.total(threads_of, or_, cell=16) == {1}
 
@@ -190,7 +190,7 @@ def test_functions_are_nodes_or_parts_of_tasks(small: int, monkeypatch: pytest.M
     """Small ones bring no dependency, for which a scheduler might move blocks."""
     monkeypatch.setattr(scale.graph, "SMALL", small)
     X = np.arange(100.0 * D).reshape(100, D)
-    lazy = LazyRows(da.from_array(X, chunks=(30, D)), "X", CHECKS)
+    lazy = DaskRows(da.from_array(X, chunks=(30, D)), "X", CHECKS)
     whole = [slice(None)] * 4
     np.testing.assert_array_equal(np.concatenate(lazy.picked(dict(enumerate(whole)))), X)
     np.testing.assert_array_equal(lazy.mapped(lambda rows, at: rows + at.start)[95], X[95] + 90)
@@ -218,7 +218,7 @@ def test_keys_may_look_like_numbers() -> None:
     load = dask.delayed(lambda rows: rows)
     parts = [load(X[i : i + 4], dask_key_name=i) for i in range(0, 12, 4)]
     blocks = [da.from_delayed(part, (4, D), X.dtype) for part in parts]
-    lazy = LazyRows(da.concatenate(blocks), "X", CHECKS)
+    lazy = DaskRows(da.concatenate(blocks), "X", CHECKS)
     total = X.sum(axis=0)
     found = lazy.total(partial(np.sum, axis=0), np.add, cell=8)
     np.testing.assert_array_equal(found, total)
@@ -240,7 +240,7 @@ def _third(function: tuple[Any, ...]) -> Any:
 
 def test_rows_that_cells_have_already_are_not_copied() -> None:
     """Only cells that two chunks meet in are put together; the others are parts of chunks."""
-    lazy = LazyRows(da.zeros((100, D), chunks=((32, 28, 40), D)), "X", CHECKS)
+    lazy = DaskRows(da.zeros((100, D), chunks=((32, 28, 40), D)), "X", CHECKS)
     found = [(at.start, at.stop, [place for _, place in pieces]) for at, pieces in lazy._cut(16)]
     assert found == [
         (0, 32, [slice(0, 32)]),

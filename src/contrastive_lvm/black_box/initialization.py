@@ -24,7 +24,7 @@ from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.rows.data import prepare
-from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.reader import RowReader
 
 DISPERSION = 0.5  # to begin with
 MOST_LOADING = 3.0  # of the predictor of counts and binary data: more would overshoot
@@ -85,7 +85,7 @@ def starting_point(
 
 def _few(X: Matrix, log_sizes: Array, sets: list[Matrix], seed: int) -> tuple[Matrix, Array]:
     """Rows in memory and their log sizes: all, or of a large set elsewhere some in proportion."""
-    if not isinstance(X, Source):
+    if not isinstance(X, RowReader):
         return X, log_sizes
     n_rows, n_features = X.shape
     share = START_ENTRIES / (n_features * sum(other.shape[0] for other in sets))

@@ -18,7 +18,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.row_cache import Shelf
+from contrastive_lvm.rows.row_cache import MemoryCache
 from contrastive_lvm.rows.threads import one_blas_thread
 
 SETTLED = 1e-3  # nats a row and sweep: when a start is compared with others
@@ -202,5 +202,5 @@ def _posterior(task: Task, ascent: Ascent[Info], trace: Array, n_sweeps: int) ->
 
 def _weights_at_hand(carry: Carry) -> tuple[Any, ...]:
     """Weights of rows in memory; those of rows elsewhere stay there, and go with the fit."""
-    found = [w.whole() if isinstance(w, Shelf) else w for w in carry.weights]
+    found = [w.whole() if isinstance(w, MemoryCache) else w for w in carry.weights]
     return tuple(found) if all(isinstance(weights, np.ndarray) for weights in found) else ()

@@ -43,7 +43,7 @@ from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.reader import RowReader
 from contrastive_lvm.rows.streamed import at_hand
 
 logger = logging.getLogger(__name__)
@@ -267,8 +267,8 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
         engine = resolve.engine(self.inference, model)
         if isinstance(engine, NUTS):  # it wants all rows at every step
-            target = at_hand(target) if isinstance(target, Source) else target
-            others = at_hand(others) if isinstance(others, Source) else others
+            target = at_hand(target) if isinstance(target, RowReader) else target
+            others = at_hand(others) if isinstance(others, RowReader) else others
         sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
         refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.sizes_itself)
         target = self._fit_for(model, "X", target)
@@ -279,7 +279,7 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
     def _fit_for(model: Model, name: str, rows: Matrix) -> Matrix:
         """Rows whose values the likelihood has a density for; those elsewhere say so when read."""
         refuse = partial(refuse_objectionable, model.likelihood, name)
-        if isinstance(rows, Source):
+        if isinstance(rows, RowReader):
             return rows.checked(refuse)
         refuse(rows)
         return rows

@@ -22,8 +22,8 @@ from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.gram_trick import reduce_to_span
+from contrastive_lvm.rows.reader import RowReader, is_out_of_core
 from contrastive_lvm.rows.scatter import DenseScatter, summarise
-from contrastive_lvm.rows.source import Source, is_elsewhere
 from contrastive_lvm.rows.streamed import at_hand, first_pass
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
@@ -145,7 +145,7 @@ class ContrastivePCA(
         (400, 2)
         """
         check_is_fitted(self)
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             found: Array = by_blocks(self, "transform", X)
             return found
         rows = read_rows(self, X, missing=False)
@@ -235,7 +235,7 @@ class _Contrast(NamedTuple):
 def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
     if n_rows < D and not scale:
-        sets = [at_hand(X) if isinstance(X, Source) else X for X in (target, background)]
+        sets = [at_hand(X) if isinstance(X, RowReader) else X for X in (target, background)]
         span = reduce_to_span(sets)
         first, second = (s.matrix / s.n_rows for s in span.scatters)
         basis = span.lift(np.eye(len(first)))
@@ -250,8 +250,8 @@ def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     return _Contrast((first, second), scatters[0].mean, divisor, None)
 
 
-def _scatter(X: Matrix | Source) -> Any:
-    if not isinstance(X, Source):
+def _scatter(X: Matrix | RowReader) -> Any:
+    if not isinstance(X, RowReader):
         return summarise(X, dense=True)
     found: Any = first_pass(X, scatter=True)
     return DenseScatter(found.n_rows, found.mean, found.scatter)

@@ -21,12 +21,12 @@ from contrastive_lvm.estimators.validation import (
     refuse_values,
     remember_features,
 )
-from contrastive_lvm.rows.source import Checks, Source, is_elsewhere, source_of
+from contrastive_lvm.rows.reader import Checks, RowReader, is_out_of_core, open_rows
 
 
-def target_for_fit(estimator: Any, X: Any, *, missing: bool = True) -> Matrix | Source:
+def target_for_fit(estimator: Any, X: Any, *, missing: bool = True) -> Matrix | RowReader:
     """Rows of the target, whose features are remembered; those elsewhere are checked when read."""
-    if is_elsewhere(unnamed(X)):
+    if is_out_of_core(unnamed(X)):
         rows = _source(unnamed(X), "X", missing=missing)
         remember_features(estimator, X)
         refuse_few_rows(rows, "X")
@@ -36,9 +36,11 @@ def target_for_fit(estimator: Any, X: Any, *, missing: bool = True) -> Matrix | 
     return at_hand
 
 
-def background_for_fit(estimator: Any, background: Any, *, missing: bool = True) -> Matrix | Source:
+def background_for_fit(
+    estimator: Any, background: Any, *, missing: bool = True
+) -> Matrix | RowReader:
     """Rows of the background, which must have the features of X."""
-    if is_elsewhere(unnamed(background)):
+    if is_out_of_core(unnamed(background)):
         rows = _source(unnamed(background), "background", missing=missing)
         check_same_features(estimator, background)
         check_feature_numbers(estimator, rows)
@@ -49,9 +51,9 @@ def background_for_fit(estimator: Any, background: Any, *, missing: bool = True)
     return at_hand
 
 
-def _source(X: Any, name: str, *, missing: bool) -> Source:
+def _source(X: Any, name: str, *, missing: bool) -> RowReader:
     values = partial(refuse_values, name=name, missing=missing)
-    return source_of(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
+    return open_rows(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
 
 
 def by_blocks(estimator: Any, method: str, X: Any, **options: Any) -> Any:

@@ -19,7 +19,7 @@ from contrastive_lvm.estimators.validation import check_choice, check_whole, rea
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.rows.source import is_elsewhere
+from contrastive_lvm.rows.reader import is_out_of_core
 
 SETS = ("target", "background")
 PARTS = ("shared", "target")
@@ -101,7 +101,7 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                [-0.86, -0.38],
                [-0.89, -0.67]])
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             found: Array = by_blocks(self, "transform", X, size_factors=size_factors)
             return found
         model, rows = self._rows(X, "target", size_factors)
@@ -133,7 +133,7 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> latents.target_sd[0].round(3), latents.cov.shape
         (array([0.181, 0.355]), (400, 12, 12))
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             return Latents(*by_blocks(self, "latents", X, of=of, size_factors=size_factors))
         mean, cov = predict.latent_moments(*self._rows(X, of, size_factors))
         sd = np.sqrt(np.einsum("nkk->nk", cov))
@@ -203,7 +203,7 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         chosen = (parts,) if isinstance(parts, str) else tuple(parts)
         for part in chosen:
             check_choice("parts", part, PARTS)
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             options = {"parts": chosen, "of": of, "size_factors": size_factors}
             found: Array = by_blocks(self, "reconstruct", X, **options)
             return found
@@ -235,7 +235,7 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> float(model.denoise(data.target).var() / data.target.var()) < 0.2
         True
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             found: Array = by_blocks(self, "denoise", X, size_factors=size_factors)
             return found
         model, rows = self._rows(X, "target", size_factors)
@@ -282,7 +282,7 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> bool(np.isnan(filled).any()), float(std[0, 0].round(1))
         (False, 1.8)
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             options = {"of": of, "return_std": return_std, "size_factors": size_factors}
             found: Array | tuple[Array, Array] = by_blocks(self, "impute", X, **options)
             return found

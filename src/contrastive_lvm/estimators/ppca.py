@@ -29,8 +29,8 @@ from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.reader import is_out_of_core
 from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
-from contrastive_lvm.rows.source import is_elsewhere
 
 
 class PPCA(
@@ -162,7 +162,7 @@ class PPCA(
         >>> model.transform(rows).shape
         (400, 2)
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             found: Array = by_blocks(self, "transform", X)
             return found
         return predict.latent_means(self._linear(), read_rows(self, X))
@@ -203,7 +203,7 @@ class PPCA(
         >>> bool(std[0, 0] > 0), bool(std[0, 1] == 0)
         (True, True)
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             found: Array | tuple[Array, Array] = by_blocks(self, "impute", X, return_std=return_std)
             return found
         filled, std = predict.fill(self._linear(), read_rows(self, X), with_std=return_std)
@@ -236,7 +236,7 @@ class PPCA(
         >>> bool(abs(model.score_samples(rows).sum() - model.bound_) < 1e-6)
         True
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             found: Array = by_blocks(self, "score_samples", X)
             return found
         return predict.log_likelihoods(self._linear(), read_rows(self, X))

@@ -10,7 +10,7 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators import prediction_model as views
 from contrastive_lvm.estimators.input_rows import by_blocks
 from contrastive_lvm.estimators.prediction_model import Outliers
-from contrastive_lvm.rows.source import is_elsewhere
+from contrastive_lvm.rows.reader import is_out_of_core
 
 
 class Scores(ABC):
@@ -54,7 +54,7 @@ class Scores(ABC):
         >>> bool((data.target_labels[worst] == -1).all())
         True
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             weights = np.asarray(by_blocks(self, "_trust", X, of=of, size_factors=size_factors))
         else:
             weights = self._trust(X, of=of, size_factors=size_factors)
@@ -99,7 +99,7 @@ class Scores(ABC):
         >>> bool(abs(both - model.bound_) < 1e-6)
         True
         """
-        if is_elsewhere(X):
+        if is_out_of_core(X):
             found: Array = by_blocks(self, "score_samples", X, of=of, size_factors=size_factors)
             return found
         return predict.log_likelihoods(*self._rows(X, of, size_factors))

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, validate_data
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.estimators.frames import NamedRows, some, unframed, unnamed
 from contrastive_lvm.linalg.matrices import column_variances, is_sparse, row_slices
-from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.reader import RowReader
 from contrastive_lvm.rows.streamed import first_pass
 
 FLOATS = [np.float64, np.float32]
@@ -287,14 +287,14 @@ def refuse_too_many_dimensions(
 
 def check_variances(sets: list[Matrix], *, scaled: bool) -> None:
     """What compression finds out by the way for closed forms; `scaled` rows have units."""
-    found = [_variances(X) if isinstance(X, Source) else column_variances(X) for X in sets]
+    found = [_variances(X) if isinstance(X, RowReader) else column_variances(X) for X in sets]
     variances = [variance for variance, _ in found]
     refuse_constant(sum(variances), max(np.abs(mean).max() for _, mean in found))
     if len(variances) == 2 and scaled:
         warn_about_scales(*(float(v.mean()) for v in variances))
 
 
-def _variances(rows: Source) -> tuple[Any, Any]:
+def _variances(rows: RowReader) -> tuple[Any, Any]:
     """As `column_variances`, in the pass that also checks all values."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = first_pass(rows, scatter=False)

@@ -19,8 +19,8 @@ from contrastive_lvm.linalg.matrices import own_rows, row_slices, stacked
 from contrastive_lvm.linalg.scratch import reused
 from contrastive_lvm.rows import sums
 from contrastive_lvm.rows.graph import Graph, Key, blocks_of, dask
-from contrastive_lvm.rows.row_cache import Spill
-from contrastive_lvm.rows.source import Checks, Source, floats, precision, row_major
+from contrastive_lvm.rows.reader import Checks, RowReader, floats, precision, row_major
+from contrastive_lvm.rows.row_cache import DiskCache
 from contrastive_lvm.rows.sums import Cells, Stretch
 from contrastive_lvm.rows.threads import one_blas_thread
 
@@ -29,7 +29,7 @@ SUMMED_AT_ONCE = 4  # results of blocks that one task adds up
 Piece = tuple[Any, slice]  # a block's key and which rows of it
 
 
-class LazyRows(Source):
+class DaskRows(RowReader):
     """A Dask array of known chunks; one of its row chunks is a block."""
 
     def __init__(self, X: Any, name: str, checks: Checks) -> None:
@@ -103,11 +103,11 @@ class LazyRows(Source):
     def _sweep(self, sweep: "Sweep", kept: Any) -> tuple[Any, Any]:
         held = kept if isinstance(kept, list) else []
         graph, cut = self._graph(*(old.dask for old in held)), self._cut(sweep.cell)
-        new = Spill() if sweep.renews and not self.on_cluster else None
+        new = DiskCache() if sweep.renews and not self.on_cluster else None
         cells = [range(at.start // sweep.cell, -(-at.stop // sweep.cell)) for at, _ in cut]
         nothing: list[Any] = [None] * len(cut)
         olds = [old.key for old in held] or nothing
-        files = [kept.paths(own) for own in cells] if isinstance(kept, Spill) else nothing
+        files = [kept.paths(own) for own in cells] if isinstance(kept, DiskCache) else nothing
         news = nothing if new is None else [new.paths(own) for own in cells]
         run = graph.runs(_swept, sweep)
         found = [

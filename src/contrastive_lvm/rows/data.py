@@ -13,12 +13,12 @@ from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, row_slices, widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.rows import scatter
-from contrastive_lvm.rows.file_rows import StoredRows
+from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.masked_rows import MaskedRows
+from contrastive_lvm.rows.reader import UNCHECKED, RowReader
 from contrastive_lvm.rows.scale_mixture_rows import Swept, Weights, weighted_statistics
 from contrastive_lvm.rows.scatter import DenseScatter, Scatter
-from contrastive_lvm.rows.source import UNCHECKED, Source
 from contrastive_lvm.rows.streamed import (
     CLIP,
     MOST_BRANCHED,
@@ -142,7 +142,7 @@ def prepare(
     """Compress complete sets to summaries; keep sets with missing or weighted entries as rows.
 
     `posterior` says that loadings will have covariances, which live on features, not on a span.
-    Either set may be a `Source`, whose rows are elsewhere. Small ones are fetched, which is faster.
+    Either set may be a `RowReader`, whose rows are elsewhere. Small ones are fetched, which is faster.
     Large ones are worked on by cells wherever they are, in memory too, so that a set gives the same
     answer to the last digit from anywhere (but for complete rows of over `MOST_BRANCHED` features,
     whose scatters are rounded otherwise).
@@ -150,7 +150,9 @@ def prepare(
     matrices = [target] if background is None else [target, background]
     D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
-    matrices = [at_hand(X) if isinstance(X, Source) and (few or _small(X)) else X for X in matrices]
+    matrices = [
+        at_hand(X) if isinstance(X, RowReader) and (few or _small(X)) else X for X in matrices
+    ]
     if isinstance(model.likelihood, StudentT):
         return _with_variances(_each(_weighted, matrices, matrices), D, None)
     spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
@@ -166,27 +168,27 @@ def _each(
     function: Callable[[Item], Result], sources: list[Any], items: Sequence[Item]
 ) -> list[Result]:
     """One item after the other; both at the same time where their rows are on a cluster."""
-    aside = len(items) > 1 and all(isinstance(X, Source) and X.on_cluster for X in sources)
+    aside = len(items) > 1 and all(isinstance(X, RowReader) and X.on_cluster for X in sources)
     return list(side_by_side(function, items, 2) if aside else map(function, items))
 
 
-def _small(X: Matrix | Source) -> bool:
+def _small(X: Matrix | RowReader) -> bool:
     return bool(X.shape[0] * X.shape[1] <= MOST_FETCHED)
 
 
-def _by_cells(X: Matrix | Source) -> Source:
+def _by_cells(X: Matrix | RowReader) -> RowReader:
     """Rows in memory as what is worked on by cells; they have been checked."""
-    return X if isinstance(X, Source) else StoredRows(X, UNCHECKED)
+    return X if isinstance(X, RowReader) else LocalRows(X, UNCHECKED)
 
 
-def _weighted(X: Matrix | Source) -> "Weighted":
-    if _small(X) and not isinstance(X, Source):
+def _weighted(X: Matrix | RowReader) -> "Weighted":
+    if _small(X) and not isinstance(X, RowReader):
         return WeightedRows(X)
     return StreamedWeights(_by_cells(X))
 
 
-def _compressed(X: Matrix | Source, *, dense: bool) -> RowSet:
-    if isinstance(X, Source):
+def _compressed(X: Matrix | RowReader, *, dense: bool) -> RowSet:
+    if isinstance(X, RowReader):
         return compressed(X)
     if dense and not is_sparse(X):  # the pass that compresses also finds gaps
         if X.shape[1] <= MOST_BRANCHED and not _small(X):

@@ -14,17 +14,17 @@ from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices, stacked
 from contrastive_lvm.linalg.scratch import reused
 from contrastive_lvm.rows import sums
-from contrastive_lvm.rows.row_cache import Shelf, Spill
-from contrastive_lvm.rows.scatter import WIDE_ROWS
-from contrastive_lvm.rows.source import (
+from contrastive_lvm.rows.reader import (
     BLOCK_ENTRIES,
     Checks,
-    Source,
+    RowReader,
     filled,
     floats,
     precision,
     row_major,
 )
+from contrastive_lvm.rows.row_cache import DiskCache, MemoryCache
+from contrastive_lvm.rows.scatter import WIDE_ROWS
 from contrastive_lvm.rows.threads import in_order, one_thread_each
 
 Result = TypeVar("Result")
@@ -34,7 +34,7 @@ SHARES = 16  # of the rows, at least, that threads work on one by one
 MOST_FEATURES_ASIDE = 1000  # beyond, the results of several blocks take much room
 
 
-class StoredRows(Source):
+class LocalRows(RowReader):
     """Slices of whatever gives rows by slices.
 
     Of rows in memory and of memory maps as many at a time as BLAS may have threads, so that pages
@@ -85,7 +85,7 @@ class StoredRows(Source):
         kept: Any = None,
     ) -> tuple[Result, Any]:
         """In memory what is kept is there too, otherwise in files."""
-        new = Shelf() if self.in_memory else Spill()
+        new = MemoryCache() if self.in_memory else DiskCache()
 
         def step(i: int, rows: Matrix) -> Result:
             result, renewed = function(rows, None if kept is None else kept.load(i))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 
-class Shelf:
+class MemoryCache:
     """Arrays in memory."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Shelf:
         return np.concatenate([self.arrays[cell] for cell in sorted(self.arrays)])
 
 
-class Spill:
+class DiskCache:
     """A folder with a file for each cell."""
 
     def __init__(self) -> None:

@@ -20,9 +20,9 @@ from contrastive_lvm.rows import scale_mixture_rows as robust
 from contrastive_lvm.rows import streaming_median as selection
 from contrastive_lvm.rows.masked_rows import sorted_block, sorting, statistics_of
 from contrastive_lvm.rows.moments import Moments, moments_of
+from contrastive_lvm.rows.reader import RowReader
 from contrastive_lvm.rows.scale_mixture_rows import RowStep, Swept, Weights
 from contrastive_lvm.rows.scatter import DenseScatter, Scatter
-from contrastive_lvm.rows.source import Source
 from contrastive_lvm.rows.sums import cell_rows
 
 MOST_FEATURES = 6000  # whose (D, D) scatter is formed: 290 MB
@@ -32,7 +32,7 @@ CLIP = 3.0  # robust standard deviations
 STEPS = 256.0  # to a standard deviation, of what starts see
 
 
-def first_pass(rows: Source, *, scatter: bool) -> Moments:
+def first_pass(rows: RowReader, *, scatter: bool) -> Moments:
     """Moments of all rows, which are checked on the way."""
     D = rows.shape[1]
     cell: int | None = cell_rows(D)
@@ -44,7 +44,7 @@ def first_pass(rows: Source, *, scatter: bool) -> Moments:
     return found.centred()
 
 
-def compressed(rows: Source) -> "Scatter | StreamedGaps":
+def compressed(rows: RowReader) -> "Scatter | StreamedGaps":
     """Complete rows as their scatter; rows with gaps as what reads them again."""
     found = first_pass(rows, scatter=rows.shape[1] <= MOST_FEATURES)
     if not found.complete:
@@ -56,7 +56,7 @@ def compressed(rows: Source) -> "Scatter | StreamedGaps":
     return StreamedScatter(found.n_rows, found.mean, found.square, rows)
 
 
-def at_hand(rows: Source) -> Matrix:
+def at_hand(rows: RowReader) -> Matrix:
     """All rows in memory, checked: for sets of few entries, or few rows with many features."""
     found: Any = rows.total(partial(_listed, rows.checks.values), add)
     whole = stacked(found)
@@ -75,7 +75,7 @@ class StreamedScatter(NamedTuple):
     n_rows: int
     mean: Array
     diagonal: Array
-    rows: Source
+    rows: RowReader
 
     def product(self, M: Array) -> Array:
         """`T @ M`."""
@@ -126,7 +126,7 @@ class _Read:
 
     square: Array  # (D,) about the centre, as starts see it
 
-    def __init__(self, rows: Source, found: Moments, seen: Seen) -> None:
+    def __init__(self, rows: RowReader, found: Moments, seen: Seen) -> None:
         self.rows, self.n_rows, self.n_features = rows, found.n_rows, rows.shape[1]
         self.counts, self.mean, self._seen = found.counts, seen.centre, seen
 
@@ -158,7 +158,7 @@ class StreamedGaps(_Read):
     Rows are sorted by pattern within their cells, in the first sweep; the order stays with them.
     """
 
-    def __init__(self, rows: Source, found: Moments) -> None:
+    def __init__(self, rows: RowReader, found: Moments) -> None:
         deviation = np.sqrt(found.square / np.maximum(found.counts, 1.0))
         step = np.where(deviation > 0, deviation / STEPS, 1.0)
         super().__init__(rows, found, Seen(found.mean, step, np.full(len(step), np.inf)))
@@ -192,7 +192,7 @@ class StreamedWeights(_Read):
     the cells they belong to.
     """
 
-    def __init__(self, rows: Source) -> None:
+    def __init__(self, rows: RowReader) -> None:
         found = first_pass(rows, scatter=False)
         centre = selection.medians(rows.total, found.counts)
         spread = 1.4826 * selection.deviations(rows.total, found.counts, centre)

@@ -45,7 +45,7 @@ def _accept(_: Any) -> None:
 UNCHECKED = Checks(_accept, _accept)  # for rows that have been checked, or are by who reads them
 
 
-class Source(ABC):
+class RowReader(ABC):
     """Rows of one set, blocks at a time."""
 
     shape: tuple[int, int]
@@ -117,12 +117,12 @@ class Source(ABC):
         return other
 
 
-def is_lazy(X: Any) -> bool:
+def is_dask(X: Any) -> bool:
     """Whether rows are a Dask array."""
     return hasattr(X, "dask") and hasattr(X, "blocks") and hasattr(X, "to_delayed")
 
 
-def is_stored(X: Any) -> bool:
+def is_file(X: Any) -> bool:
     """Whether rows are in a file: a memory map, or an array of HDF5, Zarr or backed AnnData."""
     if isinstance(X, np.memmap):
         return True
@@ -130,21 +130,21 @@ def is_stored(X: Any) -> bool:
     sliced = hasattr(X, "shape") and hasattr(X, "__getitem__") and not isinstance(X, np.ndarray)
     if package == "anndata":
         return sliced and hasattr(X, "format")  # a sparse matrix of a backed file
-    return sliced and hasattr(X, "chunks") and not is_lazy(X) and not is_sparse(X)
+    return sliced and hasattr(X, "chunks") and not is_dask(X) and not is_sparse(X)
 
 
-def is_elsewhere(X: Any) -> bool:
+def is_out_of_core(X: Any) -> bool:
     """Whether rows are to be read a block at a time."""
-    return is_lazy(X) or is_stored(X)
+    return is_dask(X) or is_file(X)
 
 
-def source_of(X: Any, name: str, checks: Checks) -> Source:
+def open_rows(X: Any, name: str, checks: Checks) -> RowReader:
     """Rows that are elsewhere; nothing is read yet."""
-    from contrastive_lvm.rows.dask_rows import LazyRows
-    from contrastive_lvm.rows.file_rows import StoredRows
+    from contrastive_lvm.rows.dask_rows import DaskRows
+    from contrastive_lvm.rows.file_rows import LocalRows
 
     _refuse(X, name)
-    return LazyRows(X, name, checks) if is_lazy(X) else StoredRows(X, checks)
+    return DaskRows(X, name, checks) if is_dask(X) else LocalRows(X, checks)
 
 
 def _refuse(X: Any, name: str) -> None:
