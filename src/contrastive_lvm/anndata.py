@@ -299,7 +299,7 @@ def _latents(estimator: Any, values: Any, groups: Groups) -> _Found:
         if is_out_of_core(values)
         else LocalRows(values, UNCHECKED)
     )
-    found = rows.mapped(partial(_latents_of_block, for_travel(estimator), groups))
+    found = rows.map(partial(_latents_of_block, for_travel(estimator), groups))
     if hasattr(found[0], "dask"):
         found = import_module("dask").compute(*found)
     return _Found(*found)

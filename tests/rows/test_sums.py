@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contrastive_lvm.rows.graph import Graph
 from threadpoolctl import threadpool_limits
 
 import contrastive_lvm as clvm
@@ -16,7 +17,6 @@ from contrastive_lvm.coordinate_ascent import engine
 from contrastive_lvm.linalg.anderson import ascend
 from contrastive_lvm.rows import sums
 from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.graph import Graph
 from contrastive_lvm.rows.reader import Checks, RowReader
 from contrastive_lvm.rows.row_cache import DiskCache, MemoryCache
 from contrastive_lvm.rows.threads import _blas_threads, one_blas_thread

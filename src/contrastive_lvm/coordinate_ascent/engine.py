@@ -1,6 +1,6 @@
 """What EM and variational Bayes share: starts, the ascent, pruning, the canonical answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -18,6 +18,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.reader import RowReader
 from contrastive_lvm.rows.row_cache import MemoryCache
 from contrastive_lvm.rows.threads import one_blas_thread
 
@@ -32,6 +33,25 @@ class Begun(NamedTuple):
     carry: Carry
     trace: Array = np.empty(0)
     n_sweeps: int = 0
+
+
+def compress(
+    model: Model,
+    sets: Sequence[Matrix | RowReader],
+    *,
+    posterior: bool = False,
+    weights: Sequence[Array | None] | None = None,
+) -> Data:
+    """Compress row sets for a model.
+
+    `posterior` says that loadings will have covariances, which live on features, not on a span.
+    """
+    return prepare(
+        sets,
+        weights=weights,
+        scale_mixture=isinstance(model.likelihood, StudentT),
+        span=model.closed_likelihood.isotropic and model.features_alike and not posterior,
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +100,8 @@ class CoordinateAscent:
         self, model: Model, target: Matrix, background: Matrix | None, *, seed: int | None = None
     ) -> Posterior:
         """Fit from the deterministic start, or from a random one when a seed is given."""
-        data = prepare(model, target, background, posterior=self.posterior)
+        sets = [target] if background is None else [target, background]
+        data = compress(model, sets, posterior=self.posterior)
         return self.run_prepared(model, data, seed=seed)
 
     def run_prepared(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
@@ -201,6 +222,6 @@ def _posterior(task: Task, ascent: Ascent[Info], trace: Array, n_sweeps: int) ->
 
 
 def _weights_at_hand(carry: Carry) -> tuple[Any, ...]:
-    """Weights of rows in memory; those of rows elsewhere stay there, and go with the fit."""
-    found = [w.whole() if isinstance(w, MemoryCache) else w for w in carry.weights]
-    return tuple(found) if all(isinstance(weights, np.ndarray) for weights in found) else ()
+    """Return the weights of rows in memory; those of other rows vanish with the fit."""
+    found = [w.joined() for w in carry.weights if isinstance(w, MemoryCache)]
+    return tuple(found) if len(found) == len(carry.weights) else ()

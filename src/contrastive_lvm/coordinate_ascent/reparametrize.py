@@ -19,7 +19,7 @@ from contrastive_lvm.arrays import Array
 DAMPING = 1e-6  # of turns between columns of equal size, which gain nothing and vary wildly
 
 
-def best_turn(M: Array, Z: Array, n_rows: int, n_features: int, a0: float, b0: float) -> Array:
+def best_turn(M: Array, Z: Array, n_rows: float, n_features: int, a0: float, b0: float) -> Array:
     """R (K, K): Z made right for the present M, then M turned towards a diagonal.
 
     Of this turn, its orthogonal part alone, and none, the best is taken, so that the bound never

@@ -30,9 +30,8 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
-from contrastive_lvm.rows import scatter
-from contrastive_lvm.rows.data import Data, Gapped, Weighted, covariance
-from contrastive_lvm.rows.scale_mixture_rows import Swept
+from contrastive_lvm.rows.data import Data, covariance
+from contrastive_lvm.rows.scale_mixture_rows import RowSums, ScaleMixtureRows
 
 MOST_TURNS = 20
 MOST_TURNED_COLUMNS = 50  # with more, a turn costs as much as a sweep
@@ -52,7 +51,7 @@ class Info(NamedTuple):
 
     statistics: list[Statistics]
     carry: Carry  # as given, with scales and weights renewed
-    scale_facts: tuple[float, int]  # for the df step
+    scale_facts: tuple[float, float]  # for the df step
     parts: dict[str, float]  # the bound's
 
 
@@ -145,16 +144,13 @@ class Task:
 
     def _row_step(
         self, p: Parameters, loadings: Loadings, weights: tuple[Any, ...], i: int
-    ) -> tuple[Swept, Any]:
+    ) -> tuple[RowSums, Any]:
         """Of one set: what its rows say, and their weights from now on, if they have any."""
         rows, active = self.data.sets[i], loadings.leading(self.active[i])
-        if isinstance(rows, Weighted):
+        if isinstance(rows, ScaleMixtureRows):
             scaler = self._student.scaler(p.df)
-            return rows.weighted(active, p.psi, p.means[i], weights[i], scaler)
-        if isinstance(rows, Gapped):
-            return Swept(rows.statistics(active, p.psi, p.means[i]), 0.0, 0), None
-        found = scatter.statistics(rows, active, p.psi, self.data.n_features)
-        return Swept(found, 0.0, 0), None
+            return rows.sweep(active, p.psi, p.means[i], weights[i], scaler)
+        return RowSums(rows.statistics(active, p.psi, p.means[i])), None
 
     def _prior_step(
         self, loadings: Loadings, carry: Carry
@@ -283,7 +279,7 @@ class Task:
         for prior, columns in zip(self.model.priors, self.model.blocks, strict=True):
             shape = (D, columns.stop - columns.start)
             states.append(None if isinstance(prior, GroupLasso) else prior.init(shape))
-        weights = tuple(s.first_weights() for s in self.data.sets if isinstance(s, Weighted))
+        weights = tuple(None for s in self.data.sets if isinstance(s, ScaleMixtureRows))
         return Carry(None, (states[0], states[1]), weights)
 
     def sized_start(self) -> tuple["Task", Array]:

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.nuts.nuts import NUTS
-from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, compress
 from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.input_rows import background_for_fit, target_for_fit
@@ -42,9 +42,8 @@ from contrastive_lvm.io.posterior_files import (
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.reader import RowReader
-from contrastive_lvm.rows.streamed import at_hand
 
 logger = logging.getLogger(__name__)
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions
@@ -267,8 +266,8 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
         engine = resolve.engine(self.inference, model)
         if isinstance(engine, NUTS):  # it wants all rows at every step
-            target = at_hand(target) if isinstance(target, RowReader) else target
-            others = at_hand(others) if isinstance(others, RowReader) else others
+            target = target.load() if isinstance(target, RowReader) else target
+            others = others.load() if isinstance(others, RowReader) else others
         sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
         refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.sizes_itself)
         target = self._fit_for(model, "X", target)
@@ -294,7 +293,8 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
     def _compressed(
         self, model: Model, engine: CoordinateAscent, target: Matrix, others: Matrix | None
     ) -> Data:
-        data = prepare(model, target, others, posterior=engine.posterior)
+        sets = [target] if others is None else [target, others]
+        data = compress(model, sets, posterior=engine.posterior)
         self._check_variances(data)
         return data
 

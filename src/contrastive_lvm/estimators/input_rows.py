@@ -67,7 +67,7 @@ def by_blocks(estimator: Any, method: str, X: Any, **options: Any) -> Any:
     if options.get("size_factors") is not None:
         given_sizes(estimator._likelihood(), options["size_factors"], rows.shape)
         options = {**options, "size_factors": np.asarray(options["size_factors"])}
-    return rows.mapped(partial(_applied, for_travel(estimator), method, options))
+    return rows.map(partial(_applied, for_travel(estimator), method, options))
 
 
 def _applied(estimator: Any, name: str, options: dict[str, Any], block: Matrix, rows: slice) -> Any:

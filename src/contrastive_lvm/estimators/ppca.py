@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm import prediction as predict
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.em import EM
+from contrastive_lvm.coordinate_ascent.engine import compress
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_blocks, target_for_fit
@@ -28,9 +29,9 @@ from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
-from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.reader import is_out_of_core
-from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
+from contrastive_lvm.rows.scatter import DenseScatter, Scatter
 
 
 class PPCA(
@@ -98,7 +99,7 @@ class PPCA(
         rows = target_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, rows, None)
         model = Model(n_shared=0, n_target=q)
-        data = prepare(model, rows, None)
+        data = compress(model, [rows])
         refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
         if data.complete:
             self._fit_closed_form(data, q)
@@ -125,11 +126,11 @@ class PPCA(
         scatter: Any = data.sets[0]
         n, d = scatter.n_rows, data.n_features
         values, U = _leading(scatter, q)
-        total = float(scatter.diagonal.sum()) / n
+        total = float(scatter.square.sum()) / n
         noise = max((total - float(values.sum())) / (d - q), FLOOR * total / d)
         W = U * np.sqrt(np.maximum(values - noise, 0.0))
         mean, psi = scatter.mean, np.full(len(U), noise)
-        self.bound_, self.n_iter_ = statistics(scatter, Loadings(W), psi, d).bound, 1
+        self.bound_, self.n_iter_ = scatter.statistics(Loadings(W), psi, mean).bound, 1
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)

@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_array, validate_data
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.estimators.frames import NamedRows, some, unframed, unnamed
 from contrastive_lvm.linalg.matrices import column_variances, is_sparse, row_slices
+from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import RowReader
-from contrastive_lvm.rows.streamed import first_pass
 
 FLOATS = [np.float64, np.float32]
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone

@@ -23,8 +23,8 @@ class Scales(NamedTuple):
 
     weights: Array  # (B, D) or (B, 1): E[u]
     bound: Array  # (B,) without the noise's ln psi
-    log_excess: float  # sum of E[ln u] - E[u], for learning the degrees of freedom
-    n_scales: int
+    log_excess: Array  # (B,) sums of E[ln u] - E[u], for learning the degrees of freedom
+    n_scales: Array  # (B,)
 
 
 # (E[e^2] / psi, zero where missing (B, D); observed entries of each row (B,)) -> Scales

@@ -21,7 +21,6 @@ from contrastive_lvm.likelihoods.base import (
 )
 from contrastive_lvm.likelihoods.gaussian import Gaussian, Noise
 from contrastive_lvm.linalg.matrices import column_means
-from contrastive_lvm.linalg.scratch import room
 
 Per = Literal["element", "sample"]
 LEAST_DF, MOST_DF = 0.2, 1000.0
@@ -174,7 +173,7 @@ class StudentT(Entries):
         return df / (df - 2.0) if df > 2 else np.inf
 
 
-def df_step(log_excess: float, n_scales: int) -> float:
+def df_step(log_excess: float, n_scales: float) -> float:
     """Maximise the bound over the degrees of freedom, given `sum E[ln u] - E[u]`."""
 
     def slope(log_df: float) -> float:
@@ -188,21 +187,18 @@ def df_step(log_excess: float, n_scales: int) -> float:
 
 
 def _element_scales(df: float, chi2: Array, entries: Array) -> Scales:
-    a, n = 0.5 * (df + 1.0), float(entries.sum())
-    scaled, logs = room("scaled", chi2.shape), room("logs", chi2.shape)
-    np.divide(chi2, df, out=scaled)
-    if df > MOST_DF:
-        np.log1p(scaled, out=logs)
+    a, scaled = 0.5 * (df + 1.0), chi2 / df
+    logs = np.log1p(scaled) if df > MOST_DF else None
     scaled += 1.0
-    if df <= MOST_DF:  # numpy's log is several times as fast as its log1p, and here as exact
-        np.log(scaled, out=logs)
+    if logs is None:  # numpy's log is several times as fast as its log1p, and here as exact
+        logs = np.log(scaled)
     tail = logs.sum(axis=1)
     weights = np.divide((df + 1.0) / df, scaled, out=scaled)
-    unseen = (chi2.size - n) * (df + 1.0) / df  # missing entries have chi2 = 0
+    unseen = (chi2.shape[1] - entries) * (df + 1.0) / df  # missing entries have chi2 = 0
     level = float(digamma(a)) - float(np.log(0.5 * df))
-    excess = n * level - float(tail.sum()) - (float(weights.sum()) - unseen)
+    excess = entries * level - tail - (weights.sum(axis=1) - unseen)
     constant = float(_log_gamma_ratio(df, np.ones(1))[0])
-    return Scales(weights, entries * constant - a * tail, excess, int(n))
+    return Scales(weights, entries * constant - a * tail, excess, entries)
 
 
 def _row_scales(df: float, chi2: Array, entries: Array) -> Scales:
@@ -211,7 +207,7 @@ def _row_scales(df: float, chi2: Array, entries: Array) -> Scales:
     weights = (df + entries) / (df + total)
     excess = digamma(a) - np.log(0.5 * df) - tail - weights
     bound = _log_gamma_ratio(df, entries) - a * tail
-    return Scales(weights[:, None], bound, float(excess.sum()), len(a))
+    return Scales(weights[:, None], bound, excess, np.ones(len(a)))
 
 
 def _log_gamma_ratio(df: float, entries: Array) -> Array:

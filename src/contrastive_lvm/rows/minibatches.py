@@ -25,14 +25,14 @@ class Blocks(Protocol):
     shape: tuple[int, int]
     slices: list[slice]
 
-    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
         """Some blocks by their numbers, and of each of them some rows."""
         ...
 
 
 def shuffled(X: Matrix | RowReader, rng: np.random.Generator) -> Stream:
     """One by one where that costs nothing, otherwise by blocks."""
-    by_blocks = isinstance(X, RowReader) and not X.row_by_row
+    by_blocks = isinstance(X, RowReader) and not X.random_access
     return ShuffledBlocks(X, rng) if by_blocks else Permuted(X, rng)
 
 
@@ -88,7 +88,7 @@ class ShuffledBlocks:
         if chosen != self.held:
             self.rows = None  # two buffers are never held
             slices = [self.source.slices[i] for i in chosen]
-            self.rows = stacked(self.source.picked(dict.fromkeys(chosen, slice(None))))
+            self.rows = stacked(self.source.read_chunks(dict.fromkeys(chosen, slice(None))))
             self.places = np.concatenate([np.arange(s.start, s.stop) for s in slices])
             self.held = chosen
         self.left = self.rng.permutation(len(self.places))

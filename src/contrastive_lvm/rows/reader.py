@@ -1,120 +1,156 @@
-"""Rows that are somewhere else: the role, and what is recognised as such.
+"""Readers of rows: one role for rows in memory, in files and in Dask arrays.
 
-All work on rows is a sum over blocks, or one result a block. A source reads its blocks wherever
-they are (in this process, in threads, on the workers of a cluster), applies a function of one block
-there, and adds the results up in the blocks' order, so that no answer depends on scheduling. What
-has to be remembered of every row stays with its block.
+All work on rows is a sum over chunks, or one result per chunk. A reader takes its chunks wherever
+they are (in this process, in threads, on the workers of a cluster), applies a function there, and
+adds the results up in the order of the chunks, in double precision. Values that must be remembered
+for every row from pass to pass stay with their chunk, in a cache.
 """
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
+from operator import add
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.linalg.matrices import is_sparse, stacked
+from contrastive_lvm.linalg.matrices import column_sums, is_sparse, own_rows, stacked
+from contrastive_lvm.rows.row_cache import Cache
 
 Result = TypeVar("Result")
-BLOCK_ENTRIES = 1 << 21  # of a block read from a file: as many as products want at a time
 NUMBERS = "biuf"  # kinds of dtype that are real numbers
 
 
 class Checks(NamedTuple):
-    """What is refused: values of a block, and columns by their numbers of observed entries."""
+    """Checks that refuse values of a chunk, and features by their numbers of observed entries."""
 
     values: Callable[[Matrix], None]
     counts: Callable[[Array], None]
 
     def and_also(self, values: Callable[[Matrix], None]) -> "Checks":
-        """With another check of a block's values."""
+        """Add another check of a chunk's values."""
         return self._replace(values=partial(_both, self.values, values))
 
 
-def _both(first: Callable[[Matrix], None], second: Callable[[Matrix], None], block: Matrix) -> None:
-    first(block)
-    second(block)
+def _both(first: Callable[[Matrix], None], second: Callable[[Matrix], None], rows: Matrix) -> None:
+    first(rows)
+    second(rows)
 
 
 def _accept(_: Any) -> None:
-    """No check."""
+    """Accept everything."""
 
 
-UNCHECKED = Checks(_accept, _accept)  # for rows that have been checked, or are by who reads them
+UNCHECKED = Checks(_accept, _accept)  # for rows that have been checked already
+
+
+class Chunk(NamedTuple):
+    """Consecutive rows of a set, without those of weight zero."""
+
+    rows: Matrix
+    weights: Array | None = None  # (B,) positive; None when every row counts once
+    cached: Any = None  # what an earlier pass kept of these rows
+
+
+def make_chunk(rows: Matrix, weights: Array | None = None, cached: Any = None) -> Chunk:
+    """Leave out the rows of weight zero."""
+    if weights is None or weights.all():
+        return Chunk(rows, weights, cached)
+    kept = np.flatnonzero(weights)
+    return Chunk(rows[kept], weights[kept], cached)
 
 
 class RowReader(ABC):
-    """Rows of one set, blocks at a time."""
+    """The rows of one set, a chunk at a time."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     checks: Checks
-    slices: list[slice]  # rows of each block
-    row_by_row: bool = False  # whether single rows cost no more than rows of a block
+    slices: list[slice]  # rows of each chunk
+    random_access: bool = False  # whether single rows cost no more than rows of a chunk
+    in_memory: bool = False
 
     @property
     def on_cluster(self) -> bool:
-        """Whether others do the work, so that this process may ask them for more meanwhile."""
+        """Whether other processes do the work, so that this one may ask for more meanwhile."""
         return False
 
     @abstractmethod
-    def blocks(self) -> Iterator[Matrix]:
-        """All rows in order, in this process."""
+    def read(self) -> Iterator[Matrix]:
+        """Read all chunks in order, in this process."""
 
     @abstractmethod
-    def total(
+    def reduce(
         self,
-        function: Callable[..., Result],
+        function: Callable[[Chunk], Result],
         plus: Callable[[Result, Result], Result],
         *,
-        cell: int | None = None,
-        kept: Any = None,
+        weights: Array | None = None,
+        cache: Cache | None = None,
     ) -> Result:
-        """The sum of a function of blocks, in their order.
+        """Sum a function of chunks in their order; chunks whose weights are all zero have no part.
 
-        With `cell`, of a function of so many rows at a time, added up as in `core.sums`: the same
-        to the last digit for all blocks. What is `kept` of a cell is then the function's second
-        argument.
+        A chunk has its rows' `weights`, and what the `cache` holds of it.
         """
 
     @abstractmethod
-    def renewed(
+    def renew(
         self,
-        function: Callable[[Matrix, Any], tuple[Result, Any]],
+        function: Callable[[Chunk], tuple[Result, Any]],
         plus: Callable[[Result, Result], Result],
         *,
-        cell: int,
-        kept: Any = None,
-    ) -> tuple[Result, Any]:
-        """The same for a function that also renews what is kept of a cell; None to begin with."""
+        weights: Array | None = None,
+        cache: Cache | None = None,
+    ) -> tuple[Result, Cache]:
+        """Sum the first results of a function, and put the second ones into a new cache."""
 
     @abstractmethod
-    def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
-        """An array, or a tuple of arrays, with the results of blocks and their rows in order."""
+    def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
+        """Apply a function of a chunk and its place; an array, or a tuple of arrays, of all rows.
+
+        The results of a Dask array are Dask arrays.
+        """
 
     @abstractmethod
-    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
-        """Some blocks by their numbers, and of each of them rows by a slice or positions."""
+    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
+        """Read some chunks by their numbers, and of each the rows at a slice or at positions."""
 
     def take(self, positions: np.ndarray) -> Matrix:
-        """Rows by their positions, in memory; only blocks that have some of them are read."""
+        """Read rows by their positions; only chunks that hold some of them are read."""
         order = np.argsort(positions, kind="stable")
         at, picks = positions[order], {}
-        ends = np.searchsorted(at, [block.stop for block in self.slices])
+        ends = np.searchsorted(at, [chunk.stop for chunk in self.slices])
         for i, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
             if end > begin:
                 picks[i] = at[begin:end] - self.slices[i].start
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
-        return stacked(self.picked(picks))[back]
+        return stacked(self.read_chunks(picks))[back]
+
+    def load(self) -> Matrix:
+        """Read all rows into memory, checked."""
+        parts: list[Matrix] = self.reduce(partial(_checked_rows, self.checks.values), add)
+        whole = stacked(parts)
+        self.checks.counts(column_sums(whole)[1])
+        return whole
 
     def checked(self, values: Callable[[Matrix], None]) -> Self:
-        """The same rows with another check of their values."""
+        """Add another check of the values."""
         other = copy.copy(self)
         other.checks = self.checks.and_also(values)
         return other
+
+    def used_chunks(self, weights: Array | None) -> list[int]:
+        """Numbers of the chunks that hold rows of positive weight."""
+        chunks = range(len(self.slices))
+        return [i for i in chunks if weights is None or weights[self.slices[i]].any()]
+
+
+def _checked_rows(check: Callable[[Matrix], None], chunk: Chunk) -> list[Matrix]:
+    check(chunk.rows)
+    return [own_rows(chunk.rows)]
 
 
 def is_dask(X: Any) -> bool:
@@ -134,12 +170,12 @@ def is_file(X: Any) -> bool:
 
 
 def is_out_of_core(X: Any) -> bool:
-    """Whether rows are to be read a block at a time."""
+    """Whether rows are not in memory, and are to be read a chunk at a time."""
     return is_dask(X) or is_file(X)
 
 
 def open_rows(X: Any, name: str, checks: Checks) -> RowReader:
-    """Rows that are elsewhere; nothing is read yet."""
+    """Open rows in a file or in a Dask array; nothing is read yet."""
     from contrastive_lvm.rows.dask_rows import DaskRows
     from contrastive_lvm.rows.file_rows import LocalRows
 
@@ -167,46 +203,13 @@ def _refuse(X: Any, name: str) -> None:
 
 
 def precision(dtype: Any) -> Any:
-    """Single precision is kept, all else becomes double."""
+    """Keep single precision; everything else becomes double."""
     return np.float32 if np.dtype(dtype) == np.float32 else np.float64
 
 
 def floats(rows: Any) -> Matrix:
-    """A block as an array or CSR matrix of floating-point numbers."""
+    """Convert a chunk to an array or a CSR matrix of floating-point numbers."""
     if is_sparse(rows):
         return rows.tocsr().astype(precision(rows.dtype), copy=False)
     dense = np.asarray(rows)
     return dense.astype(precision(dense.dtype), copy=False)
-
-
-def row_major(rows: Any) -> Matrix:
-    """As `floats`, and in the one order of entries for which all sums are alike."""
-    found = floats(rows)
-    return found if is_sparse(found) else np.ascontiguousarray(found)
-
-
-def filled(results: Iterator[tuple[slice, Any]], n_rows: int) -> Any:
-    """Arrays of all rows from results of blocks; what is None stays None."""
-    whole: list[Any] = []
-    single = True
-    for rows, result in results:
-        single = not isinstance(result, tuple)
-        parts = (result,) if single else result
-        whole = whole or [None] * len(parts)
-        whole = [_with(w, part, rows, n_rows) for w, part in zip(whole, parts, strict=True)]
-    return whole[0] if single else tuple(whole)
-
-
-def _with(whole: Any, part: Any, rows: slice, n_rows: int) -> Any:
-    """An array with some more rows; one row that is repeated for all is not copied."""
-    if part is None:
-        return None
-    same = part.strides[0] == 0 and (whole is None or whole.strides[0] == 0)
-    if same and (whole is None or np.array_equal(whole[0], part[0])):
-        return np.broadcast_to(part[0], (n_rows, *part.shape[1:]))
-    if whole is None or whole.strides[0] == 0:
-        full = np.empty((n_rows, *part.shape[1:]), part.dtype)
-        full[: rows.start] = 0 if whole is None else whole[0]
-        whole = full
-    whole[rows] = part
-    return whole

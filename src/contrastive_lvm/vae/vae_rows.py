@@ -108,7 +108,7 @@ class BlockRows:
     def _block(self, i: int) -> Array:
         begin, end = self.rows.slices[i].start, self.rows.slices[i].stop
         gone = self.dropped[(self.dropped >= begin) & (self.dropped < end)] - begin
-        return np.delete(dense(self.rows.picked({i: slice(None)})[0]), gone, axis=0)
+        return np.delete(dense(self.rows.read_chunks({i: slice(None)})[0]), gone, axis=0)
 
     def blocks(self) -> Iterator[Array]:
         """All rows in order."""
@@ -117,7 +117,7 @@ class BlockRows:
             for rows in row_slices(*block.shape):
                 yield block[rows]
 
-    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
         """Some blocks by their numbers, and of each of them some rows."""
         return [self._block(i)[at] for i, at in picks.items()]
 

@@ -9,7 +9,7 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.svi.guides import Batch
 from contrastive_lvm.linalg.matrices import MOST_ROWS, has_missing, is_sparse, row_slices
 from contrastive_lvm.rows.minibatches import shuffled, taken
-from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.reader import Chunk, RowReader
 
 CHUNK_BYTES = 1 << 26  # rows that are made ready for the device at a time
 
@@ -48,7 +48,7 @@ class Rows:
     def have_gaps(self) -> bool:
         """Whether any entry is missing; a pass over rows that are elsewhere."""
         return any(
-            X.total(has_missing, _either) if isinstance(X, RowReader) else has_missing(X)
+            X.reduce(_has_missing, _either) if isinstance(X, RowReader) else has_missing(X)
             for X in self.sets
         )
 
@@ -73,7 +73,7 @@ class Rows:
     def in_order(self, which: int) -> Iterator[tuple[np.ndarray, Any, Array]]:
         """Positions, rows and log size factors of all rows of a set, a few at a time."""
         X, begin = self.sets[which], 0
-        for block in X.blocks() if isinstance(X, RowReader) else [X]:
+        for block in X.read() if isinstance(X, RowReader) else [X]:
             for part in row_slices(block.shape[0], 1, most=MOST_ROWS):
                 at = np.arange(begin + part.start, begin + part.stop)
                 yield at, self.dense(block[part]), self.log_sizes[which][at]
@@ -83,6 +83,10 @@ class Rows:
         """As an array in the precision of the fit."""
         dense = rows.toarray() if is_sparse(rows) else rows
         return np.ascontiguousarray(dense, dtype=self.dtype)
+
+
+def _has_missing(chunk: Chunk) -> bool:
+    return has_missing(chunk.rows)
 
 
 def _either(one: bool, other: bool) -> bool:  # noqa: FBT001
