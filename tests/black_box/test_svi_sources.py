@@ -130,7 +130,7 @@ class Spied:
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is a chunk; three of them are shuffled together; a start sees a third of the rows."""
-    monkeypatch.setattr(stored, "BLOCK_ENTRIES", CHUNK * D)
+    monkeypatch.setattr(stored, "CHUNK_ENTRIES", CHUNK * D)
     monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * CHUNK * D)
     monkeypatch.setattr(starting, "START_ENTRIES", (N + M) * D // 3)
     monkeypatch.setattr(starting, "START_ROWS", 10)

@@ -74,7 +74,7 @@ def test_all_of_them_in_order(
     assert is_out_of_core(rows)
     assert rows.shape == (wanted.sum(), D)
     source = open_rows(rows, "X", UNCHECKED)
-    found = np.concatenate([dense(block) for block in source.blocks()])
+    found = np.concatenate([dense(block) for block in source.read()])
     np.testing.assert_array_equal(found, X[wanted])
     some = rng.permutation(int(wanted.sum()))[:10]
     np.testing.assert_array_equal(dense(source.take(some)), X[wanted][some])

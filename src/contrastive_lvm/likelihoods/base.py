@@ -7,7 +7,6 @@ latents needs (Opper & Archambeau 2009).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -23,12 +22,19 @@ class Scales(NamedTuple):
 
     weights: Array  # (B, D) or (B, 1): E[u]
     bound: Array  # (B,) without the noise's ln psi
-    log_excess: Array  # (B,) sums of E[ln u] - E[u], for learning the degrees of freedom
-    n_scales: Array  # (B,)
+    log_excess: float  # weighted sum of E[ln u] - E[u], for learning the degrees of freedom
+    n_scales: float  # weighted
 
 
-# (E[e^2] / psi, zero where missing (B, D); observed entries of each row (B,)) -> Scales
-Scaler = Callable[[Array, Array], Scales]
+class Scaler(Protocol):
+    """A scale step."""
+
+    def __call__(self, chi2: Array, entries: Array, rows: Array | None = None, /) -> Scales:
+        """Find scales from `E[e^2] / psi`, (B, D), zero where missing.
+
+        `entries` are the numbers of observed entries of the rows, `rows` their weights, (B,) each.
+        """
+        ...
 
 
 class Nuisance(NamedTuple):

@@ -186,7 +186,7 @@ def df_step(log_excess: float, n_scales: float) -> float:
     return MOST_DF if slope(high) >= 0 else float(np.exp(brentq(slope, low, high)))
 
 
-def _element_scales(df: float, chi2: Array, entries: Array) -> Scales:
+def _element_scales(df: float, chi2: Array, entries: Array, rows: Array | None = None) -> Scales:
     a, scaled = 0.5 * (df + 1.0), chi2 / df
     logs = np.log1p(scaled) if df > MOST_DF else None
     scaled += 1.0
@@ -194,20 +194,27 @@ def _element_scales(df: float, chi2: Array, entries: Array) -> Scales:
         logs = np.log(scaled)
     tail = logs.sum(axis=1)
     weights = np.divide((df + 1.0) / df, scaled, out=scaled)
-    unseen = (chi2.shape[1] - entries) * (df + 1.0) / df  # missing entries have chi2 = 0
+    n, n_all = _total(entries, rows), _total(np.full(len(chi2), float(chi2.shape[1])), rows)
+    unseen = (n_all - n) * (df + 1.0) / df  # missing entries have chi2 = 0
     level = float(digamma(a)) - float(np.log(0.5 * df))
-    excess = entries * level - tail - (weights.sum(axis=1) - unseen)
+    excess = n * level - _total(tail, rows) - (_total(weights, rows) - unseen)
     constant = float(_log_gamma_ratio(df, np.ones(1))[0])
-    return Scales(weights, entries * constant - a * tail, excess, entries)
+    return Scales(weights, entries * constant - a * tail, excess, n)
 
 
-def _row_scales(df: float, chi2: Array, entries: Array) -> Scales:
+def _row_scales(df: float, chi2: Array, entries: Array, rows: Array | None = None) -> Scales:
     total = chi2.sum(axis=1)
     a, tail = 0.5 * (df + entries), np.log1p(total / df)
     weights = (df + entries) / (df + total)
     excess = digamma(a) - np.log(0.5 * df) - tail - weights
     bound = _log_gamma_ratio(df, entries) - a * tail
-    return Scales(weights[:, None], bound, excess, np.ones(len(a)))
+    n = _total(np.ones(len(a)), rows)
+    return Scales(weights[:, None], bound, _total(excess, rows), n)
+
+
+def _total(values: Array, rows: Array | None) -> float:
+    """Sum values of rows, weighted."""
+    return float(values.sum() if rows is None else (rows @ values).sum())
 
 
 def _log_gamma_ratio(df: float, entries: Array) -> Array:

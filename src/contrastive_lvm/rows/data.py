@@ -1,7 +1,6 @@
 """Any number of row sets in the form that the sweeps use."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -98,16 +97,15 @@ def prepare(
     n_rows, D = sum(X.shape[0] for X in sets), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
     readers = [_reader(X, load=few) for X in sets]
+    pairs = list(zip(readers, given, strict=True))
     if scale_mixture:
-        pairs = list(zip(readers, given, strict=True))
         return Data(_each(lambda pair: ScaleMixtureRows(*pair), readers, pairs), readers, D)
     if span and few and not any(_sparse_or_missing(r) for r in readers):
         found = reduce_to_span([r.load() for r in readers], given)
         return Data(found.scatters, readers, D, found)
     most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
     dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
-    compress = partial(_compressed, dense=dense)
-    return Data(_each(compress, readers, list(zip(readers, given, strict=True))), readers, D)
+    return Data(_each(lambda pair: summarize(*pair, dense=dense), readers, pairs), readers, D)
 
 
 def _reader(X: Matrix | RowReader, *, load: bool) -> RowReader:
@@ -121,12 +119,12 @@ def _sparse_or_missing(reader: RowReader) -> bool:
     return is_sparse(rows) or has_missing(rows)
 
 
-def _compressed(given: tuple[RowReader, Array | None], *, dense: bool) -> RowSet:
-    reader, weights = given
+def summarize(reader: RowReader, weights: Array | None, *, dense: bool) -> Scatter | MaskedRows:
+    """Compress complete rows in one pass, `dense` to a matrix; others are kept as masked rows."""
     found = first_pass(reader, weights, scatter=dense)
     if not found.complete:
         return MaskedRows(reader, found, weights)
-    if found.scatter is not None:
+    if found.raw is not None:
         return DenseScatter(found.n_rows, found.mean, found.scatter)
     return OperatorScatter(found.n_rows, found.mean, found.square, reader, weights)
 

@@ -13,61 +13,54 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, row_slices, widen
 from contrastive_lvm.rows.reader import Chunk, RowReader
-from contrastive_lvm.rows.scatter import raw_sums
+from contrastive_lvm.rows.scatter import RawSums, raw_sums
 
 
 class Moments(NamedTuple):
-    """Weighted moments of the observed entries, and of whole rows where nothing is missing.
-
-    Scatters of many chunks about one origin are simply added, which is all that large matrices want
-    done to them; others are first moved to their means.
-    """
+    """Weighted moments of the observed entries, and of whole rows where nothing is missing."""
 
     n_rows: float  # weight of the rows that have an observed entry
     counts: Array  # (D,) weight of the observed entries
     mean: Array  # (D,)
     square: Array  # (D,) about the mean
     complete: bool  # whether nothing is missing
-    scatter: Array | None = None  # (D, D); None when not asked for or entries are missing
-    origin: Array | None = None  # (D,) what the scatter is about; None for the mean
+    raw: RawSums | None = None  # None when not asked for, or entries are missing
 
-    def centred(self) -> "Moments":
-        """Move the scatter to the mean."""
-        if self.scatter is None or self.origin is None:
-            return self
-        offset = self.mean - self.origin
-        scatter = self.scatter - self.n_rows * np.outer(offset, offset)
-        return self._replace(scatter=scatter, origin=None)
+    @property
+    def scatter(self) -> Array:
+        """Scatter of complete rows about their mean, (D, D)."""
+        if self.raw is None:
+            raise ValueError("rows with missing entries have no scatter; use MaskedRows.")
+        offset = self.raw.total / self.n_rows
+        centred: Array = self.raw.matrix - self.n_rows * np.outer(offset, offset)
+        return centred
 
     def plus(self, other: "Moments") -> "Moments":
         """Add the moments of other rows."""
         counts = self.counts + other.counts
         share = other.counts / np.maximum(counts, np.finfo(np.float64).tiny)
         change, both = other.mean - self.mean, self.counts * share
-        scatter, origin = self._joint(other, both * change, change)
+        mean = self.mean + change * share
         return Moments(
             self.n_rows + other.n_rows,
             counts,
-            self.mean + change * share,
+            mean,
             self.square + other.square + both * change**2,
             self.complete and other.complete,
-            scatter,
-            origin,
+            self._joint(other, mean, both * change, change),
         )
 
-    def _joint(
-        self, other: "Moments", scaled: Array, change: Array
-    ) -> tuple[Array | None, Array | None]:
-        """Return the scatter of the rows of both, and what it is about."""
-        if self.scatter is None or other.scatter is None:
-            return None, None
-        mine, its = self.origin, other.origin
-        if mine is not None and its is not None and np.array_equal(mine, its):
-            return self.scatter + other.scatter, mine
-        scatter: Array = np.outer(scaled, change)
-        for part in (self.centred().scatter, other.centred().scatter):
-            scatter += 0.0 if part is None else part
-        return scatter, None
+    def _joint(self, other: "Moments", mean: Array, scaled: Array, change: Array) -> RawSums | None:
+        """Add raw sums: simply if they are about one origin, otherwise about the mean of both."""
+        mine, its = self.raw, other.raw
+        if mine is None or its is None:
+            return None
+        if np.array_equal(mine.origin, its.origin):
+            return RawSums(mine.origin, mine.total + its.total, mine.matrix + its.matrix)
+        matrix: Array = np.outer(scaled, change)
+        matrix += self.scatter
+        matrix += other.scatter
+        return RawSums(mean, np.zeros(len(mean)), matrix)
 
 
 def first_pass(reader: RowReader, weights: Array | None = None, *, scatter: bool) -> Moments:
@@ -75,7 +68,7 @@ def first_pass(reader: RowReader, weights: Array | None = None, *, scatter: bool
     function = partial(_moments, reader.checks.values, scatter)
     found = reader.reduce(function, Moments.plus, weights=weights)
     reader.checks.counts(found.counts)
-    return found.centred()
+    return found
 
 
 def _moments(check: Callable[[Matrix], None], scatter: bool, chunk: Chunk) -> Moments:  # noqa: FBT001
@@ -94,7 +87,7 @@ def _moments(check: Callable[[Matrix], None], scatter: bool, chunk: Chunk) -> Mo
     square = np.diagonal(raw.matrix) - n * offset**2
     counts = np.full(rows.shape[1], n)
     mean, complete = raw.origin + offset, True
-    return Moments(n, counts, mean, square, complete, raw.matrix, raw.origin)
+    return Moments(n, counts, mean, square, complete, raw)
 
 
 def _column_moments(rows: Matrix, weights: Array | None) -> Moments:

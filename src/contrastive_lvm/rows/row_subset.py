@@ -1,4 +1,4 @@
-"""Some rows of what is elsewhere: they stay there until they are read."""
+"""A subset of the rows of a file or of a Dask array, read when it is needed."""
 
 from collections.abc import Iterator
 from typing import Any

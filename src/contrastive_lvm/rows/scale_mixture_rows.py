@@ -65,7 +65,9 @@ class RowStep:
         """Pickle only what it was given."""
         return RowStep, self._given
 
-    def __call__(self, rows: Matrix, weights: Array | Weights) -> WeightedBlock:
+    def __call__(
+        self, rows: Matrix, weights: Array | Weights, row_weights: Array | None = None
+    ) -> WeightedBlock:
         """Take the step for a block of rows with the weights they have had so far."""
         R = widen(rows) - self.mean
         missing, observed = np.isnan(R), None
@@ -86,7 +88,7 @@ class RowStep:
         else:
             chi2 *= observed
             entries, log_noise = observed.sum(axis=1), observed @ self.constant
-        scales = self.scaler(chi2, entries)
+        scales = self.scaler(chi2, entries, row_weights)
         energy = outer[np.diagonal(packed.full_index(self.K))].sum(axis=0) if self.K else 0.0
         bound = scales.bound - log_noise + 0.5 * (self.K - logdet - energy)
         return WeightedBlock(observed, R, h, cov, outer, scales, bound)
@@ -218,7 +220,7 @@ def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
     change the way to the optimum, and with few rows where on that way a fit stops, so that few are
     kept as they are.
     """
-    n_columns = scaler(np.zeros((1, n_features)), np.ones(1)).weights.shape[1]
+    n_columns = scaler(np.zeros((1, n_features)), np.ones(1), None).weights.shape[1]
     return np.float32 if n_rows * n_columns > EXACT else np.float64
 
 
@@ -237,19 +239,20 @@ def _sweep_chunk(
             rows, weights = rows[seen], None if weights is None else weights[seen]
     scales = np.ones((rows.shape[0], 1), kind) if scales is None else scales
     found: list[RowSums] = []
-    renewed: list[Weights] = []
+    renewed: list[Any] = []
     slices = list(row_slices(*rows.shape, elements=BLOCK_ELEMENTS)) or [slice(0, 0)]
     for at in slices:
-        block = step(rows[at], scales[at])
-        found.append(_block_sums(block, None if weights is None else weights[at]))
+        own = None if weights is None else weights[at]
+        block = step(rows[at], scales[at], own)
+        found.append(_block_sums(block, own))
         renewed.append(block.scales.weights.astype(kind))
-    return reduce(RowSums.plus, found), np.concatenate(renewed)
+    kept: Weights = np.concatenate(renewed)
+    return reduce(RowSums.plus, found), kept
 
 
 def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
     (Q, B), K, scales = block.outer.shape, len(block.mean), block.scales
     w = _weights_of_entries(scales.weights, block.residual.shape, block.observed)
-    row = np.ones(B) if weights is None else weights
     stack = np.empty((Q + K + 1, B))
     stack[:Q], stack[Q:-1], stack[-1] = block.outer, block.mean, 1.0
     if weights is not None:
@@ -259,6 +262,8 @@ def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
     crossed = stack[Q:] @ w  # (K + 1, D)
     if weights is not None:
         w *= weights[:, None]
+    row = np.ones(B) if weights is None else weights
+    n_rows = float(row.sum())
     statistics = Statistics(
         moment=weighted[:Q],
         first=weighted[Q : Q + K],
@@ -266,9 +271,9 @@ def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
         residual=crossed[K],
         square=np.einsum("bd,bd->d", w, block.residual),
         weight=weighted[-1],
-        entries=np.full(w.shape[1], row.sum()) if block.observed is None else row @ block.observed,
+        entries=np.full(w.shape[1], n_rows) if block.observed is None else row @ block.observed,
         latent=stack[:Q].sum(axis=1),
-        n_rows=float(row.sum()),
-        bound=float(row @ block.bound),
+        n_rows=n_rows,
+        bound=float(block.bound.sum() if weights is None else weights @ block.bound),
     )
-    return RowSums(statistics, float(row @ scales.log_excess), float(row @ scales.n_scales))
+    return RowSums(statistics, scales.log_excess, scales.n_scales)
