@@ -7,6 +7,7 @@ row step, as a sum of named parts.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,8 +144,9 @@ class Problem:
         p = self.unflatten(point)
         loadings = Loadings(p.L, carry.cov)
         states, parts = self._prior_step(loadings, carry)
+        scaler = partial(self.likelihood.scales, df=p.df)
         active = [loadings.columns(columns) for columns in self.active]
-        sums, weights = self.data.row_step(active, p, carry.weights, self.likelihood.scales)
+        sums, weights = self.data.row_step(active, p, carry.weights, scaler)
         for name, found in zip(self.model.sets, sums, strict=True):
             parts[f"{name} rows"] = found.statistics.bound
         statistics = [

@@ -7,7 +7,6 @@ from typing import Any
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from contrastive_lvm.estimators.display import card_of
-from contrastive_lvm.io.model_files import write_model
 
 
 class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -31,6 +30,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         >>> clvm.load_model(path).lower_bound_ == model.lower_bound_
         True
         """
+        from contrastive_lvm.io.model_files import write_model
+
         write_model(self, path)
 
     @property

@@ -14,10 +14,10 @@ from contrastive_lvm.estimators.validation import refuse_constant, warn_about_sc
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import reduce_to_span
-from contrastive_lvm.rows.scatter import DenseScatter, summarise
-from contrastive_lvm.rows.source import Source
-from contrastive_lvm.rows.streamed import at_hand, first_pass
+from contrastive_lvm.rows.moments import Moments, first_pass
+from contrastive_lvm.rows.reader import RowReader
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
@@ -223,26 +223,23 @@ class _Contrast(NamedTuple):
 def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
     if n_rows < D and not scale:
-        sets = [at_hand(X) if isinstance(X, Source) else X for X in (target, background)]
+        sets = [X.load() if isinstance(X, RowReader) else X for X in (target, background)]
         span = reduce_to_span(sets)
         first, second = (s.matrix / s.n_rows for s in span.scatters)
         basis = span.lift(np.eye(len(first)))
         refuse_constant(np.diag(first + second), 0.0)
         return _Contrast((first, second), span.means[0], np.ones(D), basis)
-    scatters: list[Any] = [_scatter(X) for X in (target, background)]
-    pooled = sum(s.diagonal for s in scatters) / n_rows
-    refuse_constant(pooled, max(np.abs(s.mean).max() for s in scatters))
+    found: list[Any] = [_moments(X) for X in (target, background)]
+    pooled = sum(m.square for m in found) / n_rows
+    refuse_constant(pooled, max(np.abs(m.mean).max() for m in found))
     divisor = np.sqrt(np.where(pooled > 0, pooled, 1.0)) if scale else np.ones(D)
     units = np.outer(divisor, divisor)
-    first, second = (s.matrix / s.n_rows / units for s in scatters)
-    return _Contrast((first, second), scatters[0].mean, divisor, None)
+    first, second = (m.scatter / m.n_rows / units for m in found)
+    return _Contrast((first, second), found[0].mean, divisor, None)
 
 
-def _scatter(X: Matrix | Source) -> Any:
-    if not isinstance(X, Source):
-        return summarise(X, dense=True)
-    found: Any = first_pass(X, scatter=True)
-    return DenseScatter(found.n_rows, found.mean, found.scatter)
+def _moments(X: Matrix | RowReader) -> Moments:
+    return first_pass(X if isinstance(X, RowReader) else LocalRows(X), scatter=True)
 
 
 def _medoids(spaces: list[Array]) -> list[int]:

@@ -17,7 +17,7 @@ from contrastive_lvm.estimators.validation import (
     refuse_few_rows,
     refuse_values,
 )
-from contrastive_lvm.rows.source import Checks, Source, is_elsewhere, source_of
+from contrastive_lvm.rows.reader import Checks, RowReader, is_out_of_core, open_rows
 
 FLOATS = [np.float64, np.float32]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -40,9 +40,9 @@ def read_rows(
 
 def rows_for_fit(
     estimator: Any, X: Any, *, name: str = "X", missing: bool = True
-) -> Matrix | Source:
+) -> Matrix | RowReader:
     """Read rows of a fit; those out of core are checked when they are read."""
-    if is_elsewhere(unnamed(X)):
+    if is_out_of_core(unnamed(X)):
         rows = _source(unnamed(X), name, missing=missing)
         check_features(estimator, X, name, reset=True)
     else:
@@ -98,9 +98,9 @@ def _readable(X: Any, name: str) -> Any:
     return readable_frame(X, name)
 
 
-def _source(X: Any, name: str, *, missing: bool) -> Source:
+def _source(X: Any, name: str, *, missing: bool) -> RowReader:
     values = partial(_check_chunk, name=name, missing=missing)
-    return source_of(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
+    return open_rows(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
 
 
 def _check_chunk(chunk: Matrix, *, name: str, missing: bool) -> None:
@@ -115,7 +115,7 @@ def by_chunks(method: Method) -> Method:
 
     @wraps(method)
     def mapped(self: Any, X: Any, **options: Any) -> Any:
-        if not is_elsewhere(unnamed(X)):
+        if not is_out_of_core(unnamed(X)):
             return method(self, X, **options)
         check_is_fitted(self)
         rows = _source(unnamed(X), "X", missing=True)
@@ -123,7 +123,7 @@ def by_chunks(method: Method) -> Method:
         if options.get("size_factors") is not None:
             self._fitted().log_sizes(rows, options["size_factors"])  # refused here, if at all
             options = {**options, "size_factors": np.asarray(options["size_factors"])}
-        return rows.mapped(partial(_applied, for_travel(self), method.__name__, options))
+        return rows.map(partial(_applied, for_travel(self), method.__name__, options))
 
     return cast("Method", mapped)
 

@@ -27,8 +27,8 @@ from contrastive_lvm.linalg.matrices import column_variances
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import Data
-from contrastive_lvm.rows.source import Source
-from contrastive_lvm.rows.streamed import at_hand, first_pass
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.reader import RowReader
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class FitInput(NamedTuple):
 
     model: Model
     engine: Engine
-    sets: list[Matrix | Source]  # the target, then the background if there is one
+    sets: list[Matrix | RowReader]  # the target, then the background if there is one
 
 
 def read_input(estimator: Any, X: Any, background: Any) -> FitInput:
@@ -55,7 +55,7 @@ def read_input(estimator: Any, X: Any, background: Any) -> FitInput:
     model = parse_params.model(estimator, n_rows, background=background is not None)
     engine = parse_params.engine(estimator.inference, model)
     if engine._needs_rows_in_memory:
-        sets = [at_hand(X) if isinstance(X, Source) else X for X in sets]
+        sets = [X.load() if isinstance(X, RowReader) else X for X in sets]
     sizes = {f"n_{block.name}": block.n_components for block in reversed(model.blocks)}
     refuse_too_many_dimensions(sizes, sets, sized_by_data=model.drops_columns)
     names = ("X", "background")
@@ -77,9 +77,11 @@ def check_weights(given: FitInput, weights: tuple[Any, Any]) -> list[Array | Non
     ]
 
 
-def check_support(likelihood: Likelihood, name: str, rows: Matrix | Source) -> Matrix | Source:
+def check_support(
+    likelihood: Likelihood, name: str, rows: Matrix | RowReader
+) -> Matrix | RowReader:
     """Refuse values that a likelihood has no density for; out of core, when they are read."""
-    if isinstance(rows, Source):
+    if isinstance(rows, RowReader):
         return rows.checked(partial(_refuse_unsupported, likelihood, name))
     _refuse_unsupported(likelihood, name, rows)
     return rows
@@ -93,12 +95,7 @@ def _refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None
 
 def compress(given: FitInput, engine: CoordinateAscent, weights: list[Array | None]) -> Data:
     """Compress both sets as far as coordinate ascent can use them so."""
-    if any(weight is not None for weight in weights):
-        raise ValueError(
-            "sample_weight and background_sample_weight must be 1 for every row in this version; "
-            "repeat or leave out rows instead."
-        )
-    data = engine._prepare(given.model, given.sets)
+    data = engine._prepare(given.model, given.sets, weights)
     _check_variances(data.variances, data.variance, [s.mean for s in data.sets], given.model)
     return data
 
@@ -141,9 +138,9 @@ def run_engine(
     return _logged((posterior._replace(profile=profile) for posterior in runs), n_init)
 
 
-def _moments(rows: Matrix | Source) -> tuple[Array, Array]:
+def _moments(rows: Matrix | RowReader) -> tuple[Array, Array]:
     """Return variances and means of features; out of core, in the pass that checks all values."""
-    if not isinstance(rows, Source):
+    if not isinstance(rows, RowReader):
         return column_variances(rows)
     with np.errstate(over="ignore", invalid="ignore"):
         found = first_pass(rows, scatter=False)

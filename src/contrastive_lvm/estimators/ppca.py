@@ -23,8 +23,8 @@ from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Block, Model
-from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
+from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.scatter import DenseScatter, Scatter
 
 
 class PPCA(Estimator):
@@ -90,7 +90,7 @@ class PPCA(Estimator):
         rows = rows_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, [rows])
         model = Model(("rows",), (Block("components", q, ("rows",)),))
-        data = prepare(model, [rows])
+        data = engine._prepare(model, [rows])
         refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
         if data.complete:
             self._fit_closed_form(data, q)
@@ -117,11 +117,11 @@ class PPCA(Estimator):
         scatter: Any = data.sets[0]
         n, d = scatter.n_rows, data.n_features
         values, U = _leading(scatter, q)
-        total = float(scatter.diagonal.sum()) / n
+        total = float(scatter.square.sum()) / n
         noise = max((total - float(values.sum())) / (d - q), FLOOR * total / d)
         W = U * np.sqrt(np.maximum(values - noise, 0.0))
         mean, psi = scatter.mean, np.full(len(U), noise)
-        self.lower_bound_, self.n_iter_ = statistics(scatter, Loadings(W), psi, d).bound, 1
+        self.lower_bound_, self.n_iter_ = scatter.statistics(Loadings(W), psi, mean).bound, 1
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)
