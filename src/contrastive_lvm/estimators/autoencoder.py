@@ -23,7 +23,6 @@ from contrastive_lvm.estimators.validation import (
     refuse_values,
     remember_features,
 )
-from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.model_files import Saveable
 from contrastive_lvm.io.network_files import network_arrays, restored_network
@@ -33,7 +32,7 @@ from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.progress import progress
+from contrastive_lvm.progress import progress, verbosity
 from contrastive_lvm.rows.size_factors import log_sizes
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design

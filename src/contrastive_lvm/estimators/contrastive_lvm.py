@@ -31,7 +31,6 @@ from contrastive_lvm.estimators.validation import (
     refuse_too_many_dimensions,
     warn_about_scales,
 )
-from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.io.model_files import Saveable
 from contrastive_lvm.io.posterior_files import (
     posterior_arrays,
@@ -42,6 +41,7 @@ from contrastive_lvm.io.posterior_files import (
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.progress import verbosity
 from contrastive_lvm.rows.data import Data, prepare
 from contrastive_lvm.rows.source import Source
 from contrastive_lvm.rows.streamed import at_hand
