@@ -63,7 +63,8 @@ def _sentence(error: Exception) -> str:
     """Say what the library refuses in the words of the command line."""
     if isinstance(error, InvalidParameterError):
         option = OPTION_OF.get(error.parameter, error.parameter)
-        return f"{option}={error.value} {error.reason}"
+        typed = isinstance(error.value, str | int | float)  # and not an object built from it
+        return f"{option}={error.value} {error.reason}" if typed else f"{option} {error.reason}"
     if isinstance(error, InvalidDataError):
         return f"{SETS.get(error.name, error.name)} {error.reason}"
     if isinstance(error, ArithmeticError):
