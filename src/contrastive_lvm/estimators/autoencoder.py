@@ -18,7 +18,6 @@ from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import unnamed
 from contrastive_lvm.estimators.input_rows import check_features, read_rows
 from contrastive_lvm.estimators.validation import refuse_constant, refuse_values
-from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.io.network_files import network_arrays, restored_network
 from contrastive_lvm.io.schema import Arrays, Facts
@@ -27,7 +26,7 @@ from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.progress import progress
+from contrastive_lvm.progress import progress, verbosity
 from contrastive_lvm.rows.size_factors import log_sizes
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design

@@ -19,7 +19,6 @@ from contrastive_lvm.estimators.linear_fit import (
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.io.posterior_files import (
     posterior_arrays,
     posterior_facts,
@@ -29,6 +28,7 @@ from contrastive_lvm.io.posterior_files import (
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.progress import verbosity
 
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions
 
