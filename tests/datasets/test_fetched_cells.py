@@ -11,8 +11,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from contrastive_lvm import datasets
-from contrastive_lvm.datasets.cells import most_variable
 from contrastive_lvm.datasets.geo import read_types
+from contrastive_lvm.datasets.single_cells import most_variable
 from tests.datasets.published_files import isolate, matrix_market, put, tarred
 
 COUNTS = np.array([[0, 1, 0], [5, 0, 2]])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from contrastive_lvm import datasets
-from contrastive_lvm.datasets.mice import read_mice
-from contrastive_lvm.datasets.sensors import SPORTS_COLUMNS
+from contrastive_lvm.datasets.mice_protein import read_mice
+from contrastive_lvm.datasets.wearable_sensors import SPORTS_COLUMNS
 from tests.datasets.published_files import isolate, put, zipped
 
 GROUPS = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from contrastive_lvm.datasets import DigitsOnGrass, fetch_mnist_on_grass
-from contrastive_lvm.datasets.digits import MNIST, read_idx
+from contrastive_lvm.datasets.mnist_on_grass import MNIST, read_idx
 from tests.datasets.published_files import isolate
 
 

@@ -11,7 +11,7 @@ from contrastive_lvm.cli.options import Json, Seed
 from contrastive_lvm.cli.output import aligned, folder, whole
 
 if TYPE_CHECKING:
-    from contrastive_lvm.experiments.demo import DemoResult
+    from contrastive_lvm.experiments.subgroups_demo import DemoResult
 
 
 def demo(
@@ -26,7 +26,7 @@ def demo(
     picture, report = folder(output) / "comparison.png", output / "report.html"
     typer.echo("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
     with working("Fitting"):
-        from contrastive_lvm.experiments.demo import draw_demo, report_demo, run_demo
+        from contrastive_lvm.experiments.subgroups_demo import draw_demo, report_demo, run_demo
 
         result = run_demo(random_state=seed)
         figure = draw_demo(result)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.files import reading
+from contrastive_lvm.datasets.download import reading
 from contrastive_lvm.datasets.tenx import TenX, assembled, lines, unpacked
 
 RUNS = {"ctrl": ("GSM2560248", "2.1"), "stim": ("GSM2560249", "2.2")}

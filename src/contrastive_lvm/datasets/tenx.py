@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from contrastive_lvm.datasets.files import reading
+from contrastive_lvm.datasets.download import reading
 
 PARTS = {
     "matrix.mtx": "matrix",

@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.datasets import CellCounts, fetch_bmmc, fetch_kang_pbmc
-from contrastive_lvm.datasets.files import BMMC, present
+from contrastive_lvm.datasets.download import BMMC, present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import axes_in_a_grid, grid_of_latents
 from contrastive_lvm.experiments.measures import contrastive_pca, pca, silhouette

@@ -11,7 +11,6 @@ from matplotlib.colors import to_rgb
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.plots.inputs import Gaps, able, learned, named_models, read_gaps
-from contrastive_lvm.plots.latents import WIDEST
 from contrastive_lvm.plots.style import (
     BACKGROUND,
     INK,
@@ -24,6 +23,7 @@ from contrastive_lvm.plots.style import (
     names_in_corner,
     shortened,
 )
+from contrastive_lvm.plots.uncertainty import WIDEST
 
 FEW = 30  # sweeps that have a point each
 LONG = 50  # sweeps that need a logarithmic axis, since most is gained early

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.datasets.checks import whole
-from contrastive_lvm.datasets.files import arrays, find, reading
+from contrastive_lvm.datasets.download import arrays, find, reading
 
 SIDE = 28
 MNIST = {

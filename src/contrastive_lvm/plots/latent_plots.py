@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.validation import check_choice, check_whole
-from contrastive_lvm.plots.density import density_curve, draw_contours
 from contrastive_lvm.plots.inputs import KINDS, Groups, read_points, row_groups
+from contrastive_lvm.plots.kernel_density import density_curve, draw_contours
 from contrastive_lvm.plots.style import (
     MARKERS,
     PALETTE,

@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.plots.inputs import Groups, feature_groups, feature_names, learned
-from contrastive_lvm.plots.latents import WIDEST
 from contrastive_lvm.plots.style import (
     INK,
     PALETTE,
@@ -20,6 +19,7 @@ from contrastive_lvm.plots.style import (
     names_of_rows,
     shortened,
 )
+from contrastive_lvm.plots.uncertainty import WIDEST
 
 MOST_CROSSES = 150  # features, beyond which crosses would run together
 MODELS = "ContrastiveLVM, PPCA or ContrastivePCA"

@@ -9,7 +9,7 @@ from matplotlib.collections import EllipseCollection, LineCollection
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.plots.inputs import KINDS, Groups, able, row_groups
-from contrastive_lvm.plots.scatter import centres_of, draw_rows, name_centres
+from contrastive_lvm.plots.latent_plots import centres_of, draw_rows, name_centres
 from contrastive_lvm.plots.style import (
     BACKGROUND,
     PALETTE,

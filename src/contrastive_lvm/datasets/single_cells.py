@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.datasets.checks import whole
-from contrastive_lvm.datasets.files import BMMC, arrays, find, present, reading
+from contrastive_lvm.datasets.download import BMMC, arrays, find, present, reading
 from contrastive_lvm.datasets.geo import drawn_cells
 from contrastive_lvm.datasets.tenx import read_10x
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.datasets.checks import whole
-from contrastive_lvm.datasets.synthetic import ContrastiveData
+from contrastive_lvm.datasets.synthetic_sets import ContrastiveData
 
 SIDE = 16
 N_WAVES = 4

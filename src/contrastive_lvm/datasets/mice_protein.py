@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.files import find, reading
+from contrastive_lvm.datasets.download import find, reading
 
 FILE = "mice_protein/Data_Cortex_Nuclear.csv"
 LAST = ["Genotype", "Treatment", "Behavior", "class"]  # columns after the proteins

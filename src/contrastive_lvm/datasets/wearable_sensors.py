@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.datasets.checks import whole
-from contrastive_lvm.datasets.files import arrays, find, present, reading, reason
+from contrastive_lvm.datasets.download import arrays, find, present, reading, reason
 
 MHEALTH_ZIP = "mhealth/mhealth+dataset.zip"
 MHEALTH_TARGET, MHEALTH_BACKGROUND = (8, 9), 3
