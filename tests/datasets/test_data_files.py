@@ -42,7 +42,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Network:
         pooch.HTTPDownloader, "__call__", lambda _, *words, **more: network(*words, **more)
     )
     monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
-    monkeypatch.setattr(download, "SOURCES", {NAME: download.Source(ADDRESS, SHA256)})
+    monkeypatch.setattr(download, "SOURCES", {NAME: download.DataFile(ADDRESS, SHA256)})
     monkeypatch.setenv("CONTRASTIVE_LVM_DATA", str(tmp_path / "data"))
     return network
 
@@ -67,7 +67,7 @@ def test_what_is_not_here_is_downloaded_once(network: Network, tmp_path: Path) -
 
 def test_wrong_checksums_are_a_sentence(network: Network, tmp_path: Path) -> None:
     network.gives = b"a page that says please log in"
-    with pytest.raises(ValueError, match=f"{ADDRESS} gave has not the sha256 {SHA256}"):
+    with pytest.raises(ValueError, match=f"{ADDRESS} returned a file without the sha256 {SHA256}"):
         download.find(NAME)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     put(tmp_path, f"data/{NAME}", CONTENT + b"!")
@@ -83,8 +83,8 @@ def test_without_a_network_the_sentence_says_what_to_put_where(
     with pytest.raises(FileNotFoundError) as caught:
         download.find(NAME)
     assert str(caught.value) == (
-        f"{NAME} is not here and could not be downloaded (ConnectionError); "
-        f"fetch it from {ADDRESS} and put it at {where}."
+        f"{NAME} was not found and could not be downloaded (ConnectionError); "
+        f"download it from {ADDRESS} and put it at {where}."
     )
     monkeypatch.delenv("CONTRASTIVE_LVM_DATA")
     with pytest.raises(FileNotFoundError, match=f"as {NAME} and set CONTRASTIVE_LVM_DATA to that"):
@@ -98,9 +98,9 @@ def test_without_pooch_the_sentence_says_what_to_install(
         raise ImportError(name)
 
     monkeypatch.setattr(download, "import_module", missing)
-    monkeypatch.setattr(download, "SOURCES", {NAME: download.Source(ADDRESS, SHA256)})
+    monkeypatch.setattr(download, "SOURCES", {NAME: download.DataFile(ADDRESS, SHA256)})
     monkeypatch.setenv("CONTRASTIVE_LVM_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"pip install 'contrastive-lvm\[data\]', or fetch"):
+    with pytest.raises(FileNotFoundError, match=r"pip install 'contrastive-lvm\[data\]', or down"):
         download.find(NAME)
     own = put(tmp_path, NAME, CONTENT)
     assert download.find(NAME) == own
@@ -123,8 +123,8 @@ def test_every_fetcher_says_what_it_needs(
     with pytest.raises(FileNotFoundError) as caught:
         fetch()
     assert str(caught.value) == (
-        f"{name} is not here and could not be downloaded (ConnectionError); "
-        f"fetch it from {download.SOURCES[name].address} and put it at {tmp_path / name}."
+        f"{name} was not found and could not be downloaded (ConnectionError); "
+        f"download it from {download.SOURCES[name].address} and put it at {tmp_path / name}."
     )
 
 

@@ -1,4 +1,11 @@
-"""Data to try the models on."""
+"""Data sets to try the models on, made or fetched.
+
+Each function returns a named tuple with `target`, `background`, `target_labels`, `feature_names`,
+`description` and what else is known. The `fetch_` functions look for their files in folders of
+`$CONTRASTIVE_LVM_DATA`, then in the user's cache, and download to the cache what is in neither. A
+file that cannot be downloaded raises FileNotFoundError, which says what to put where; a damaged
+file raises ValueError.
+"""
 
 from contrastive_lvm.datasets.digits_on_texture import make_digits_on_texture
 from contrastive_lvm.datasets.mice_protein import MiceProtein, fetch_mice_protein
