@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.nuts.nuts import NUTS
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators.display import NotebookCard
@@ -23,7 +24,6 @@ from contrastive_lvm.estimators.reporting import Reporting
 from contrastive_lvm.estimators.results import Results
 from contrastive_lvm.estimators.validation import (
     check_variances,
-    check_whole,
     refuse_constant,
     refuse_objectionable,
     refuse_size_factors,
@@ -203,7 +203,7 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         >>> model.converged_
         True
         """
-        n_init = check_whole("n_init", self.n_init, 1)
+        n_init = check_integer("n_init", self.n_init, 1)
         model, engine, target, others = self._resolved(X, background)
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
@@ -338,7 +338,7 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         self._publish(posterior)
 
     def _check_settings(self) -> None:
-        check_whole("n_init", self.n_init, 1)
+        check_integer("n_init", self.n_init, 1)
         resolve.engine(self.inference, self._model())
 
     def _model(self) -> Model:

@@ -8,10 +8,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.input_rows import background_for_fit, by_blocks, target_for_fit
 from contrastive_lvm.estimators.validation import (
-    check_whole,
     read_rows,
     refuse_constant,
     refuse_sliced_background,
@@ -97,7 +97,7 @@ class ContrastivePCA(
         >>> model.components_.shape
         (1, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)
         target = target_for_fit(self, X, missing=False)
         if background is None:
@@ -190,7 +190,7 @@ class ContrastivePCA(
         self.components_ = self.alphas_components_[at[0]]
 
     def _check_settings(self) -> None:
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
         _check_alpha(self.alpha)
 
     def __sklearn_tags__(self) -> Any:
@@ -282,8 +282,5 @@ def _check_alpha(alpha: Any) -> float | None:
     """A given weight, or None for the automatic choice."""
     if isinstance(alpha, str) and alpha == "auto":
         return None
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
-        raise TypeError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
-    if not 0 <= alpha < np.inf:
-        raise ValueError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
-    return float(alpha)
+    most = float(np.finfo(np.float64).max)
+    return check_number("alpha", alpha, 0.0, most, "'auto' or a non-negative number")

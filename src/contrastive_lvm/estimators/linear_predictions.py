@@ -9,13 +9,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction as predict
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators import prediction_model as views
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_blocks
 from contrastive_lvm.estimators.prediction_model import Latents
 from contrastive_lvm.estimators.scores import Scores
-from contrastive_lvm.estimators.validation import check_choice, check_whole, read_rows
+from contrastive_lvm.estimators.validation import read_rows
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
@@ -63,7 +65,7 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         rows, likelihood = read_rows(self, X), self._likelihood()
         objection = likelihood.objection(rows)
         if objection is not None:
-            raise ValueError(f"X holds {objection}.")
+            raise InvalidDataError("X", f"holds {objection}.")
         sizes = views.sizes_of_rows(self.posterior_, likelihood, rows, size_factors)
         return views.view(self.posterior_, likelihood, of, sizes), rows
 
@@ -324,7 +326,7 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """
         check_is_fitted(self)
         check_choice("of", of, (*SETS, "denoised"))
-        n = check_whole("n_samples", n_samples, 1)
+        n = check_integer("n_samples", n_samples, 1)
         model = self._new_rows(n, "target" if of == "denoised" else of, size_factors)
         rng = check_random_state(random_state)
         return predict.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)

@@ -5,8 +5,8 @@ from typing import Any
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.draws import Draws
-from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.posterior import Posterior
 
 
@@ -40,7 +40,7 @@ class PosteriorDraws:
         (1, 200, 30, 1)
         """
         check_is_fitted(self)
-        n = check_whole("n", n, 1)
+        n = check_integer("n", n, 1)
         if self.posterior_.draws is not None:
             return self.posterior_.draws
         if self.posterior_.state is None:

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction as predict
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_blocks, target_for_fit
 from contrastive_lvm.estimators.validation import (
-    check_whole,
     read_rows,
     refuse_constant,
     refuse_too_many_dimensions,
@@ -93,7 +93,7 @@ class PPCA(
         >>> model.components_.shape
         (2, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
         rows = target_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, rows, None)
@@ -222,7 +222,7 @@ class PPCA(
         (3, 30)
         """
         model, rng = self._linear(), check_random_state(random_state)
-        n = check_whole("n_samples", n_samples, 1)
+        n = check_integer("n_samples", n_samples, 1)
         return predict.draw(model, n, rng)
 
     def score_samples(self, X: Any) -> Array:
@@ -275,7 +275,7 @@ class PPCA(
         self.converged_ = facts.flag("converged")
 
     def _check_settings(self) -> None:
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
         EM(max_iter=self.max_iter, tol=self.tol)
 
     def __sklearn_tags__(self) -> Any:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.estimators.frames import NamedRows, some, unframed, unnamed
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.linalg.matrices import column_variances, is_sparse, row_slices
 from contrastive_lvm.rows.source import Source
 from contrastive_lvm.rows.streamed import first_pass
@@ -111,9 +112,8 @@ def refuse_values(X: Matrix, name: str, *, missing: bool = True) -> None:
     else:
         infinite, gaps = _dense_values(X)
     if infinite:
-        raise ValueError(
-            f"{name} contains infinity (inf); replace it by NaN, a missing entry, or drop the row."
-        )
+        reason = "contains infinity (inf); replace it by NaN, a missing entry, or drop the row."
+        raise InvalidDataError(name, reason)
     if gaps and not missing:
         raise ValueError(
             f"{name} contains NaN, which this estimator cannot handle; "
@@ -164,20 +164,18 @@ def check_rows_for_fit(X: Matrix, name: str) -> None:
 def refuse_few_rows(X: Any, name: str) -> None:
     """A variance needs two rows."""
     if X.shape[0] < 2:
-        raise ValueError(
-            f"{name} has {X.shape[0]} sample (row), but fitting needs at least 2; "
-            f"add rows to {name}."
-        )
+        reason = f"has {X.shape[0]} sample (row), but fitting needs at least 2; add rows."
+        raise InvalidDataError(name, reason)
 
 
 def refuse_empty_columns(observed: Any, name: str) -> None:
     """Columns whose number of observed entries is zero."""
     empty = np.flatnonzero(np.asarray(observed) == 0)
     if len(empty):
-        raise ValueError(
-            f"{name} has no observed entry in columns {some(empty)}; "
-            "drop these columns from both sets."
+        reason = (
+            f"has no observed entry in columns {some(empty)}; drop these columns from both sets."
         )
+        raise InvalidDataError(name, reason)
 
 
 def _observed_somewhere(X: Matrix) -> np.ndarray:
@@ -188,33 +186,6 @@ def _observed_somewhere(X: Matrix) -> np.ndarray:
         if observed.all():
             break
     return observed
-
-
-def check_whole(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole:
-        raise TypeError(f"{name}={value!r} must be a whole number of at least {least}.")
-    if value < least:
-        raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
-    return int(value)
-
-
-def check_number(name: str, value: Any, low: float, high: float, what: str) -> float:
-    """A number between two limits, which it may touch; `what` describes it."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not low <= value <= high:
-        raise ValueError(f"{name}={value!r} must be {what}.")
-    return float(value)
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """One of a few strings."""
-    if value not in choices:
-        raise ValueError(
-            f"{name}={value!r} is unknown; use one of {', '.join(map(repr, choices))}."
-        )
-    return str(value)
 
 
 def refuse_size_factors(likelihood: Any, *given: Any) -> None:
@@ -252,8 +223,8 @@ def warn_about_scales(target_variance: float, background_variance: float) -> Non
         ratio = target_variance / background_variance
         if not 1 / WILD_RATIO < ratio < WILD_RATIO:
             warnings.warn(
-                f"The variances of X and background differ by a factor of {ratio:.1g}; if a "
-                "pipeline scales X, let it scale the background too with "
+                "The variances of the target and the background differ by a factor of "
+                f"{ratio:.1g}; if a pipeline scales X, let it scale the background too with "
                 'transform_input=["background"].',
                 UserWarning,
                 stacklevel=3,
@@ -271,18 +242,20 @@ def refuse_too_many_dimensions(
     """
     rows = target.shape[0] - 1 + (0 if background is None else background.shape[0] - 1)
     features, total = target.shape[1], sum(sizes.values())
-    named = " and ".join(f"{name}={size}" for name, size in sizes.items())
-    together = "" if sized_by_data else ", and together at most as many"
-    if max(sizes.values()) >= features or (total > features and not sized_by_data):
-        raise ValueError(
-            f"{named} is too large for {features} feature(s): each must be fewer{together}, or "
-            "nothing is left for the noise; use fewer dimensions."
+    largest = max(sizes, key=lambda name: sizes[name])
+    if sizes[largest] >= features:
+        reason = f"is too large for {features} feature(s)"
+    elif total > features and not sized_by_data:
+        reason = f"is too large: the model has {total} dimensions in all for {features} feature(s)"
+    elif total >= rows and not sized_by_data:
+        reason = (
+            f"is too large: the model has {total} dimensions in all, which must be fewer than "
+            f"{rows}, the number of rows less one for each mean"
         )
-    if total >= rows and not sized_by_data:
-        raise ValueError(
-            f"{named} must be fewer in all than {rows}, the rows less one for each mean, or "
-            "nothing is left for the noise; use fewer dimensions or more rows."
-        )
+    else:
+        return
+    end = "nothing is left for the noise; use fewer dimensions."
+    raise InvalidParameterError(largest, sizes[largest], f"{reason}, so {end}")
 
 
 def check_variances(sets: list[Matrix], *, scaled: bool) -> None:
@@ -305,17 +278,17 @@ def refuse_objectionable(likelihood: Any, name: str, rows: Matrix) -> None:
     """Values that a likelihood has no density for."""
     objection = likelihood.objection(rows)
     if objection is not None:
-        raise ValueError(f"{name} holds {objection}.")
+        raise InvalidDataError(name, f"holds {objection}.")
 
 
 def refuse_constant(variance: Any, mean: Any) -> None:
     """Data that never varies has no likelihood; data that overflows neither."""
     if not np.isfinite(variance).all():
         raise ValueError(
-            "X or background holds values whose squares overflow; divide both sets by a constant."
+            "The rows hold values whose squares overflow; divide all sets by a constant."
         )
     if not (variance > (1e-12 * np.abs(mean)) ** 2).any():
         raise ValueError(
-            "X and background do not vary: every column is constant; "
+            "The rows do not vary: every column is constant; "
             "check that the right columns were selected."
         )

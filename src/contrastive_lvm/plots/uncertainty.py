@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.plots.inputs import row_groups
 from contrastive_lvm.plots.latent_plots import centres_of, name_centres
 from contrastive_lvm.plots.style import axes_or_new, finish, limits_of, names_in_corner
@@ -49,7 +49,7 @@ def plot_uncertainty(
     'target dimension 1'
     """
     mean, cov = _target_block(latents)
-    groups, n = row_groups(labels, len(mean)), check_whole("n", n, 1)
+    groups, n = row_groups(labels, len(mean)), check_integer("n", n, 1)
     shown = np.arange(len(mean))
     if len(mean) > n:
         shown = np.sort(np.random.default_rng(0).choice(len(mean), n, replace=False))
