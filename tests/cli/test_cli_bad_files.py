@@ -191,9 +191,9 @@ def test_no_command_shows_a_traceback(
     def broken(*_: object, **__: object) -> None:
         raise error("something\nis wrong")
 
-    for place in ("demo.run_demo", "reproduce"):
+    for place in ("subgroups_demo.run_demo", "reproduce"):
         monkeypatch.setattr(f"contrastive_lvm.experiments.{place}", broken)
-    monkeypatch.setattr("contrastive_lvm.datasets.files.present", broken)
+    monkeypatch.setattr("contrastive_lvm.datasets.download.present", broken)
     options = {"demo": ["--output", str(tmp_path)], "reproduce": ["mice"], "datasets": []}
     if command == "reproduce":
         options[command] += ["--output", str(tmp_path)]

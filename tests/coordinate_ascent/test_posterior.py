@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from contrastive_lvm.coordinate_ascent.sweep import Carry, Task
 from scipy import stats
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
@@ -12,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Parameters
 from contrastive_lvm.coordinate_ascent.engine import compress
-from contrastive_lvm.coordinate_ascent.sweep import Carry, Task
 from contrastive_lvm.linalg import packed
 from tests.oracles import Array, gapped, planted
 

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from contrastive_lvm.cli.main import run
 from contrastive_lvm.cli.reproduce import EXPERIMENTS
-from contrastive_lvm.datasets.files import BMMC
+from contrastive_lvm.datasets.download import BMMC
 from contrastive_lvm.experiments import NAMES, Claim, Outcome, Spread, reproduce
-from contrastive_lvm.experiments.page import page
+from contrastive_lvm.experiments.markdown import page
 from tests.datasets.published_files import isolate, matrix_market, put, tarred, zipped
 
 NEEDS = {

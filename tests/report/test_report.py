@@ -16,8 +16,8 @@ from scipy import sparse
 
 import contrastive_lvm as clvm
 from contrastive_lvm.report import page_data as contents_of
-from contrastive_lvm.report.arrays import CODES, coded
-from contrastive_lvm.report.columns import columns
+from contrastive_lvm.report.annotations import columns
+from contrastive_lvm.report.encode_arrays import CODES, coded
 from contrastive_lvm.report.page import escaped
 from contrastive_lvm.report.page_text import diagnostics
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from contrastive_lvm.coordinate_ascent.sweep import Task
+from contrastive_lvm.rows.streamed import StreamedGaps
 
 import contrastive_lvm as clvm
-from contrastive_lvm.coordinate_ascent.sweep import Task
 from contrastive_lvm.rows import data, sums
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import streaming_median as selection
 from contrastive_lvm.rows.dask_rows import DaskRows
 from contrastive_lvm.rows.moments import Moments, moments_of
 from contrastive_lvm.rows.reader import is_out_of_core
-from contrastive_lvm.rows.streamed import StreamedGaps
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")

@@ -21,7 +21,7 @@ def datasets(*, as_json: Json = False) -> None:
 
 
 def _found() -> list[dict[str, str]]:
-    from contrastive_lvm.datasets.files import SOURCES
+    from contrastive_lvm.datasets.download import SOURCES
 
     return [
         {"file": name, "state": _state(name), "from": source.address or f"you: {source.remark}"}
@@ -30,7 +30,7 @@ def _found() -> list[dict[str, str]]:
 
 
 def _state(name: str) -> str:
-    from contrastive_lvm.datasets.files import present
+    from contrastive_lvm.datasets.download import present
 
     try:
         return "here" if present(name) else "absent"

@@ -10,7 +10,7 @@ from contrastive_lvm.cli.options import Json, Seed
 from contrastive_lvm.cli.output import aligned, folder, whole
 
 if TYPE_CHECKING:
-    from contrastive_lvm.experiments.demo import DemoResult
+    from contrastive_lvm.experiments.subgroups_demo import DemoResult
 
 
 def demo(
@@ -24,7 +24,7 @@ def demo(
     """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
     picture, report = folder(output) / "comparison.png", output / "report.html"
     typer.echo("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
-    from contrastive_lvm.experiments.demo import draw_demo, report_demo, run_demo
+    from contrastive_lvm.experiments.subgroups_demo import draw_demo, report_demo, run_demo
 
     result = run_demo(random_state=seed)
     figure = draw_demo(result)

@@ -12,7 +12,7 @@ import numpy as np
 
 from contrastive_lvm.cli.options import OPTION_OF, size_column
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS
+from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.likelihoods.mixed import Mixed
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
@@ -55,7 +55,8 @@ def build_estimator(
         for name in ("shared_prior", "target_prior")
     }
     if inference != "auto":
-        objects["inference"] = _build("--inference", inference, ENGINES, also=("auto",))
+        engines = {name: engine_class(name) for name in ENGINES}
+        objects["inference"] = _build("--inference", inference, engines, also=("auto",))
     return ContrastiveLVM(**common, **objects, n_init=n_init)
 
 

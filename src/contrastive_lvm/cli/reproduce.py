@@ -55,7 +55,7 @@ def reproduce(
     if as_json:
         typer.echo(json.dumps(found if name == "all" else found[0], indent=1))
     if name == "all":
-        from contrastive_lvm.experiments.page import page
+        from contrastive_lvm.experiments.markdown import page
 
         text = page(outcomes)
         whole(place / "index.md", lambda file: file.write_text(text, encoding="utf-8"))
@@ -88,7 +88,7 @@ def _write(outcome: "Outcome", facts: dict[str, object], place: Path) -> None:
 
 
 def _text(outcome: "Outcome") -> str:
-    from contrastive_lvm.experiments.page import rows
+    from contrastive_lvm.experiments.markdown import rows
 
     claims = [f"{claim}\n    {claim.says}" for claim in outcome.claims]
     table = [line.rstrip() for line in aligned(rows(outcome))]

@@ -85,8 +85,13 @@ def _known_engines() -> str:
 def _named_engine(name: str) -> Engine:
     if name not in ENGINES:
         raise InvalidParameterError("inference", name, f"is unknown; use {_known_engines()}")
+    return engine_class(name)()
+
+
+def engine_class(name: str) -> type[Engine]:
+    """Import an engine by its short name."""
     module, _, attribute = ENGINES[name].rpartition(".")
-    found: Engine = getattr(import_module(f"contrastive_lvm.{module}"), attribute)()
+    found: type[Engine] = getattr(import_module(f"contrastive_lvm.{module}"), attribute)
     return found
 
 

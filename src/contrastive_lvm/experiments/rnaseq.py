@@ -12,13 +12,13 @@ from sklearn.neighbors import KNeighborsClassifier
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.datasets import CellCounts, fetch_bmmc, fetch_kang_pbmc
-from contrastive_lvm.datasets.files import BMMC, present
+from contrastive_lvm.datasets.download import BMMC, present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import axes_in_a_grid, grid_of_latents
 from contrastive_lvm.experiments.measures import contrastive_pca, pca, silhouette
 from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread, paragraphs, spread
 from contrastive_lvm.plots import plot_spectrum
-from contrastive_lvm.plots.spectra import column_shares
+from contrastive_lvm.plots.spectra import component_shares
 from contrastive_lvm.priors.ard import ARD
 
 SHARE = 0.9  # of the cells that a seed draws
@@ -61,7 +61,7 @@ def run(*, quick: bool = False) -> Outcome:
         },
     }
     columns = {
-        name: spread((column_shares(m.shared_components_) > NEGLIGIBLE).sum() for m in own)
+        name: spread((component_shares(m.shared_components_) > NEGLIGIBLE).sum() for m in own)
         for name, own in models.items()
     }
     shape = {

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.datasets import SensorData, fetch_daily_sports, fetch_mhealth
-from contrastive_lvm.datasets.files import present
+from contrastive_lvm.datasets.download import present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.lasso_path import LassoPath, group_lasso_path
 from contrastive_lvm.experiments.drawing import grid_of_latents

@@ -9,11 +9,11 @@ from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.size_factor_column import sizes_of
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
-from contrastive_lvm.report.arrays import coded, packed
-from contrastive_lvm.report.columns import columns
+from contrastive_lvm.report.annotations import columns
+from contrastive_lvm.report.encode_arrays import coded, packed
 from contrastive_lvm.report.findings import Unusual, effects, findings, unusual
 from contrastive_lvm.report.page_text import diagnostics
-from contrastive_lvm.report.settings import settings
+from contrastive_lvm.report.settings_table import settings
 
 MOST_ROWS = 100_000  # of a set, drawn; more are a random choice
 MOST_ENTRIES = 4_000_000  # observed values that the page carries, two bytes each

@@ -1,4 +1,4 @@
-"""Smooth densities of groups of rows, as contours in a plane or curves on a line."""
+"""Kernel densities of groups of rows, as contours in a plane or curves on a line."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -6,13 +6,13 @@ from scipy.stats import gaussian_kde
 
 from contrastive_lvm.arrays import Array
 
-GRID = 60  # points of a density, each way
-MOST_ROWS = 2000  # that a density is made of; more would not change it visibly
-LEVELS = (0.1, 0.35, 0.6, 0.85)  # of the highest density
+GRID = 60  # points of a density in each direction
+MOST_ROWS = 2000  # rows in a density; more would not change it visibly
+LEVELS = (0.1, 0.35, 0.6, 0.85)  # contours, as shares of the highest density
 
 
 def draw_contours(ax: Axes, points: Array, colour: str) -> Array | None:
-    """Contours of one group; the corners of what they enclose, or None without a density."""
+    """Draw contours of one group; return the corners around them, or None without a density."""
     kernel = _kernel(points)
     if kernel is None:
         return None
@@ -28,7 +28,7 @@ def draw_contours(ax: Axes, points: Array, colour: str) -> Array | None:
 
 
 def density_curve(values: Array, at: Array) -> Array | None:
-    """Rows a unit of length of one group, or None where its rows have no density."""
+    """Return the rows per unit of length of one group, or None if it has no density."""
     kernel = _kernel(values[:, None])
     if kernel is None:
         return None
@@ -37,7 +37,7 @@ def density_curve(values: Array, at: Array) -> Array | None:
 
 
 def _kernel(points: Array) -> gaussian_kde | None:
-    """A kernel density, or None for rows that are too few or on a line."""
+    """Return a kernel density, or None for rows that are too few or on a line."""
     if len(points) > MOST_ROWS:
         points = points[np.random.default_rng(0).choice(len(points), MOST_ROWS, replace=False)]
     if len(points) <= points.shape[1]:

@@ -1,4 +1,4 @@
-"""Digits on grass: the images of the paper's last experiment."""
+"""MNIST digits on photographs of grass: the images of the paper's last experiment."""
 
 import gzip
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.checks import check_integer, check_positive
-from contrastive_lvm.datasets.files import arrays, find, reading
+from contrastive_lvm.datasets.download import find, load_arrays, reading
 
 SIDE = 28
 MNIST = {
@@ -19,7 +19,7 @@ GRASS = "grass_images.npz"
 
 
 class DigitsOnGrass(NamedTuple):
-    """Digits on grass, grass alone, and more digits on other patches of grass to try them on."""
+    """Digits on grass, grass alone, and held-out digits on other patches of grass."""
 
     target: npt.NDArray[np.float32]  # (n, 784)
     background: npt.NDArray[np.float32]  # (m, 784)
@@ -38,20 +38,19 @@ def fetch_mnist_on_grass(
     intensity: float = 0.5,
     random_state: Any = 0,
 ) -> DigitsOnGrass:
-    """MNIST digits added to photographs of grass; the background is grass alone.
+    """Fetch MNIST digits added to photographs of grass; the background is grass alone.
 
     `target = intensity * digit + patch`, both between 0 and 1. Patches are windows of 28 x 28
     pixels at random places; target and background never share a photograph. Held-out rows have
-    digits of MNIST's test set. The files are looked for in the folders `mnist` and `grass` of
-    `$CONTRASTIVE_LVM_DATA`, then in the user's cache; MNIST is else downloaded to the latter,
-    12 MB, but `grass_images.npz` cannot be, since its photographs are not free to redistribute.
+    digits of MNIST's test set. The folders are `mnist` (downloaded if absent, 12 MB) and `grass`,
+    whose `grass_images.npz` cannot be downloaded: its photographs are not free to redistribute.
 
     Parameters
     ----------
     n_target, n_background, n_held_out : int
-        Rows; at most 60,000 of the target and 10,000 held out.
+        Numbers of rows, at most 60,000 of the target and 10,000 held out.
     intensity : float
-        Of the digits. At 0.5 the grass has more variance than the digits, at 1 less.
+        Intensity of the digits. At 0.5 the grass has more variance than the digits, at 1 less.
     random_state : int or None
 
     Returns
@@ -59,13 +58,6 @@ def fetch_mnist_on_grass(
     DigitsOnGrass
         `target`, `background`, `target_labels`, `feature_names`, `description`, `held_out`,
         `held_out_labels`.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a file is not there; the sentence says what to put where.
-    ValueError
-        If a file is not what it should be or an argument is out of its bounds.
 
     Examples
     --------
@@ -94,7 +86,7 @@ def fetch_mnist_on_grass(
 
 
 def _digits(part: str, n: int, rng: np.random.Generator) -> tuple[Any, npt.NDArray[np.intp]]:
-    """Random digits between 0 and 1, (n, 784), and what they are."""
+    """Draw digits as pixels between 0 and 1, (n, 784), and their labels."""
     images, labels = (read_idx(find(f"mnist/{name}")) for name in MNIST[part])
     chosen = rng.permutation(len(images))[:n]
     pixels = images[chosen].reshape(n, -1).astype(np.float32) / np.float32(255)
@@ -102,7 +94,7 @@ def _digits(part: str, n: int, rng: np.random.Generator) -> tuple[Any, npt.NDArr
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
-    """Bytes of a gzipped file in the idx format of MNIST.
+    """Read a gzipped file of bytes in the idx format of MNIST.
 
     Examples
     --------
@@ -115,27 +107,27 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     shape = np.frombuffer(raw[4 : 4 + 4 * dimensions], dtype=">u4").astype(int)
     data = np.frombuffer(raw, dtype=np.uint8, offset=min(4 + 4 * dimensions, len(raw)))
     if dimensions == 0 or len(shape) != dimensions or data.size != np.prod(shape):
-        raise ValueError(f"{path} is not an idx file of bytes; fetch it again.")
+        raise ValueError(f"{path} is not an idx file of bytes; download it again.")
     return data.reshape(shape)
 
 
 class _Grass:
-    """Photographs, and the windows in them that touch no border."""
+    """Photographs, and the windows in them that may be used."""
 
     def __init__(self, path: Path) -> None:
-        self.images, self.pool, packed = arrays(path, "images", "pool", "valid_packed")
+        self.images, self.pool, packed = load_arrays(path, "images", "pool", "valid_packed")
         with reading(path, "set of photographs"):
             self.span = self.images.shape[1] - SIDE + 1
             flags = np.unpackbits(packed, axis=1, count=self.span**2)
             self.places = [np.flatnonzero(flags[self.pool == pool]) for pool in (0, 1)]
         n, side = len(self.images), SIDE - 1 + self.span
         if self.images.shape != (n, side, side) or len(flags) != n or self.span < 1:
-            raise ValueError(f"{path} has images and flags that do not fit; make it again.")
+            raise ValueError(f"{path} has images and flags that do not match; make it again.")
         if not all(map(len, self.places)):
-            raise ValueError(f"{path} has no window to use in a pool; make it again.")
+            raise ValueError(f"{path} has a pool without a window to use; make it again.")
 
     def patches(self, n: int, pool: int, rng: np.random.Generator) -> Any:
-        """Random windows of the photographs of a pool, between 0 and 1, (n, 784)."""
+        """Draw windows of the photographs of a pool, pixels between 0 and 1, (n, 784)."""
         place = self.places[pool][rng.integers(0, len(self.places[pool]), n)]
         image, row, column = np.unravel_index(
             place, (int((self.pool == pool).sum()), self.span, self.span)

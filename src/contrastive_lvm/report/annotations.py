@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.report.arrays import packed
+from contrastive_lvm.report.encode_arrays import packed
 
 MOST_COLOURS = 60  # groups that a legend lists; columns with more are for hover and search
 FEW_NUMBERS = 8  # whole numbers of so few values are names of groups, not amounts

@@ -10,18 +10,23 @@ from matplotlib.lines import Line2D
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_integer
-from contrastive_lvm.plots.density import density_curve, draw_contours
-from contrastive_lvm.plots.inputs import KINDS, Groups, read_points, row_groups
+from contrastive_lvm.plots.inputs import KINDS, Grouping, able, read_points, row_groups
+from contrastive_lvm.plots.kernel_density import density_curve, draw_contours
 from contrastive_lvm.plots.style import (
+    BACKGROUND,
+    LETTER,
     MARKERS,
     PALETTE,
-    PANEL_INCHES,
     axes_or_new,
     colour_of,
     finish,
     limits_of,
     name_at,
+    names_in_corner,
+    point_size,
 )
+
+PANEL_INCHES = (3.6, 3.4)
 
 
 def plot_latents(
@@ -32,9 +37,9 @@ def plot_latents(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """The first two latent dimensions in a plane, or a single one as histograms.
+    """Plot the first two latent dimensions in a plane, or a single one as histograms.
 
-    Groups are named at their centres where the names have room, otherwise in a legend.
+    Groups are named at their centres where the names fit, otherwise in a legend.
 
     Parameters
     ----------
@@ -44,15 +49,11 @@ def plot_latents(
         Group of each row, which decides its colour; missing labels are grey.
     kind : {"points", "density", "both"}
         Rows as points, or contours of the density of each group at 10, 35, 60 and 85 % of its
-        peak, or both; of a single dimension histograms, curves, or both. Groups without a density
+        peak, or both; for a single dimension histograms, curves, or both. Groups without a density
         (too few rows, or all on a line) are drawn as points in any case.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default the axes of a new figure, `ax.figure`.
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -84,7 +85,7 @@ def plot_comparison(
     columns: int | None = None,
     figure: Figure | None = None,
 ) -> Figure:
-    """The same rows under several methods, side by side and in the same colours.
+    """Plot the same rows under several methods, side by side and in the same colours.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def plot_comparison(
     kind : {"points", "density", "both"}
         As in `plot_latents`.
     columns : int, optional
-        Panels beside each other before the next row of them; all by default.
+        Number of panels beside each other; all of them by default.
     figure : matplotlib.figure.Figure, optional
         An empty figure or subfigure to draw in; by default a new one.
 
@@ -142,15 +143,87 @@ def plot_comparison(
     return figure
 
 
+def plot_shared(
+    model: Any,
+    X: Any,
+    background: Any,
+    *,
+    dimensions: tuple[int, int] = (0, 1),
+    kind: str = "points",
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Plot the shared latents of both sets together.
+
+    The two clouds should cover each other. Where they do not, something of the target went into
+    the shared space, or the background lacks something (see `leakage` for a number).
+
+    Parameters
+    ----------
+    model : ContrastiveLVM or ContrastiveVAE
+        Fitted, with at least one shared dimension; a single one is drawn as histograms.
+    X, background : array-like of shape (n, d) and (m, d)
+        Rows of the two sets.
+    dimensions : tuple of two int
+        Which of the shared dimensions to draw, from 0.
+    kind : {"points", "density", "both"}
+        As in `plot_latents`.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
+    title : str, optional
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+    >>> ax = clvm.plots.plot_shared(model, data.target, data.background)
+    >>> [text.get_text() for text in ax.texts]
+    ['target, 400 rows', 'background, 400 rows']
+    """
+    check_choice("kind", kind, KINDS)
+    read = able(model, "latents", "ContrastiveLVM or ContrastiveVAE")
+    if not model.n_shared_:
+        raise ValueError(f"model={model!r} has no shared dimensions; fit it with n_shared > 0.")
+    columns = _columns(dimensions, model.n_shared_)
+    sets = {"target": read(X).shared, "background": read(background, of="background").shared}
+    points = np.vstack([rows[:, columns] for rows in sets.values()])
+    sizes = [len(rows) for rows in sets.values()]
+    ax = axes_or_new(ax)
+    # The rows of the background are drawn like rows without a label, in grey.
+    draw_rows(ax, points, Grouping(["target"], np.repeat([0, -1], sizes)), kind)
+    shades = (PALETTE[0], BACKGROUND)
+    words = [f"{name}, {size} rows" for name, size in zip(sets, sizes, strict=True)]
+    names_in_corner(ax, zip(words, shades, strict=True))
+    names = [f"shared dimension {column + 1}" for column in columns]
+    return finish(ax, title, names[0], names[1] if len(names) > 1 else "rows")
+
+
+def _columns(dimensions: Any, n_shared: int) -> list[int]:
+    """Return the positions of the shared dimensions to draw, one if there is only one."""
+    if n_shared == 1:
+        return [0]
+    wrong = ValueError(
+        f"dimensions={dimensions!r} must be two different dimensions of the {n_shared} shared "
+        f"ones, from 0 to {n_shared - 1}."
+    )
+    chosen = list(dimensions) if isinstance(dimensions, tuple | list) else []
+    if len(set(chosen)) != 2 or len(chosen) != 2:
+        raise wrong
+    if not all(isinstance(c, int | np.integer) and 0 <= c < n_shared for c in chosen):
+        raise wrong
+    return [int(c) for c in chosen]
+
+
 def _legend_columns(figure: Figure, names: list[str]) -> int:
-    """As many entries side by side as fit, by a rough width of a letter."""
+    """Return how many entries fit side by side, by a rough width of a letter."""
     inches = float(figure.bbox.width) / float(figure.dpi)
     entry = 0.4 + 0.08 * max(len(name) for name in names)
     return max(1, min(len(names) + 1, int(inches / entry)))
 
 
 def _panels(panels: Mapping[str, Any]) -> dict[str, Array]:
-    """Latents of the same rows, checked."""
+    """Check latents of the same rows."""
     if not panels:
         raise ValueError("panels is empty; give at least one title with its latents.")
     points = {
@@ -168,8 +241,8 @@ def _finish(ax: Axes, latents: Any, points: Array, title: str | None) -> None:
     finish(ax, title, names[0], names[1] if points.shape[1] > 1 else "rows")
 
 
-def draw_rows(ax: Axes, points: Array, groups: Groups, kind: str) -> Array:
-    """Draw the rows; the places for the groups' names, (G, 2)."""
+def draw_rows(ax: Axes, points: Array, groups: Grouping, kind: str) -> Array:
+    """Draw the rows and return the places for the groups' names, (G, 2)."""
     if points.shape[1] == 1:
         return _histograms(ax, points[:, 0], groups, kind)
     plane = points[:, :2]
@@ -181,8 +254,8 @@ def draw_rows(ax: Axes, points: Array, groups: Groups, kind: str) -> Array:
     return centres_of(plane, groups)
 
 
-def _densities(ax: Axes, points: Array, groups: Groups, *, points_too: bool) -> None:
-    """Contours a group, and its points if asked or if it has no density."""
+def _densities(ax: Axes, points: Array, groups: Grouping, *, points_too: bool) -> None:
+    """Draw contours of each group, and its points if asked or if it has no density."""
     bare, corners = np.ones(len(points), dtype=bool), []
     for code in np.unique(groups.codes):
         own = groups.codes == code
@@ -197,26 +270,25 @@ def _densities(ax: Axes, points: Array, groups: Groups, *, points_too: bool) -> 
     ax.set(xlim=limits_of(x), ylim=limits_of(y))
 
 
-def centres_of(points: Array, groups: Groups) -> Array:
-    """Medians of the groups, (G, 2)."""
-    members = [points[groups.codes == code] for code in groups.positions()]
+def centres_of(points: Array, groups: Grouping) -> Array:
+    """Return the medians of the groups, (G, 2)."""
+    members = [points[groups.codes == code] for code in range(len(groups.names))]
     return np.array([np.median(rows, axis=0) for rows in members]).reshape(-1, 2)
 
 
 def _scatter(ax: Axes, points: Array, all_codes: np.ndarray, *, labelled: bool) -> None:
-    """Small translucent points, in an order that lets no group hide another."""
+    """Draw small translucent points in an order that lets no group hide another."""
     order = np.random.default_rng(0).permutation(len(points))
     codes = all_codes[order]
     styles = np.where(codes < 0, 0, codes // len(PALETTE) % len(MARKERS))
     colours = np.array([_colour(code, labelled=labelled) for code in codes])
-    size = float(np.clip(6000.0 / len(points), 2.0, 14.0))
     for style in np.unique(styles):
         chosen = styles == style
         x, y = points[order[chosen]].T
         ax.scatter(
             x,
             y,
-            s=size,
+            s=point_size(len(points)),
             c=colours[chosen],
             marker=MARKERS[style],
             alpha=0.65,
@@ -225,8 +297,8 @@ def _scatter(ax: Axes, points: Array, all_codes: np.ndarray, *, labelled: bool) 
         )
 
 
-def _histograms(ax: Axes, values: Array, groups: Groups, kind: str) -> Array:
-    """One translucent histogram a group over common bins; names go to their peaks."""
+def _histograms(ax: Axes, values: Array, groups: Grouping, kind: str) -> Array:
+    """Draw a translucent histogram of each group over common bins; names go to the peaks."""
     edges = np.histogram_bin_edges(values, bins=min(60, max(10, int(np.sqrt(len(values))))))
     at = np.linspace(*limits_of(values, margin=0.1), 200)
     centres = []
@@ -235,7 +307,7 @@ def _histograms(ax: Axes, values: Array, groups: Groups, kind: str) -> Array:
         members = values[groups.codes == code]
         curve = None if kind == "points" else density_curve(members, at)
         if curve is not None:
-            curve *= edges[1] - edges[0]  # rows a bin, as the histogram has
+            curve *= edges[1] - edges[0]  # rows per bin, as the histogram has
             ax.plot(at, curve, color=colour, linewidth=1.5)
             ax.fill_between(at, curve, color=colour, alpha=0.1, linewidth=0.0)
         heights = np.zeros(1) if curve is None else curve
@@ -253,8 +325,8 @@ def _colour(code: int, *, labelled: bool) -> str:
     return colour_of(code) if labelled else PALETTE[0]
 
 
-def name_centres(ax: Axes, centres: Array, groups: Groups) -> bool:
-    """Write each name at its centre if none would touch another; whether that was done."""
+def name_centres(ax: Axes, centres: Array, groups: Grouping) -> bool:
+    """Write each name at its centre if none would touch another; return whether it was done."""
     if not groups.names or _crowded(ax, centres, groups.names):
         return False
     for name, (x, y) in zip(groups.names, centres, strict=True):
@@ -263,17 +335,17 @@ def name_centres(ax: Axes, centres: Array, groups: Groups) -> bool:
 
 
 def _crowded(ax: Axes, centres: Array, names: list[str]) -> bool:
-    """Whether two names would touch, in fractions of the axes and a rough width of a letter."""
+    """Return whether two names would touch."""
     low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T
     places = (centres - low) / (high - low)
-    widths = 0.015 + 0.013 * np.array([len(name) for name in names])  # half a name
-    gaps = np.abs(places[:, None] - places[None, :])  # (G, G, 2)
-    touching = (gaps[:, :, 0] < widths[:, None] + widths[None, :]) & (gaps[:, :, 1] < 0.08)
+    widths = LETTER / 2 * np.array([len(name) + 1 for name in names])  # half a name
+    apart = np.abs(places[:, None] - places[None, :])  # (G, G, 2)
+    touching = (apart[:, :, 0] < widths[:, None] + widths[None, :]) & (apart[:, :, 1] < 0.08)
     return bool(np.triu(touching, k=1).any())
 
 
-def _handles(groups: Groups) -> list[Line2D]:
-    """Entries of a legend, written by hand because points are not drawn group by group."""
+def _handles(groups: Grouping) -> list[Line2D]:
+    """Return the entries of a legend; points are not drawn group by group."""
     entries = [(code, name) for code, name in enumerate(groups.names)]
     if (groups.codes < 0).any():
         entries.append((-1, "unlabelled"))

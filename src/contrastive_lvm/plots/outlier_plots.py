@@ -8,14 +8,15 @@ from matplotlib.colors import LinearSegmentedColormap
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
-from contrastive_lvm.plots.inputs import able, read_gaps, row_groups
+from contrastive_lvm.plots.inputs import able, read_missing, row_groups
 from contrastive_lvm.plots.style import (
-    INK,
+    LETTER,
     PALETTE,
     axes_or_new,
     finish,
     name_at,
     names_in_corner,
+    point_size,
 )
 
 WEIGHTS = LinearSegmentedColormap.from_list("weights", [PALETTE[5], "#F5E6D8", "#F0F0F0"])
@@ -31,11 +32,11 @@ def plot_outliers(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """An outlier map: how far out each row's latents are, and how ill the model explains it.
+    """Plot an outlier map: how extreme each row's latents are, and how badly the model fits it.
 
-    To the right are rows whose latents are extreme, which the model explains nevertheless; at the
-    top are rows that it does not explain. The `n` rows that `model.outliers` ranks first are marked
-    with their numbers.
+    To the right are rows whose latents are extreme but which the model explains; at the top are
+    rows that it does not explain. The `n` rows that `model.outliers` ranks first are marked with
+    their numbers.
 
     Parameters
     ----------
@@ -47,14 +48,10 @@ def plot_outliers(
     of : {"target", "background"}
         Which set the rows belong to.
     n : int
-        Rows to mark.
+        Number of rows to mark.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default the axes of a new figure, `ax.figure`.
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -69,17 +66,17 @@ def plot_outliers(
     rank = able(model, "outliers", "ContrastiveLVM")
     n = check_integer("n", n, 0)
     worst = rank(X, of=of).rows[:n]
-    far, known = _lengths(model, X, of), np.maximum(read_gaps(X, "X").known(), 1)
-    ill = -model.score_samples(X, of=of) / known
+    far, observed = _lengths(model, X, of), np.maximum(read_missing(X, "X").observed(), 1)
+    misfit = -model.score_samples(X, of=of) / observed
     names = np.arange(len(far)).astype(str) if labels is None else np.asarray(labels).astype(str)
     row_groups(names, len(far))
     ax = axes_or_new(ax)
     rest = np.setdiff1d(np.arange(len(far)), worst)
-    size = float(np.clip(6000.0 / len(far), 2.0, 14.0))
-    ax.scatter(far[rest], ill[rest], s=size, color=PALETTE[0], alpha=0.6, linewidths=0.0)
-    ax.scatter(far[worst], ill[worst], s=18, color=PALETTE[5], marker="^", linewidths=0.0)
+    size = point_size(len(far))
+    ax.scatter(far[rest], misfit[rest], s=size, color=PALETTE[0], alpha=0.6, linewidths=0.0)
+    ax.scatter(far[worst], misfit[worst], s=18, color=PALETTE[5], marker="^", linewidths=0.0)
     ax.margins(0.1)
-    _name_apart(ax, far[worst], ill[worst], names[worst])
+    _name_apart(ax, far[worst], misfit[worst], names[worst])
     marked = f"\N{BLACK UP-POINTING TRIANGLE} {len(worst)} most outlying of {len(far)} rows"
     names_in_corner(ax, [(marked, PALETTE[5])] if len(worst) else [])
     finish(ax, title, "length of the latents", "\N{MINUS SIGN}log-likelihood per entry")
@@ -88,7 +85,7 @@ def plot_outliers(
 
 
 def _lengths(model: Any, X: Any, of: str) -> Array:
-    """Of all latents of each row, in standard deviations of the prior."""
+    """Return the norm of all latents of each row, in standard deviations of the prior."""
     found = model.latents(X, of=of)
     parts = [part for part in (found.target, found.shared) if part is not None]
     length: Array = np.linalg.norm(np.hstack(parts), axis=1)
@@ -96,14 +93,14 @@ def _lengths(model: Any, X: Any, of: str) -> Array:
 
 
 def _name_apart(ax: Axes, x: Array, y: Array, names: np.ndarray) -> None:
-    """Names beside points, leaving out those that would touch one already there."""
+    """Write names beside points, except those that would touch one already there."""
     low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T
     places = (np.column_stack([x, y]) - low) / (high - low)
     placed: list[tuple[Array, int]] = []
     for (at_x, at_y), place, name in zip(np.column_stack([x, y]), places, names, strict=True):
         touching = [
             abs(place[1] - other[1]) < 0.05
-            and abs(place[0] - other[0]) < 0.03 + 0.022 * max(len(name), letters)
+            and abs(place[0] - other[0]) < 0.03 + LETTER * max(len(name), letters)
             for other, letters in placed
         ]
         if not any(touching):
@@ -122,10 +119,10 @@ def plot_weights(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Weights of the entries of the rows that a robust model trusts least.
+    """Plot the weights of entries in the rows that a robust model trusts least.
 
-    Light entries fit; dark ones are outliers; white ones are missing. Where a weight belongs to a
-    whole row, so does its colour.
+    Light entries fit the model, dark ones are outliers, white ones are missing. Where a weight
+    belongs to a whole row, so does its colour.
 
     Parameters
     ----------
@@ -135,14 +132,10 @@ def plot_weights(
     of : {"target", "background"}
         Which set the rows belong to.
     n : int
-        Rows to draw, from the most outlying on.
+        Number of rows to draw, the most outlying first.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default the axes of a new figure, `ax.figure`.
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -157,7 +150,7 @@ def plot_weights(
     found = able(model, "outliers", "ContrastiveLVM")(X, of=of)
     if (found.weights == 1.0).all():
         raise ValueError(
-            f"model has likelihood={model.likelihood!r}, under which all entries weigh the same; "
+            f"model has likelihood={model.likelihood!r}, which gives all entries the same weight; "
             "fit it with likelihood='student_t'."
         )
     rows = found.rows[: check_integer("n", n, 1)]
@@ -173,11 +166,9 @@ def plot_weights(
         aspect="auto",
         interpolation="nearest",
     )
-    finish(ax, title, "feature", "row")
-    every = -(-len(rows) // 30)  # numbers have room for thirty
+    finish(ax, "Weights: dark entries are outliers" if title is None else title, "feature", "row")
+    every = -(-len(rows) // 30)  # at most thirty numbers fit
     ax.set_yticks(np.arange(0, len(rows), every), [str(row) for row in rows[::every]])
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    if title is None:
-        ax.set_title("Weights: dark entries are outliers", loc="left", fontsize=10, color=INK)
     return ax

@@ -1,4 +1,4 @@
-"""Body-worn sensors: mHealth, the paper's set, and daily and sports activities, like it."""
+"""Body-worn sensors: mHealth, the paper's data, and the similar daily and sports activities."""
 
 import zipfile
 from collections.abc import Collection, Iterable, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.checks import check_integer
-from contrastive_lvm.datasets.files import arrays, find, present, reading, reason
+from contrastive_lvm.datasets.download import find, load_arrays, present, reading, reason
 
 MHEALTH_ZIP = "mhealth/mhealth+dataset.zip"
 MHEALTH_TARGET, MHEALTH_BACKGROUND = (8, 9), 3
@@ -30,7 +30,7 @@ SEGMENT_ROWS = 125
 
 
 class SensorData(NamedTuple):
-    """Signals of two activities, of one they are contrasted with, and what kind each signal is."""
+    """Signals of two activities and of a background activity, with the type of each sensor."""
 
     target: npt.NDArray[np.float64]  # (n, d)
     background: npt.NDArray[np.float64]  # (m, d)
@@ -43,7 +43,7 @@ class SensorData(NamedTuple):
 
 
 class SportsDesign(NamedTuple):
-    """Which parts of daily and sports activities are used."""
+    """Which recordings of daily and sports activities are used."""
 
     target: tuple[int, ...]
     background: int
@@ -71,7 +71,7 @@ SPORTS = {
 
 
 class _Recording(NamedTuple):
-    """One person doing one thing."""
+    """One person in one activity."""
 
     activity: int
     subject: int
@@ -79,36 +79,28 @@ class _Recording(NamedTuple):
 
 
 def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> SensorData:
-    """People squatting and cycling, against lying down, by 23 sensors worn on the body: mHealth.
+    """Fetch mHealth: people squatting, cycling and lying down, recorded by 23 body-worn sensors.
 
     Target: squatting, which the authors call knees bending (label 8), and cycling (9). Background:
     lying down (3). Columns are ordered by type of sensor, as in the paper: nine accelerations, two
     ECG leads, six gyroscopes and, last, six magnetometers, which the paper finds to be of no use.
 
-    The files `mHealth_subject<N>.log` or the archive of all, `mhealth+dataset.zip`, are looked for
-    in the folder `mhealth` of `$CONTRASTIVE_LVM_DATA`, then in the user's cache, and else the
-    archive is downloaded to the latter, 76 MB.
+    The files, in the folder `mhealth`, are `mHealth_subject<N>.log` or the archive of all of them,
+    `mhealth+dataset.zip`, 76 MB.
 
     Parameters
     ----------
     subjects : iterable of int
-        People, from 1 to 10.
+        Numbers of the people, from 1 to 10.
     every : int
-        Keep one of so many rows of each recording. There are 50 rows a second, which depend on
-        each other strongly.
+        Keep every so many rows of each recording. There are 50 rows per second, which depend
+        strongly on each other.
 
     Returns
     -------
     SensorData
         `target` (n, 23), `background` (m, 23), `target_labels`, `feature_names`, `description`,
         `sensor_types`, `target_subjects`, `background_subjects`.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the files are neither here nor to be had; the sentence says what to put where.
-    ValueError
-        If a file is damaged or an argument is out of its bounds.
 
     References
     ----------
@@ -149,7 +141,7 @@ def _subjects(subjects: Iterable[int]) -> list[int]:
 
 
 def _logs(subjects: Sequence[int]) -> dict[int, Path]:
-    """The file of each subject; the archive, looked for once, where there is no log."""
+    """Find the file of each subject: its log, else the archive, which is looked for once."""
     logs = {subject: present(f"mhealth/mHealth_subject{subject}.log") for subject in subjects}
     archive = find(MHEALTH_ZIP) if None in logs.values() else Path()
     return {subject: log or archive for subject, log in logs.items()}
@@ -158,14 +150,14 @@ def _logs(subjects: Sequence[int]) -> dict[int, Path]:
 def read_mhealth(
     path: Path, subject: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Signals by type of sensor, (n, 23), and the activity of each row, (n,), of one subject.
+    """Read one subject: signals by type of sensor, (n, 23), and the activity of each row, (n,).
 
     Parameters
     ----------
     path : Path
-        A log, or the archive of all logs. Logs have 24 columns between tabs or blanks.
+        A log, or the archive of all logs. Logs have 24 columns separated by tabs or blanks.
     subject : int
-        Which log of the archive.
+        The number of the log in the archive.
 
     Returns
     -------
@@ -187,11 +179,11 @@ def read_mhealth(
 
 
 def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
-    """People cycling and rowing, or jumping, by 45 motion sensors: daily and sports activities.
+    """Fetch daily and sports activities: people in motion, recorded by 45 body-worn sensors.
 
     Five units, on torso (T), right and left arm (RA, LA) and right and left leg (RL, LL), each with
-    an accelerometer, a gyroscope and a magnetometer of three axes, 25 rows a second. A person did
-    each thing for five minutes, which the authors cut into 60 segments of 125 rows.
+    an accelerometer, a gyroscope and a magnetometer of three axes, give 25 rows per second. Each
+    person did each activity for five minutes, which the authors cut into 60 segments of 125 rows.
 
     ========== ========================== ============ ========= =================
     `which`    target                     background   people    segments
@@ -200,31 +192,22 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     `pooled8`  cycling (15), jumping (18) standing (2) all eight 1, 6, 11, ..., 56
     ========== ========================== ============ ========= =================
 
-    The first is like the paper's experiment with mHealth. In the second people differ from each
-    other in both sets, so that contrast is needed. The files `daily_sports_<which>.npz` (arrays
-    `X`, `activity`, `subject`, `columns`) or the archive of the authors' text files,
-    `daily+and+sports+activities.zip`, are looked for in the folder `daily_sports` of
-    `$CONTRASTIVE_LVM_DATA`, then in the user's cache, and else the archive is downloaded to the
-    latter, 170 MB. Both give the same rows.
+    The first is like the paper's experiment with mHealth. In the second, people differ from each
+    other in both sets, so that contrast is needed. The files, in the folder `daily_sports`, are
+    `daily_sports_<which>.npz` (arrays `X`, `activity`, `subject`, `columns`) or the archive of the
+    authors' text files, `daily+and+sports+activities.zip`, 170 MB. Both give the same rows.
 
     Parameters
     ----------
     which : {"subject1", "pooled8"}
     every : int
-        Keep one of so many rows of each person's recording of an activity.
+        Keep every so many rows of each person's recording of an activity.
 
     Returns
     -------
     SensorData
         `target` (n, 45), `background` (m, 45), `target_labels`, `feature_names`, `description`,
         `sensor_types`, `target_subjects`, `background_subjects`.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the files are neither here nor to be had; the sentence says what to put where.
-    ValueError
-        If a file is damaged or an argument is not one of those above.
 
     References
     ----------
@@ -253,7 +236,7 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
 
 
 def _unpacked(path: Path, design: SportsDesign) -> list[_Recording]:
-    """Recordings from the text files of the authors' archive."""
+    """Read recordings from the text files of the authors' archive."""
     pairs = [(a, s) for a in (*design.target, design.background) for s in design.subjects]
     names = [f"data/a{a:02d}/p{s}/s{n:02d}.txt" for a, s in pairs for n in design.segments]
     parts = [
@@ -270,23 +253,23 @@ def _segment(raw: bytes, where: str) -> npt.NDArray[np.float64]:
     table = _numbers(raw, where, len(SPORTS_COLUMNS), ",")
     if len(table) != SEGMENT_ROWS:
         raise ValueError(
-            f"{where} has {len(table)} rows instead of {SEGMENT_ROWS}; fetch it again."
+            f"{where} has {len(table)} rows instead of {SEGMENT_ROWS}; download it again."
         )
     return table
 
 
 def _stored(path: Path, design: SportsDesign) -> list[_Recording]:
-    """Recordings from arrays of the same rows."""
-    X, activities, subjects, columns = arrays(path, "X", "activity", "subject", "columns")
+    """Read recordings from arrays of the same rows."""
+    X, activities, subjects, columns = load_arrays(path, "X", "activity", "subject", "columns")
     rows = (len(X),)
     if columns.tolist() != SPORTS_COLUMNS or X.shape != (*rows, len(SPORTS_COLUMNS)):
         raise ValueError(
-            f"{path} has not the {len(SPORTS_COLUMNS)} columns T_xacc to LL_zmag; fetch it again."
+            f"{path} lacks the {len(SPORTS_COLUMNS)} columns T_xacc to LL_zmag; download it again."
         )
     if activities.shape != rows or subjects.shape != rows:
         raise ValueError(
             f"{path} has {len(X)} rows in X, but other numbers of activities or subjects; "
-            "fetch it again."
+            "download it again."
         )
     return [
         _Recording(a, s, X[(activities == a) & (subjects == s)].astype(np.float64))
@@ -303,17 +286,17 @@ def _members(path: Path, names: Sequence[str]) -> list[bytes]:
 def _numbers(
     raw: bytes, where: str, columns: int, delimiter: str | None = None
 ) -> npt.NDArray[np.float64]:
-    """A table of numbers from text; a sentence if it has another number of columns."""
+    """Read a table of numbers from text and check the number of its columns."""
     lines = raw.decode("ascii", errors="replace").splitlines()
     if not raw.strip():
-        raise ValueError(f"{where} is empty; fetch it again.")
+        raise ValueError(f"{where} is empty; download it again.")
     try:
         table = np.loadtxt(lines, delimiter=delimiter, comments=None, ndmin=2)
     except ValueError as error:
-        raise ValueError(f"{where} is no table ({reason(error)}); fetch it again.") from error
+        raise ValueError(f"{where} is not a table ({reason(error)}); download it again.") from error
     if table.shape[1] != columns:
         raise ValueError(
-            f"{where} has {table.shape[1]} columns instead of {columns}; fetch it again."
+            f"{where} has {table.shape[1]} columns instead of {columns}; download it again."
         )
     return table
 
@@ -323,21 +306,21 @@ def _type(name: str) -> str:
 
 
 def _by_type(names: Sequence[str]) -> list[int]:
-    """Columns of each type of sensor side by side, types in alphabetical order."""
+    """Order columns by their type of sensor, types in alphabetical order."""
     return sorted(range(len(names)), key=lambda i: _type(names[i]))
 
 
 def _data(
     recordings: Sequence[_Recording], target: Collection[int], names: list[str], description: str
 ) -> SensorData:
-    """Recordings of target activities, by activity, against all others."""
+    """Stack recordings of target activities, by activity, and all others."""
     ordered = sorted(recordings, key=lambda one: one.activity)
     target_set = _stacked([one for one in ordered if one.activity in target])
     background = _stacked([one for one in ordered if one.activity not in target])
     for role, (rows, _, _) in (("target", target_set), ("background", background)):
         if not len(rows):
             raise ValueError(
-                f"No row of the files belongs to an activity of the {role}; fetch them again."
+                f"No row of the files belongs to an activity of the {role}; download them again."
             )
     return SensorData(
         target=target_set[0],
@@ -352,7 +335,7 @@ def _data(
 
 
 def _stacked(recordings: Sequence[_Recording]) -> tuple[Any, Any, Any]:
-    """Rows, their activities and their subjects."""
+    """Stack rows, with their activities and their subjects."""
     lengths = [len(one.rows) for one in recordings]
     activities = np.repeat([one.activity for one in recordings], lengths).astype(np.intp)
     subjects = np.repeat([one.subject for one in recordings], lengths).astype(np.intp)

@@ -1,4 +1,4 @@
-"""The three synthetic sets of the paper's supplement."""
+"""The three synthetic data sets of the paper's supplement."""
 
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ class ContrastiveData(NamedTuple):
 def make_subgroups(
     n_target: int = 400, n_background: int = 400, *, random_state: Any = None
 ) -> ContrastiveData:
-    """Four subgroups hidden under strong shared noise: the paper's first set.
+    """Make four subgroups hidden under strong shared noise: the paper's first data set.
 
     Thirty features in three blocks of ten, all normal. The supplement's table gives their means
     and standard deviations (its second argument of N is a standard deviation, as in the code of
@@ -40,7 +40,7 @@ def make_subgroups(
     Parameters
     ----------
     n_target, n_background : int
-        Rows of the two sets; the subgroups are equal up to one row.
+        Numbers of rows; the sizes of the subgroups differ by at most one.
     random_state : int or None
 
     Returns
@@ -77,12 +77,12 @@ def make_contrastive(
     noise_std: float = 0.5,
     random_state: Any = None,
 ) -> ContrastiveData:
-    """Rows drawn from the model itself, the target latents in clusters: the paper's second set.
+    """Draw rows from the model, the target latents in clusters: the paper's second data set.
 
     `x = S z + W t + noise`, `y = S z + noise` with standard normal loadings and `z`, and two
     target latents, normal about one of `n_clusters` points on a circle with standard deviation
-    0.25. The radius, 1.37, gives each target latent a variance of 1, which is what the model
-    supposes. The paper gives no sizes; these are the defaults here.
+    0.25. The radius, 1.37, gives each target latent a variance of 1, as the model
+    assumes. The paper gives no sizes; these defaults are ours.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def make_outliers(
     random_state: Any = None,
     **settings: Any,
 ) -> ContrastiveData:
-    """The second set with outliers: the paper's third set.
+    """Make the second data set with outliers: the paper's third data set.
 
     `n_outliers` rows, uniform on [-20, 20] in every feature, are appended to each of the two sets
     of `make_contrastive` (same `random_state`, same other rows); their label is -1.

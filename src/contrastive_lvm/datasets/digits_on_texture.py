@@ -1,4 +1,4 @@
-"""Digits on texture: the offline little sister of digits on grass."""
+"""Digits on texture: like digits on grass, but without files."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.checks import check_integer, check_positive
-from contrastive_lvm.datasets.synthetic import ContrastiveData
+from contrastive_lvm.datasets.synthetic_sets import ContrastiveData
 
 SIDE = 16
 N_WAVES = 4
-MOST_PERIODS = 1.5  # of a wave along a side of the image
+MOST_PERIODS = 1.5  # of a wave along a side of the image, so that the texture is smooth
 TEXTURE_STD = 0.25  # of a pixel; at intensity 0.5 the digits' is about 0.13
 
 
@@ -21,7 +21,7 @@ def make_digits_on_texture(
     intensity: float = 0.5,
     random_state: Any = None,
 ) -> ContrastiveData:
-    """Handwritten digits added to smooth random texture; the background is texture alone.
+    """Make handwritten digits on smooth random texture; the background is texture alone.
 
     Needs no file: the digits are the 8 x 8 images that come with scikit-learn, divided by 16 to lie
     between 0 and 1, and each pixel repeated to 2 x 2. The texture at row `u` and column `v` (from
@@ -38,9 +38,10 @@ def make_digits_on_texture(
     Parameters
     ----------
     n_target, n_background : int
-        Rows. The 1,797 digits are drawn without replacement until all are used, then again.
+        Numbers of rows. The 1,797 digits are drawn without replacement until all are used, then
+        again.
     intensity : float
-        Of the digits; at 1 they have somewhat more variance than the texture.
+        Intensity of the digits; at 1 they have somewhat more variance than the texture.
     random_state : int or None
 
     Returns
@@ -72,7 +73,7 @@ def make_digits_on_texture(
 def _digits(
     n: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
-    """Random digits between 0 and 1, (n, 256), and what they are."""
+    """Draw digits as pixels between 0 and 1, (n, 256), and their labels."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -82,7 +83,7 @@ def _digits(
 
 
 def _texture(n: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Sums of plane waves, (n, 256)."""
+    """Draw sums of plane waves, (n, 256)."""
     u, v = np.indices((SIDE, SIDE)).reshape(2, -1) / SIDE
     total = np.zeros((n, SIDE**2))
     for _ in range(N_WAVES):

@@ -1,4 +1,4 @@
-"""Protein expression of mice: the paper's set with missing values."""
+"""Protein expression of mice: the paper's data with missing values."""
 
 import csv
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.files import find, reading
+from contrastive_lvm.datasets.download import find, reading
 
 FILE = "mice_protein/Data_Cortex_Nuclear.csv"
 LAST = ["Genotype", "Treatment", "Behavior", "class"]  # columns after the proteins
@@ -15,7 +15,7 @@ N_PROTEINS = 77
 
 
 class MiceProtein(NamedTuple):
-    """Mice of two genotypes, control mice of one, and which mouse a row is of."""
+    """Proteins of mice of two genotypes and of control mice, with the mouse of each row."""
 
     target: npt.NDArray[np.float64]  # (270, 77), NaN where missing
     background: npt.NDArray[np.float64]  # (135, 77), NaN where missing
@@ -27,7 +27,7 @@ class MiceProtein(NamedTuple):
 
 
 class MiceTable(NamedTuple):
-    """The file: expressions, and by row the mouse and what was done to it."""
+    """The file: protein levels, and for each row its mouse and how it was treated."""
 
     proteins: npt.NDArray[np.float64]  # (n, 77)
     names: list[str]
@@ -36,29 +36,21 @@ class MiceTable(NamedTuple):
 
 
 def fetch_mice_protein() -> MiceProtein:
-    """Proteins in the cortex of mice, some with a model of Down syndrome.
+    """Fetch protein levels in the cortex of mice, some with a model of Down syndrome.
 
     Target: mice given saline that were shocked before they could explore their cage (behaviour S/C
     in the file), with (label 1, genotype Ts65Dn) and without (0) the trisomy. Background: control
-    mice given saline that explored first (C/S), which lack the trisomy for sure. Each mouse was
+    mice given saline that explored first (C/S), which lack the trisomy. Each mouse was
     measured fifteen times, so rows of one mouse are not independent: split by `target_mice` when
     you cross-validate. In the file's 1080 rows 1.68 % of the values are missing.
 
-    The file is looked for as `mice_protein/Data_Cortex_Nuclear.csv` in `$CONTRASTIVE_LVM_DATA`,
-    then in the user's cache, and else downloaded to the latter, 1.7 MB.
+    The file is `mice_protein/Data_Cortex_Nuclear.csv`, 1.7 MB.
 
     Returns
     -------
     MiceProtein
         `target` (270, 77), `background` (135, 77), `target_labels`, `feature_names`,
         `description`, `target_mice`, `background_mice`.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the file is neither here nor to be had; the sentence says what to put where.
-    ValueError
-        If the file is not the published one.
 
     References
     ----------
@@ -89,7 +81,7 @@ def fetch_mice_protein() -> MiceProtein:
 
 
 def read_mice(path: Path) -> MiceTable:
-    """Read the CSV file: MouseID, 77 proteins, and four columns of words; a mark may precede it.
+    """Read the CSV file: MouseID, 77 proteins, and four columns of text.
 
     Examples
     --------
@@ -102,7 +94,7 @@ def read_mice(path: Path) -> MiceTable:
     _check_columns(path, header, rows)
     words = np.array(rows, dtype=np.str_).reshape(len(rows), len(header))
     with reading(path, "table of numbers"):
-        values = [[float(cell or "nan") for cell in row[1 : 1 + N_PROTEINS]] for row in rows]
+        values = [[float(text or "nan") for text in row[1 : 1 + N_PROTEINS]] for row in rows]
     return MiceTable(
         proteins=np.array(values, dtype=np.float64).reshape(len(rows), N_PROTEINS),
         names=header[1 : 1 + N_PROTEINS],
@@ -114,12 +106,12 @@ def read_mice(path: Path) -> MiceTable:
 def _check_columns(path: Path, header: list[str], rows: list[list[str]]) -> None:
     if header[:1] != ["MouseID"] or header[1 + N_PROTEINS :] != LAST:
         raise ValueError(
-            f"{path} has not the columns MouseID, {N_PROTEINS} proteins, {', '.join(LAST)}; "
-            "fetch it again."
+            f"{path} lacks the columns MouseID, {N_PROTEINS} proteins, {', '.join(LAST)}; "
+            "download it again."
         )
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
             raise ValueError(
                 f"{path} has {len(row)} columns in line {number} instead of {len(header)}; "
-                "fetch it again."
+                "download it again."
             )
