@@ -61,7 +61,7 @@ def starting_point(
     it sees random rows, which `sample` seeds; only their latents are found for all rows, in a pass.
     """
     few = [_few(X, s, sets, sample) for X, s in zip(sets, log_sizes, strict=True)]
-    if model.has_closed_form:
+    if model.likelihood._has_closed_form:
         begun = _linear_start(model, [X for X, _ in few], seed, settle=settle)
         return begun._replace(latents=_all_latents(begun, None, sets, log_sizes))
     working = [model.likelihood.working(X, s) for X, s in few]

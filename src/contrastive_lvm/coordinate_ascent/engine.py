@@ -42,7 +42,7 @@ class CoordinateAscent(Engine):
 
     def _unsupported_reason(self, model: Model) -> str | None:
         """Say why this engine cannot fit a model, and what can; None when it can."""
-        if not model.has_closed_form:
+        if not model.likelihood._has_closed_form:
             return (
                 f"{type(self).__name__} cannot fit {model.likelihood!r}: it has no closed form; "
                 "use inference='svi' or 'nuts'."

@@ -104,7 +104,7 @@ def _check_variances(
     variances: list[Array], pooled: Array, means: list[Array], model: Model
 ) -> None:
     refuse_constant(pooled, max(np.abs(mean).max() for mean in means))
-    if len(variances) == 2 and model.has_closed_form:  # other rows have no units
+    if len(variances) == 2 and model.likelihood._has_closed_form:  # other rows have no units
         warn_about_scales(*(float(variance.mean()) for variance in variances))
 
 

@@ -50,6 +50,8 @@ class Prior(ABC):
     _is_proper: ClassVar[bool] = True
     # Whether columns that the data does not support are dropped during a fit.
     _drops_columns: ClassVar[bool] = False
+    # Whether loadings are found by `_proximal_step`.
+    _has_proximal_step: ClassVar[bool] = False
     # What is appended to a block's name to name the NumPyro site of its loadings when scales are
     # not augmented; None where the prior does not say.
     _loading_site: ClassVar[str | None] = None
@@ -96,10 +98,6 @@ class Prior(ABC):
         A prior without this method has a step that only needs its expected precision.
         """
         raise TypeError(f"{self!r} has no proximal step.")
-
-    def _has_proximal_step(self) -> bool:
-        """Tell whether loadings are found by a proximal step."""
-        return type(self)._proximal_step is not Prior._proximal_step
 
     def _best_coordinates(
         self, loadings: Array, latents: Array, n_rows: float, n_features: int
