@@ -97,7 +97,7 @@ def group_lasso_path(
     model, engine = given.model, given.engine
     if not isinstance(engine, CoordinateAscent):
         raise TypeError(f"inference={engine!r} has no closed form; use inference='em'.")
-    data = compress(given, engine, [None])
+    data = compress(given, engine)
     if model.n_target == 0:
         raise ValueError("n_target=0 leaves no loadings to choose features by; use n_target=1.")
     bound_lasso = replace(lasso, groups=getattr(model.target_prior, "groups", None))

@@ -45,7 +45,7 @@ def likelihood(value: Any) -> Likelihood:
 
 def fitted_likelihood(estimator: Any) -> Likelihood:
     """Return the likelihood of an estimator that knows its features, each by its position."""
-    found = likelihood(estimator.likelihood)
+    found: Likelihood = _resolved("likelihood", estimator.likelihood, LIKELIHOODS, Likelihood)
     if isinstance(found, Mixed):
         return found.bound_to(estimator.n_features_in_, feature_names(estimator))
     return found

@@ -41,8 +41,6 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 def check_sample_weight(name: str, given: Any, n_rows: int) -> Array | None:
     """Return one weight per row; None where all are 1."""
-    if given is None:
-        return None
     try:
         weights: Array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -66,33 +64,27 @@ def check_sample_weight(name: str, given: Any, n_rows: int) -> Array | None:
     return None if (weights == 1.0).all() else weights
 
 
-def refuse_values(X: Matrix, name: str, *, missing: bool = True) -> bool:
-    """Refuse infinite values, and NaN where it is not welcome; return whether there is NaN."""
+def refuse_values(X: Matrix, name: str, *, missing: bool = True, columns: bool = False) -> None:
+    """Refuse infinite values, NaN where it is not welcome, and `columns` without an entry."""
     with np.errstate(all="ignore"):
         if np.isfinite(X.sum()):
-            return False
-    infinite = has_nan = False
-    for values in [X.data] if is_sparse(X) else (X[rows] for rows in row_slices(*X.shape)):
-        infinite |= bool(np.isinf(values).any())
-        has_nan |= bool(np.isnan(values).any())
+            return
+    infinite, observed = False, np.zeros(X.shape[1])
+    for rows in row_slices(*X.shape):
+        block = X[rows].toarray() if is_sparse(X) else X[rows]
+        infinite |= bool(np.isinf(block).any())
+        observed += (~np.isnan(block)).sum(axis=0)
     if infinite:
         raise ValueError(
             f"{name} contains infinity (inf); replace it by NaN, a missing entry, or drop the row."
         )
-    if has_nan and not missing:
+    if not missing and observed.sum() < X.shape[0] * X.shape[1]:
         raise ValueError(
             f"{name} contains NaN, which this estimator cannot handle; "
             "use ContrastiveLVM or PPCA, which marginalise missing entries, or impute first."
         )
-    return has_nan
-
-
-def refuse_few_rows(n_rows: int, name: str) -> None:
-    """Refuse fewer than the two rows that a variance needs."""
-    if n_rows < 2:
-        raise ValueError(
-            f"{name} has {n_rows} sample (row), but fitting needs at least 2; add rows to {name}."
-        )
+    if columns:
+        refuse_empty_columns(observed, name)
 
 
 def refuse_empty_columns(observed: Any, name: str) -> None:
@@ -103,17 +95,6 @@ def refuse_empty_columns(observed: Any, name: str) -> None:
             f"{name} has no observed entry in columns {first_few(empty)}; "
             "drop these columns from both sets."
         )
-
-
-def observed_columns(X: Matrix) -> np.ndarray:
-    """Return which columns have an observed entry, (D,) bool."""
-    observed = np.zeros(X.shape[1], dtype=bool)
-    for rows in row_slices(*X.shape):
-        block = X[rows].toarray() if is_sparse(X) else X[rows]
-        observed |= ~np.isnan(block).all(axis=0)
-        if observed.all():
-            break
-    return observed
 
 
 def refuse_too_many_dimensions(
