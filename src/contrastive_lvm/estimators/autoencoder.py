@@ -12,18 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
+from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import unnamed
 from contrastive_lvm.estimators.input_rows import check_features, read_rows
-from contrastive_lvm.estimators.validation import (
-    check_choice,
-    check_number,
-    check_whole,
-    refuse_constant,
-    refuse_values,
-)
+from contrastive_lvm.estimators.validation import refuse_constant, refuse_values
 from contrastive_lvm.estimators.verbosity import verbosity
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.network_files import network_arrays, restored_network
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
@@ -68,12 +64,13 @@ class Autoencoder(Estimator, ABC):
     def _design(self, n_features: int, n_target: int, n_shared: int, *, gaps: bool) -> Design:
         hidden = self.hidden
         if isinstance(hidden, int | str) or not hasattr(hidden, "__iter__"):
-            raise TypeError(f"hidden={hidden!r} must list the widths of hidden layers: (128, 256).")
+            reason = "must list the widths of the hidden layers, such as (128, 256)."
+            raise InvalidParameterError("hidden", hidden, reason)
         return Design(
             n_features,
             n_target,
             n_shared,
-            tuple(check_whole("hidden", width, 1) for width in hidden),
+            tuple(check_integer("hidden", width, 1) for width in hidden),
             check_choice("activation", self.activation, ACTIVATIONS),
             self._output(),
             gaps,
@@ -82,21 +79,22 @@ class Autoencoder(Estimator, ABC):
     def _output(self) -> Any:
         likelihood = resolve.likelihood(self.likelihood)
         if not isinstance(likelihood, Output):
-            raise TypeError(
-                f"likelihood={likelihood!r} is not an output of {type(self).__name__}; use "
-                "'gaussian', 'bernoulli', 'poisson' or 'negative_binomial', or ContrastiveLVM."
+            reason = (
+                f"is not an output of {type(self).__name__}; use 'gaussian', 'bernoulli', "
+                "'poisson' or 'negative_binomial', or ContrastiveLVM."
             )
+            raise InvalidParameterError("likelihood", likelihood, reason)
         return likelihood
 
     def _plan(self, separation: float) -> Plan:
         epochs, patience = self.max_epochs, self.patience
         return Plan(
-            None if epochs is None else check_whole("max_epochs", epochs, 1),
-            check_whole("batch_size", self.batch_size, 1),
+            None if epochs is None else check_integer("max_epochs", epochs, 1),
+            check_integer("batch_size", self.batch_size, 1),
             _positive("learning_rate", self.learning_rate),
             check_number("kl_warm_up", self.kl_warm_up, 0.0, 1.0, "a share of the epochs, 0 to 1"),
             _positive("clip", self.clip),
-            None if patience is None else check_whole("patience", patience, 1),
+            None if patience is None else check_integer("patience", patience, 1),
             separation,
         )
 
@@ -116,7 +114,7 @@ class Autoencoder(Estimator, ABC):
         if in_blocks(X) or not isinstance(self._output(), Gaussian):
             for block in rows.blocks():
                 self._check(block, "X")
-        steps = check_whole("refine_steps", self.refine_steps, 0)
+        steps = check_integer("refine_steps", self.refine_steps, 0)
         return self.network_._replace(refine_steps=steps), rows
 
     def _check(self, block: Array, name: str) -> None:
@@ -124,20 +122,20 @@ class Autoencoder(Estimator, ABC):
         refuse_values(block, name)
         objection = self._output().objection(block)
         if objection is not None:
-            raise ValueError(f"{name} holds {objection}.")
+            raise InvalidDataError(name, f"holds {objection}.")
 
     def _moments(self, rows: Source, name: str) -> Moments:
         if rows.n_rows < 2:
-            raise ValueError(
-                f"{name} has {rows.n_rows} sample(s), but fitting needs at least 2; add rows."
-            )
+            reason = f"has {rows.n_rows} sample(s), but fitting needs at least 2; add rows."
+            raise InvalidDataError(name, reason)
         found = moments(rows, lambda block: self._check(block, name))
         empty = np.flatnonzero(found.count == 0)
         if len(empty):
-            raise ValueError(
-                f"{name} has no observed entry in columns {empty[:3].tolist()}; drop these columns "
-                "from both sets."
+            reason = (
+                f"has no observed entry in columns {empty[:3].tolist()}; drop these columns from "
+                "both sets."
             )
+            raise InvalidDataError(name, reason)
         return found
 
     def _train(
@@ -147,9 +145,9 @@ class Autoencoder(Estimator, ABC):
         plan = self._plan(separation)
         fraction = self._fraction()
         self._design(1, n_target, n_shared, gaps=False)  # refuse bad words before reading rows
-        check_whole("refine_steps", self.refine_steps, 0)
+        check_integer("refine_steps", self.refine_steps, 0)
         devices = self.n_devices
-        place = placement(None if devices is None else check_whole("n_devices", devices, 1))
+        place = placement(None if devices is None else check_integer("n_devices", devices, 1))
         found = tuple(self._moments(rows, name) for name, rows in sets.items())
         refuse_constant(sum(m.variance for m in found), max(np.abs(m.mean).max() for m in found))
         rows = tuple(sets.values())
@@ -232,11 +230,11 @@ class Autoencoder(Estimator, ABC):
     def _check_settings(self) -> None:
         self._plan(0.0)
         self._fraction()
-        check_whole("refine_steps", self.refine_steps, 0)
+        check_integer("refine_steps", self.refine_steps, 0)
         if self.n_devices is not None:
-            check_whole("n_devices", self.n_devices, 1)
+            check_integer("n_devices", self.n_devices, 1)
         if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
+            raise InvalidParameterError("checkpoint", self.checkpoint, "must be a path or None.")
 
     def _fraction(self) -> float:
         return check_number(

@@ -7,6 +7,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.linear_fit import (
@@ -17,7 +18,6 @@ from contrastive_lvm.estimators.linear_fit import (
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.io.posterior_files import (
     posterior_arrays,
@@ -201,7 +201,7 @@ class ContrastiveLVM(LinearPredictions):
         >>> model.converged_
         True
         """
-        n_init = check_whole("n_init", self.n_init, 1)
+        n_init = check_integer("n_init", self.n_init, 1)
         given = read_input(self, X, background, (sample_weight, background_sample_weight))
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
@@ -268,7 +268,7 @@ class ContrastiveLVM(LinearPredictions):
         (1, 200, 30, 1)
         """
         check_is_fitted(self)
-        n = check_whole("n", n, 1)
+        n = check_integer("n", n, 1)
         if self.posterior_.draws is not None:
             return self.posterior_.draws
         if self.posterior_.state is None:
@@ -326,7 +326,7 @@ class ContrastiveLVM(LinearPredictions):
         self._publish(posterior, model)
 
     def _check_settings(self) -> None:
-        check_whole("n_init", self.n_init, 1)
+        check_integer("n_init", self.n_init, 1)
         parse_params.engine(self.inference, self._model())
 
     def _model(self) -> Model:

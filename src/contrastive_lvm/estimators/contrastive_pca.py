@@ -7,13 +7,10 @@ import scipy.linalg
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
-from contrastive_lvm.estimators.validation import (
-    check_whole,
-    refuse_constant,
-    warn_about_scales,
-)
+from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
@@ -91,7 +88,7 @@ class ContrastivePCA(Estimator):
         >>> model.components_.shape
         (1, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)
         target = rows_for_fit(self, X, missing=False)
         if background is None:
@@ -181,7 +178,7 @@ class ContrastivePCA(Estimator):
         self.components_ = self.alphas_components_[at[0]]
 
     def _check_settings(self) -> None:
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
         _check_alpha(self.alpha)
 
     def __sklearn_tags__(self) -> Any:
@@ -273,8 +270,5 @@ def _check_alpha(alpha: Any) -> float | None:
     """A given weight, or None for the automatic choice."""
     if isinstance(alpha, str) and alpha == "auto":
         return None
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
-        raise TypeError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
-    if not 0 <= alpha < np.inf:
-        raise ValueError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
-    return float(alpha)
+    most = float(np.finfo(np.float64).max)
+    return check_number("alpha", alpha, 0.0, most, "'auto' or a non-negative number")

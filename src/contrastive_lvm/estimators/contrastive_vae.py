@@ -3,9 +3,9 @@
 from typing import Any, ClassVar, Self
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.validation import check_number, check_whole
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.vae.fitted_networks import Fitted
 
@@ -173,8 +173,8 @@ class ContrastiveVAE(ContrastivePredictions):
         >>> bool(model.history_["bound"][-1] > model.history_["bound"][0])
         True
         """
-        n_target = check_whole("n_target", self.n_target, 1)
-        n_shared = check_whole("n_shared", self.n_shared, 1)
+        n_target = check_integer("n_target", self.n_target, 1)
+        n_shared = check_integer("n_shared", self.n_shared, 1)
         separation = self._separation()
         if background is None:
             raise ValueError(
@@ -199,8 +199,8 @@ class ContrastiveVAE(ContrastivePredictions):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        check_whole("n_target", self.n_target, 1)
-        check_whole("n_shared", self.n_shared, 1)
+        check_integer("n_target", self.n_target, 1)
+        check_integer("n_shared", self.n_shared, 1)
         self._separation()
 
     def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:

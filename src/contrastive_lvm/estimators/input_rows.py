@@ -15,6 +15,7 @@ from contrastive_lvm.estimators.validation import (
     refuse_empty_columns,
     refuse_values,
 )
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.rows.source import Checks, Source, is_elsewhere, source_of
 
 FLOATS = [np.float64, np.float32]
@@ -44,10 +45,8 @@ def rows_for_fit(
     else:
         rows = read_rows(estimator, X, name=name, reset=True, missing=missing)
     if rows.shape[0] < 2:
-        raise ValueError(
-            f"{name} has {rows.shape[0]} sample (row), but fitting needs at least 2; "
-            f"add rows to {name}."
-        )
+        reason = f"has {rows.shape[0]} sample (row), but fitting needs at least 2; add rows."
+        raise InvalidDataError(name, reason)
     return rows
 
 

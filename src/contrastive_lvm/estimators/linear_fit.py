@@ -22,6 +22,7 @@ from contrastive_lvm.estimators.validation import (
     refuse_too_many_dimensions,
     warn_about_scales,
 )
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import column_variances
 from contrastive_lvm.model import Model
@@ -87,7 +88,7 @@ def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
     """Refuse values that a likelihood has no density for."""
     objection = likelihood.objection(rows)
     if objection is not None:
-        raise ValueError(f"{name} holds {objection}.")
+        raise InvalidDataError(name, f"holds {objection}.")
 
 
 def compress(given: FitInput, engine: CoordinateAscent) -> Data:

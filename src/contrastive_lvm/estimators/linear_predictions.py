@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
@@ -19,7 +20,6 @@ from contrastive_lvm.estimators.prediction_model import (
     PredictionModel,
     ranked,
 )
-from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
 
@@ -300,7 +300,7 @@ class LinearPredictions(Estimator):
         (5, 30)
         """
         check_choice("of", of, (*SETS, "denoised"))
-        n = check_whole("n_samples", n_samples, 1)
+        n = check_integer("n_samples", n_samples, 1)
         model = self._fitted().for_new_rows(of, n, size_factors)
         rng = check_random_state(random_state)
         return prediction.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)

@@ -7,11 +7,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
-from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.vae.fitted_networks import Fitted
@@ -169,7 +169,7 @@ class ContrastivePredictions(Autoencoder):
         >>> bool(np.isnan(filled).any()), bool(std[0, 0] > 0), bool(std[0, 1] > 0)
         (False, True, False)
         """
-        filled, std = self._filled(X, of, check_whole("n_draws", n_draws, 1))
+        filled, std = self._filled(X, of, check_integer("n_draws", n_draws, 1))
         return (filled, std) if return_std else filled
 
     @follows_output
@@ -195,7 +195,7 @@ class ContrastivePredictions(Autoencoder):
         """
         check_is_fitted(self)
         check_choice("of", of, (*SETS, "denoised"))
-        n, rng = check_whole("n_samples", n_samples, 1), check_random_state(random_state)
+        n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t = rng.standard_normal((n, self.n_target_)) if of != "background" else None
         if of == "denoised":
             return self._decoded(t, None, n, "target")
@@ -223,4 +223,4 @@ class ContrastivePredictions(Autoencoder):
         (400,)
         """
         fitted, rows = self._rows(X, of)
-        return fitted.weighted_bounds(rows, of, 0, check_whole("n_draws", n_draws, 1))
+        return fitted.weighted_bounds(rows, of, 0, check_integer("n_draws", n_draws, 1))

@@ -5,10 +5,11 @@ from typing import Any
 
 from contrastive_lvm.black_box.nuts.nuts import NUTS
 from contrastive_lvm.black_box.svi.svi import SVI
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.variational_bayes import VariationalBayes
-from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
@@ -69,17 +70,21 @@ def engine(value: Any, model: Model) -> Engine:
             if objection is None:
                 return candidate
             objections.append(objection.rstrip("."))
-        raise ValueError(f"no engine fits this model: {', and '.join(objections)}.")
+        reason = f"finds no engine for this model: {', and '.join(objections)}."
+        raise InvalidParameterError("inference", value, reason)
     chosen: Engine = _resolved("inference", value, ENGINES, Engine, "'auto', ")
     objection = chosen.objection(model)
     if objection is not None:
-        raise ValueError(objection)
+        raise InvalidParameterError("inference", value, f"does not suit this model: {objection}")
     return chosen
 
 
 def model(estimator: Any, n_rows: int) -> Model:
     """Return the model that an estimator's parameters describe, for data of a given size."""
-    n_target, n_features = check_whole("n_target", estimator.n_target, 0), estimator.n_features_in_
+    n_target, n_features = (
+        check_integer("n_target", estimator.n_target, 0),
+        estimator.n_features_in_,
+    )
     shared, target = (
         _with_group_numbers(prior(name, getattr(estimator, name)), estimator)
         for name in ("shared_prior", "target_prior")
@@ -90,15 +95,16 @@ def model(estimator: Any, n_rows: int) -> Model:
         if estimator.shared_prior is None:
             shared = ARD()
         elif not isinstance(shared, ARD):
-            raise ValueError(
-                f"n_shared='auto' sizes itself by ARD, but shared_prior={shared!r}; "
-                "leave shared_prior out, or give n_shared as a number."
+            reason = (
+                f"needs the prior ARD on the shared loadings, not {shared!r}; leave that prior "
+                "out, or choose a number of dimensions."
             )
-    n_shared = check_whole("n_shared", n_shared, 0)
+            raise InvalidParameterError("n_shared", "auto", reason)
+            raise InvalidParameterError("n_shared", "auto", reason)
+    n_shared = check_integer("n_shared", n_shared, 0)
     if n_target + n_shared == 0:
-        raise ValueError(
-            "n_target=0 and n_shared=0 leave no latent dimension; make one of them positive."
-        )
+        reason = "leaves no latent dimension when none is shared; use at least one of either kind."
+        raise InvalidParameterError("n_target", n_target, reason)
     return Model(n_shared, n_target, fitted_likelihood(estimator), shared, target)
 
 
@@ -123,6 +129,6 @@ def _resolved(name: str, value: Any, words: dict[str, Any], kind: Any, also: str
     known = f"{also}{', '.join(map(repr, words))} or an object such as {example!r}"
     if isinstance(value, str):
         if value not in words:
-            raise ValueError(f"{name}={value!r} is unknown; use {known}.")
+            raise InvalidParameterError(name, value, f"is unknown; use {known}.")
         return words[value]()
-    raise TypeError(f"{name}={value!r} is of type {type(value).__name__}; use {known}.")
+    raise InvalidParameterError(name, value, f"is of type {type(value).__name__}; use {known}.")

@@ -11,16 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.linear_predictions import check_latents
-from contrastive_lvm.estimators.validation import (
-    check_whole,
-    refuse_constant,
-    refuse_too_many_dimensions,
-)
+from contrastive_lvm.estimators.validation import refuse_constant, refuse_too_many_dimensions
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
@@ -88,7 +85,7 @@ class PPCA(Estimator):
         >>> model.components_.shape
         (2, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
         rows = rows_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, [rows])
@@ -207,7 +204,7 @@ class PPCA(Estimator):
         (3, 30)
         """
         model, rng = self._linear(), check_random_state(random_state)
-        n = check_whole("n_samples", n_samples, 1)
+        n = check_integer("n_samples", n_samples, 1)
         return prediction.draw(model, n, rng)
 
     @by_chunks
@@ -258,7 +255,7 @@ class PPCA(Estimator):
         self.converged_ = facts.flag("converged")
 
     def _check_settings(self) -> None:
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
         EM(max_iter=self.max_iter, tol=self.tol)
 
 
