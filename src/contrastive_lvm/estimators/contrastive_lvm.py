@@ -11,7 +11,6 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.linear_fit import (
-    check_weights,
     read_input,
     run_engine,
     warn_about_fit,
@@ -202,12 +201,10 @@ class ContrastiveLVM(LinearPredictions):
         True
         """
         n_init = check_integer("n_init", self.n_init, 1)
-        given = read_input(self, X, background)
-        weights = check_weights(given, (sample_weight, background_sample_weight))
+        given = read_input(self, X, background, (sample_weight, background_sample_weight))
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
-            sizes = (size_factors, background_size_factors)
-            fits = run_engine(given, weights, sizes, n_init, rng)
+            fits = run_engine(given, (size_factors, background_size_factors), n_init, rng)
         self._publish(max(fits, key=lambda posterior: posterior.lower_bound), given.model)
         self.n_iter_ = sum(posterior.n_iter for posterior in fits)
         warn_about_fit(self, given.engine)
