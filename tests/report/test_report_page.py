@@ -228,7 +228,7 @@ def test_colours_follow_any_column_and_the_legend_selects(case: Case, opened: Op
     seen = {pixels(page, 0)}
     names = page.locator("#colour option").all_inner_texts()
     assert names[:4] == ["nothing", "subgroup", "age", EVIL]
-    for name in ("age", "set", "outlyingness (robust stds)", "nothing"):
+    for name in ("age", "set", "outlyingness (robust std)", "nothing"):
         page.select_option("#colour", label=name)
         settle(page)
         seen.add(pixels(page, 0))

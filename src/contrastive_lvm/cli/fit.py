@@ -120,7 +120,6 @@ def _fitted(
     named = sets.preparation.named
     estimator = words.estimator(sets.preparation.features, verbose=words.has_bar and on_terminal())
     others = None if sets.background is None else frame(sets.background, named=named)
-    advice = data_advice(sets, words.likelihood)
     with user_warnings() as said:
         with working("Fitting", shown=not words.has_bar):
             estimator.fit(
@@ -132,7 +131,8 @@ def _fitted(
         with working("Looking at rows"):
             facts = findings(estimator, sets, top=top)
     save(estimator, sets, path)
-    facts["warnings"] = list(dict.fromkeys([*advice, *said, *fit_advice(facts)]))
+    advice = [*data_advice(sets, estimator), *said, *fit_advice(facts)]
+    facts["warnings"] = list(dict.fromkeys(advice))
     if page is not None:
         write_page(estimator, sets, page, Path(sets.target.source).name)
     return facts | {"model": str(path), "report": None if page is None else str(page)}
