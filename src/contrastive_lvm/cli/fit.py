@@ -77,7 +77,7 @@ def fit(
     with user_warnings() as said:
         fit_sets(estimator, sets, **fit_arguments(model))
         facts = findings(estimator, sets, top=top)
-    advice = [*data_advice(sets, likelihood), *said, *fit_advice(facts)]
+    advice = [*data_advice(sets, estimator), *said, *fit_advice(facts)]
     save(estimator, sets, path)
     if page is not None:
         from contrastive_lvm.cli.report import write_page

@@ -1,33 +1,31 @@
-"""Outcomes of experiments as a page of Markdown."""
+"""Write outcomes of experiments as Markdown."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread
+from contrastive_lvm.experiments.outcome import Claim, Outcome
 
 INTRODUCTION = """# The paper, reproduced
 
 What `clvm reproduce all` found: every experiment of Severson, Ghosh & Ng (2019) and of its
-supplement, with the paper's sentences as numbers that can miss their thresholds. Numbers over seeds
-are means, with the least and the greatest in brackets; claims are judged by the worst seed.
+supplement, with the paper's claims as numbers that can miss their thresholds. Numbers over seeds
+are means, with the smallest and the largest in brackets; claims are judged by the worst seed.
 """
 
 
-def cell(value: Any) -> str:
-    """A number with two decimals, a spread with its ends, anything else as it is."""
-    if isinstance(value, float) and not isinstance(value, Spread):
-        return f"{value:.2f}"
-    return str(value)
+def formatted(value: Any) -> str:
+    """Write a number with two decimals and anything else as it is."""
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def rows(outcome: Outcome) -> list[tuple[str, ...]]:
-    """The table, its heads first."""
+    """Return the lines of the table, its heads first."""
     heads = tuple(outcome.table[0])
-    return [heads, *(tuple(cell(row[head]) for head in heads) for row in outcome.table)]
+    return [heads, *(tuple(formatted(row[head]) for head in heads) for row in outcome.table)]
 
 
 def page(outcomes: Sequence[Outcome], pictures: str = "") -> str:
-    """All outcomes; `pictures` is the folder of figures as seen from the page, with its slash."""
+    """Write all outcomes; `pictures` is the folder of figures, with a slash, or empty."""
     sections = []
     for outcome in outcomes:
         places = {name: f"{pictures}{outcome.name}_{name}.png" for name in outcome.figures}
@@ -36,7 +34,7 @@ def page(outcomes: Sequence[Outcome], pictures: str = "") -> str:
 
 
 def markdown(outcome: Outcome, places: Mapping[str, str]) -> str:
-    """A section; `places` has the file of each figure."""
+    """Write one outcome; `places` has the file of each figure."""
     heads, *body = rows(outcome)
     table = [_line(heads), _line(["---"] * len(heads)), *(_line(row) for row in body)]
     claims = [
@@ -56,5 +54,5 @@ def _claim(claim: Claim) -> list[str]:
     return [claim.says, claim.measure, f"{claim.value:.3g}", f"{sign} {claim.threshold:g}", verdict]
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _line(entries: Sequence[str]) -> str:
+    return f"| {' | '.join(entries)} |"

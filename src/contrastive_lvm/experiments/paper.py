@@ -1,4 +1,4 @@
-"""Every experiment of the paper by its name."""
+"""The experiments of the paper by their names."""
 
 from importlib import import_module
 
@@ -15,17 +15,12 @@ def reproduce(name: str, *, quick: bool = False) -> Outcome:
     name : str
         One of `NAMES`.
     quick : bool
-        Much smaller, to see that it runs; its numbers mean little.
+        Whether to run a much smaller version, whose numbers mean little.
 
     Returns
     -------
     Outcome
         Table, claims, figures and notes.
-
-    Raises
-    ------
-    FileNotFoundError
-        If its data are not there; the sentence says what to put where.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""PCA, cPCA and cLVM on the paper's first synthetic set (supplement, table 1)."""
+"""PCA, cPCA and cLVM on the paper's first synthetic data set (supplement, table 1)."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class MethodResult(NamedTuple):
     latents: Array  # (n, 2)
     silhouette: float  # of the true subgroups
     ari: float  # adjusted Rand index of k-means clusters against the true subgroups
-    seconds: float  # to fit and transform, everything loaded
+    seconds: float  # to fit and transform, without imports
 
 
 class DemoResult(NamedTuple):
@@ -41,7 +41,7 @@ def run_demo(*, random_state: int = 0) -> DemoResult:
     Parameters
     ----------
     random_state : int
-        Seeds the data; the methods themselves run from fixed seeds.
+        Seed of the data; the methods themselves have fixed seeds.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def run_demo(*, random_state: int = 0) -> DemoResult:
 
 
 def draw_demo(result: DemoResult) -> Figure:
-    """The methods side by side, each with its silhouette.
+    """Draw the methods side by side, each with its silhouette.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def draw_demo(result: DemoResult) -> Figure:
 
 
 def report_demo(result: DemoResult, path: Path) -> Path:
-    """A page about the contrastive LVM.
+    """Write a report about the contrastive LVM.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Annotations of the rows, for colour, hover and search."""
+"""Annotations of the rows, for colours, tooltips and search."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ import pandas as pd
 
 from contrastive_lvm.report.encode_arrays import packed
 
-MOST_COLOURS = 60  # groups that a legend lists; columns with more are for hover and search
-FEW_NUMBERS = 8  # whole numbers of so few values are names of groups, not amounts
+MOST_GROUPS = 60  # in a legend; columns with more are for tooltips and search
+FEW_NUMBERS = 8  # integers with so few different values are groups, not amounts
 
 
 def columns(target: pd.DataFrame, background: pd.DataFrame | None) -> list[dict[str, Any]]:
-    """All annotations, the rows of the target first, then those of the background.
+    """Encode all annotations, the rows of the target first, then those of the background.
 
-    A column is numbers (`values`) or groups (`levels` and a code for each row, -1 for none).
+    A column holds numbers (`values`) or groups (`levels` and a code for each row, -1 for none).
     """
     frames = [target] if background is None else [target, background]
     names = dict.fromkeys(str(name) for frame in frames for name in frame.columns)
@@ -22,7 +22,7 @@ def columns(target: pd.DataFrame, background: pd.DataFrame | None) -> list[dict[
 
 
 def _joined(parts: "list[pd.Series[Any]]") -> "pd.Series[Any]":
-    """One column; the order of categories is kept where all parts can have them."""
+    """Join the parts of a column; the order of categories is kept where all parts share them."""
     kinds = [part.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
     if kinds and all(part.dtype == kinds[0] or part.isna().all() for part in parts):
         parts = [part.astype(kinds[0]) for part in parts]
@@ -34,8 +34,8 @@ def _own(name: str, frame: pd.DataFrame) -> "pd.Series[Any]":
     for column in frame.columns:
         if str(column) == name:
             found: pd.Series[Any] = frame[column]
-            words = pd.api.types.is_bool_dtype(found)  # yes and no are groups
-            return found.astype("string").astype(object) if words else found
+            boolean = pd.api.types.is_bool_dtype(found)  # true and false are groups
+            return found.astype("string").astype(object) if boolean else found
     return pd.Series(np.full(len(frame), np.nan), index=frame.index)
 
 
@@ -47,7 +47,7 @@ def _column(name: str, values: "pd.Series[Any]") -> dict[str, Any]:
             return {"name": name, "kind": "number", "values": packed(finite)}
         values = values.astype("Int64") if np.isnan(numbers).any() else values.astype(int)
     codes, levels = _groups(values)
-    kind = "group" if len(levels) <= MOST_COLOURS else "text"
+    kind = "group" if len(levels) <= MOST_GROUPS else "text"
     return {"name": name, "kind": kind, "levels": levels, "codes": packed(codes, "<i4")}
 
 
@@ -57,9 +57,9 @@ def _names_groups(numbers: np.ndarray) -> bool:
 
 
 def _groups(values: "pd.Series[Any]") -> tuple[np.ndarray, list[str]]:
-    """Codes and names in their order: that of categories or numbers, else of the alphabet."""
+    """Return codes and names of groups, in the order of categories, numbers or the alphabet."""
     try:
         codes, levels = pd.factorize(values, sort=True)
-    except TypeError:  # kinds that cannot be compared
+    except TypeError:  # types that cannot be compared
         codes, levels = pd.factorize(values.astype("string"), sort=True)
     return codes, [str(level) for level in levels]

@@ -1,4 +1,4 @@
-"""Arrays as text that a page can hold: base64 of little-endian numbers."""
+"""Encode arrays as text for the page: base64 of little-endian numbers."""
 
 import base64
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array
 
-CODES = 65534  # steps between the smallest and the largest value of a column
+CODES = 65534  # steps between the smallest and the largest value of a column, in 16 bits
 MISSING = 65535
 
 
 def packed(values: Any, dtype: str = "<f4") -> dict[str, Any]:
-    """An array for the page: its shape, the kind of its numbers, and their bytes.
+    """Encode an array: its shape, the type of its numbers, and their bytes.
 
     >>> packed([[1.0, 2.0]])
     {'shape': [1, 2], 'kind': 'f4', 'bytes': 'AACAPwAAAEA='}
@@ -23,9 +23,9 @@ def packed(values: Any, dtype: str = "<f4") -> dict[str, Any]:
 
 
 def coded(values: Array) -> dict[str, Any]:
-    """Columns in 65,535 equal steps each, two bytes an entry; NaN has a code of its own.
+    """Encode columns in 65,535 equal steps each, two bytes per entry; NaN has a code of its own.
 
-    Whole numbers within that range stay exact.
+    Integers within that range stay exact.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def coded(values: Array) -> dict[str, Any]:
 
 
 def _steps(values: Array, observed: np.ndarray, spread: Array) -> Array:
-    """Of each column: 1 for whole numbers and what is constant, else a part of the range."""
+    """Return the step of each column: 1 for integers and constants, else a part of the range."""
     whole = ((values == np.rint(values)) | ~observed).all(axis=0) & (spread <= CODES)
     steps: Array = np.where(whole | (spread == 0), 1.0, spread / CODES)
     return steps

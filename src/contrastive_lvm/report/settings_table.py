@@ -1,4 +1,4 @@
-"""What a reader needs to repeat a fit: data, model and versions."""
+"""What is needed to repeat a fit: data, model and versions."""
 
 import platform
 from typing import Any
@@ -12,7 +12,7 @@ LONGEST = 300  # letters of one setting
 
 
 def settings(model: Any, facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of a name and a value, as text."""
+    """List names and values as text."""
     pairs = [
         (f"{name} set", _set(facts[name])) for name in ("target", "background") if facts.get(name)
     ]
@@ -25,7 +25,7 @@ def settings(model: Any, facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _set(facts: dict[str, Any]) -> str:
     missing = f", {facts['missing']:.1%} missing" if facts["missing"] else ""
-    source = f" of {facts['file']}" if facts["file"] else ""
+    source = f" from {facts['file']}" if facts["file"] else ""
     return f"{facts['rows']:,} rows{source}{missing}"
 
 
