@@ -9,7 +9,7 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.cli_progress import reading, working
-from contrastive_lvm.cli.output import destination, whole
+from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +124,7 @@ def _apply(
     if of not in ("target", "background"):
         raise ValueError(f"--of={of} is unknown; use target or background.")
     if output is not None:
-        ending_of(destination(output))
+        ending_of(destination(output, "--output"))
     estimator, preparation = loaded(model)
     with reading() as told:
         table = read_rows(file, preparation, where or (), told=told)
@@ -165,7 +165,7 @@ def _give(
 
     if output is not None:
         ending, result = ending_of(output), described(table, columns, values)
-        whole(output, lambda path: write_frame(path, ending, result, values))
+        write_atomically(output, lambda path: write_frame(path, ending, result, values), "--output")
         facts = {"output": str(output), "rows": len(values), "columns": columns}
         text = f"{len(values):,} rows and {len(columns):,} columns: {output}"
         typer.echo(json.dumps(facts, indent=1) if as_json else text)

@@ -9,7 +9,7 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.cli_progress import reading, working
-from contrastive_lvm.cli.output import destination, whole
+from contrastive_lvm.io.atomic import destination
 from contrastive_lvm.progress_bars import on_terminal
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def fit(
     from contrastive_lvm.cli.parse_options import Words
     from contrastive_lvm.io.tables.prepare import Choice
 
-    path = destination(output)
-    page = None if report is None else destination(report, option="--report")
+    path = destination(output, "--output")
+    page = None if report is None else destination(report, "--report")
     sides = (target or (), background or (), where or (), annotation or ())
     choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
     words = Words(
@@ -157,4 +157,4 @@ def save(estimator: Any, sets: "Sets", path: Path) -> None:
     from contrastive_lvm.io.model_files import Preparation, write_model
 
     section = Preparation(sets.preparation.facts(), sets.preparation.arrays())
-    whole(path, lambda file: write_model(estimator, file, section))
+    write_model(estimator, path, section)

@@ -1,8 +1,7 @@
-"""What commands share in writing: folders, files that appear whole, and tables."""
+"""Output folders of commands, and aligned tables of text."""
 
-import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -20,22 +19,6 @@ def folder(path: Path) -> Path:
         ) from error
 
 
-def whole(path: Path, write: Callable[[Path], object]) -> Path:
-    """Write under a temporary name and move, so that no half file is ever seen."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    except OSError as error:
-        raise OSError(
-            f"{path} cannot be written ({error.strerror or error}); name another folder with "
-            "--output."
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
-
-
 def aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
     """Lines of a table: the first column to the left, numbers to the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
@@ -46,16 +29,3 @@ def aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
         )
         for row in table
     ]
-
-
-def destination(path: Path, option: str = "--output") -> Path:
-    """A file to be written, refused before any work if that cannot be."""
-    try:
-        if path.is_dir():
-            raise ValueError(f"{option}={path} is a folder; name a file in it.")
-        with tempfile.TemporaryFile(dir=path.parent):
-            return path
-    except OSError as error:
-        raise OSError(
-            f"{option}={path} cannot be written ({error.strerror}); name a file in another folder."
-        ) from error

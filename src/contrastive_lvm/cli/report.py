@@ -9,7 +9,7 @@ import typer
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.apply import loaded
 from contrastive_lvm.cli.cli_progress import reading, working
-from contrastive_lvm.cli.output import destination, whole
+from contrastive_lvm.io.atomic import destination, write_text_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
@@ -43,7 +43,7 @@ def report(
     from contrastive_lvm.io.tables.prepare import Choice
     from contrastive_lvm.io.tables.reload import Origin, origin_of, read_again
 
-    path = destination(output)
+    path = destination(output, "--output")
     estimator, preparation = loaded(model)
     if file is None:
         _refuse_conditions(by, target, background, where)
@@ -66,7 +66,7 @@ def write_page(estimator: Any, sets: "Sets", path: Path, title: str) -> None:
 
     with working("Writing the page"):
         text = page(estimator, sets, title=title)
-    whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+    write_text_atomically(path, text)
 
 
 def _refuse_conditions(*given: Any) -> None:

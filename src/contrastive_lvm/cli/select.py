@@ -10,7 +10,8 @@ import typer
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.cli_progress import working
 from contrastive_lvm.cli.fit import read, save, sizes
-from contrastive_lvm.cli.output import aligned, destination
+from contrastive_lvm.cli.output import aligned
+from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
@@ -57,7 +58,7 @@ def select(
     from contrastive_lvm.cli.translate_errors import plainly, told_to_users
     from contrastive_lvm.io.tables.prepare import Choice
 
-    path = None if output is None else destination(output)
+    path = None if output is None else destination(output, "--output")
     kind, _ = spelled("--method", method)
     if kind not in ("group_lasso", "horseshoe", "ard"):
         raise ValueError(f"--method {kind} is unknown; use group_lasso, horseshoe or ard.")

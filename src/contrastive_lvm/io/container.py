@@ -9,17 +9,14 @@ checksum is one of the settings and covers the arrays alone.
 
 import hashlib
 import json
-import os
-import secrets
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
+
+from contrastive_lvm.io.atomic import write_atomically
 
 VERSION = 2
 LONGEST = 300  # characters of what another package says about a file
@@ -47,45 +44,18 @@ class ModelFileError(ValueError):
 
 def write_sealed(path: Path, kind: str, arrays: dict[str, Any], settings: dict[str, Any]) -> None:
     """Write arrays of numbers and settings that JSON can hold."""
-    _check_destination(path)
     # safetensors permutes arrays that are not C-contiguous without a word.
     arrays = {name: np.array(array, order="C", copy=True) for name, array in arrays.items()}
     text = json.dumps({"format": kind, "version": VERSION, **settings}, allow_nan=False)
     metadata = {"settings": text, "sha256": _checksum(text, arrays)}
-    with _replacing(path) as temporary:
-        save_file(arrays, temporary, metadata=metadata)
 
+    def write(temporary: Path) -> None:
+        try:
+            save_file(arrays, temporary, metadata=metadata)
+        except SafetensorError as error:  # a full disk, for one
+            raise OSError(clause(error)) from error
 
-def _check_destination(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"path={str(path)!r} is a folder; name a file in it.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"path={str(path)!r} is in a folder that does not exist; make it first."
-        )
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside the path, which takes its place when all went well.
-
-    It gets the permissions that any new file has, or those of the old one, and is on the disk
-    before it takes its place.
-    """
-    path = Path(os.path.realpath(path))  # a link goes on pointing to its file
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
-    try:
-        temporary.touch(exist_ok=False)
-        permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
-        yield temporary
-        temporary.chmod(permissions)  # safetensors leaves the owner's alone
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except SafetensorError as error:  # a full disk, for one
-        raise OSError(f"path={str(path)!r} cannot be written ({clause(error)}).") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, write)
 
 
 def read_sealed(path: Path, kind: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
