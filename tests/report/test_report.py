@@ -308,7 +308,8 @@ def test_words_say_when_little_is_enriched() -> None:
         "target_sd": np.full((500, 1), 2.0),
         "background_target": rng.normal(size=(500, 1)),
     }
-    from contrastive_lvm.io.tables.prepare import Sets, unprepared
+    from contrastive_lvm.io.tables.preparation import unprepared
+    from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.report.findings import findings
     from contrastive_lvm.report.write_report import _table
 

@@ -14,7 +14,7 @@ from contrastive_lvm.io.atomic import destination, write_atomically
 if TYPE_CHECKING:
     import numpy as np
 
-    from contrastive_lvm.io.tables.prepare import Preparation
+    from contrastive_lvm.io.tables.preparation import Preparation
     from contrastive_lvm.io.tables.table import Table
 
     Named = tuple[list[str], "np.ndarray"]  # columns and their values, (n, c)
@@ -75,11 +75,11 @@ def impute(
     def filled(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
         import numpy as np
 
-        undone, names = preparation.scaling.undone, preparation.features
+        undo, names = preparation.scaling.undo, preparation.features
         if not sd:
-            return names, undone(estimator.impute(rows, of=of, **sizes))
+            return names, undo(estimator.impute(rows, of=of, **sizes))
         values, spread = estimator.impute(rows, of=of, return_std=True, **sizes)
-        both = np.hstack([undone(values), undone(spread, spread=True)])
+        both = np.hstack([undo(values), undo(spread, spread=True)])
         return [*names, *(f"{name}_sd" for name in names)], both
 
     _apply(model, file, where, filled, output, as_json=as_json, of=of)
@@ -96,7 +96,7 @@ def denoise(
     """Rows of the target with the shared part removed, in the units of the file."""
 
     def rest(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
-        return preparation.features, preparation.scaling.undone(estimator.denoise(rows, **sizes))
+        return preparation.features, preparation.scaling.undo(estimator.denoise(rows, **sizes))
 
     _apply(model, file, where, rest, output, as_json=as_json)
 
@@ -127,7 +127,7 @@ def _apply(
         ending_of(destination(output, "--output"))
     estimator, preparation = loaded(model)
     with reading() as told:
-        table = read_rows(file, preparation, where or (), told=told)
+        table = read_rows(file, preparation, where or (), progress=told)
     named = hasattr(estimator, "feature_names_in_")
     sizes = sizes_of(table, preparation.sizes)
     with working("Computing"), plainly(rows=str(file)), warnings_told(rows=str(file)):
@@ -138,7 +138,7 @@ def _apply(
 def loaded(path: Path) -> "tuple[Any, Preparation]":
     """The contrastive model of a file, and how its rows are prepared."""
     from contrastive_lvm.io.model_files import read_model
-    from contrastive_lvm.io.tables.prepare import restored, unprepared
+    from contrastive_lvm.io.tables.preparation import check_preparation, unprepared
 
     try:
         estimator, section = read_model(path)
@@ -151,7 +151,7 @@ def loaded(path: Path) -> "tuple[Any, Preparation]":
         )
     if section is None:  # written by save() in Python
         return estimator, unprepared(estimator)
-    preparation = restored(section.facts, section.arrays, path)
+    preparation = check_preparation(section, path)
     known = list(getattr(estimator, "feature_names_in_", preparation.features))
     if len(known) != estimator.n_features_in_ or known != preparation.features:
         raise ValueError(f"{path} is damaged: its preparation is of another model; fit it again.")

@@ -14,7 +14,8 @@ from contrastive_lvm.progress_bars import on_terminal
 
 if TYPE_CHECKING:
     from contrastive_lvm.cli.parse_options import Words
-    from contrastive_lvm.io.tables.prepare import Choice, Sets
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.prepare import Sets
 
 
 def fit(
@@ -61,7 +62,7 @@ def fit(
     missing entries, which the model integrates out.
     """
     from contrastive_lvm.cli.parse_options import Words
-    from contrastive_lvm.io.tables.prepare import Choice
+    from contrastive_lvm.io.tables.choose_rows import Choice
 
     path = destination(output, "--output")
     page = None if report is None else destination(report, "--report")
@@ -94,7 +95,6 @@ def read(
 ) -> "Sets":
     """The two sets that the options of a command describe."""
     from contrastive_lvm.io.tables.prepare import read_sets
-    from contrastive_lvm.io.tables.reload import Origin
     from contrastive_lvm.io.tables.standardize import check_method
 
     if check_method(scale) != "none" and not words.scalable:
@@ -104,9 +104,7 @@ def read(
         )
     alone = words.n_shared == 0
     with reading() as told:
-        sets = read_sets(file, background_file, choice, scale=scale, alone=alone, told=told)
-    origin = Origin(file, background_file, choice).facts()
-    return sets._replace(preparation=sets.preparation._replace(origin=origin))
+        return read_sets(file, background_file, choice, scale=scale, alone=alone, progress=told)
 
 
 def _fitted(
@@ -154,7 +152,6 @@ def sizes(sets: "Sets") -> dict[str, Any]:
 
 def save(estimator: Any, sets: "Sets", path: Path) -> None:
     """Write a model file with the preparation of its data."""
-    from contrastive_lvm.io.model_files import Preparation, write_model
+    from contrastive_lvm.io.model_files import write_model
 
-    section = Preparation(sets.preparation.facts(), sets.preparation.arrays())
-    write_model(estimator, path, section)
+    write_model(estimator, path, sets.preparation)

@@ -12,8 +12,8 @@ from contrastive_lvm.cli.cli_progress import reading, working
 from contrastive_lvm.io.atomic import destination, write_text_atomically
 
 if TYPE_CHECKING:
+    from contrastive_lvm.io.tables.preparation import Origin
     from contrastive_lvm.io.tables.prepare import Sets
-    from contrastive_lvm.io.tables.reload import Origin
 
 
 def report(
@@ -40,8 +40,9 @@ def report(
 
     It needs no network. Without files it shows the rows that the model was fitted to.
     """
-    from contrastive_lvm.io.tables.prepare import Choice
-    from contrastive_lvm.io.tables.reload import Origin, origin_of, read_again
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.preparation import Origin, origin_of
+    from contrastive_lvm.io.tables.prepare import read_again
 
     path = destination(output, "--output")
     estimator, preparation = loaded(model)
@@ -54,7 +55,7 @@ def report(
         origin = Origin(file, background_file, choice)
     _refuse_absent(origin, model, named=file is not None)
     with reading() as told:
-        sets = read_again(preparation, origin, alone=estimator.n_shared_ == 0, told=told)
+        sets = read_again(preparation, origin, alone=estimator.n_shared_ == 0, progress=told)
     write_page(estimator, sets, path, title or origin.target.name)
     facts = {"report": str(path), "bytes": path.stat().st_size}
     typer.echo(json.dumps(facts) if as_json else f"report: {path}")

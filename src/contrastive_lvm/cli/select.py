@@ -56,7 +56,7 @@ def select(
     """Say which features matter in the target, or how many dimensions both sets share."""
     from contrastive_lvm.cli.parse_options import Words, spelled
     from contrastive_lvm.cli.translate_errors import plainly, told_to_users
-    from contrastive_lvm.io.tables.prepare import Choice
+    from contrastive_lvm.io.tables.choose_rows import Choice
 
     path = None if output is None else destination(output, "--output")
     kind, _ = spelled("--method", method)

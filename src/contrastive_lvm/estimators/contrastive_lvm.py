@@ -17,6 +17,7 @@ from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.input_rows import background_for_fit, target_for_fit
+from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.posterior_draws import PosteriorDraws
 from contrastive_lvm.estimators.prediction_model import sizes_of_sets
 from contrastive_lvm.estimators.reporting import Reporting
@@ -33,13 +34,6 @@ from contrastive_lvm.estimators.validation import (
 )
 from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.io.model_files import Saveable
-from contrastive_lvm.io.posterior_files import (
-    posterior_arrays,
-    posterior_facts,
-    refuse_mismatch,
-    restored_posterior,
-)
-from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import Data, prepare
@@ -326,20 +320,18 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         if len(data.variances) == 2:
             warn_about_scales(*(float(v.mean()) for v in data.variances))
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return posterior_arrays(self.posterior_._replace(n_sweeps=self.n_iter_))
+    def _fitted_state(self) -> dict[str, Any]:
+        # What SVI goes on from is as large as the data.
+        return {"posterior": self.posterior_._replace(n_sweeps=self.n_iter_, state=None)}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return posterior_facts(self.posterior_._replace(n_sweeps=self.n_iter_))
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        posterior = restored_posterior(self.n_features_in_, arrays, facts)
-        refuse_mismatch(posterior, self._model())
-        self._publish(posterior)
-
-    def _check_settings(self) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        check_posterior(state["posterior"], self.n_features_in_)
+        check_posterior_of(self._model(), state["posterior"])
         check_whole("n_init", self.n_init, 1)
         resolve.engine(self.inference, self._model())
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._publish(state["posterior"])
 
     def _model(self) -> Model:
         """The model as the parameters say, for as many rows as one likes."""

@@ -12,7 +12,6 @@ from contrastive_lvm.estimators.validation import (
     read_background,
     refuse_sliced_background,
 )
-from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.vae.fitted_networks import Fitted
 from contrastive_lvm.vae.vae_rows import Source, in_blocks, source
 
@@ -196,13 +195,10 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
             "separation", self.separation, 0.0, 1e9, "a number that is not negative"
         )
 
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        super()._restore(arrays, facts)
-        if not self.n_shared_:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        super()._check_state(state)
+        if not state["n_shared"]:
             raise ValueError("a ContrastiveVAE has shared dimensions")
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
         check_whole("n_target", self.n_target, 1)
         check_whole("n_shared", self.n_shared, 1)
         self._separation()

@@ -11,7 +11,8 @@ import pandas as pd
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.estimators.validation import read_background, read_rows
 from contrastive_lvm.io.atomic import destination, write_text_atomically
-from contrastive_lvm.io.tables.prepare import Sets, unprepared
+from contrastive_lvm.io.tables.preparation import unprepared
+from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.report.page import page
 
