@@ -51,6 +51,9 @@ def check_posterior(posterior: Any, n_features: int) -> None:
 
 def check_posterior_of(model: Model, posterior: Posterior) -> None:
     """Refuse a posterior that lacks what the likelihood and the priors of the model learn."""
+    for name in ("df", "dispersion"):
+        if hasattr(model.likelihood, name) and getattr(posterior, name) is None:
+            raise ValueError(f"it lacks what {model.likelihood!r} learns, {name!r}")
     D = len(posterior.noise_variance)
     dispersion = np.zeros(D) if posterior.dispersion is None else posterior.dispersion
     nuisance, zeros = Nuisance(posterior.noise_variance, dispersion, posterior.df), np.zeros((1, D))

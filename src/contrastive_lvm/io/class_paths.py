@@ -71,7 +71,7 @@ def is_value_class(kind: type) -> bool:
     These are NamedTuples, the frozen dataclasses of this package, and priors and likelihoods of
     other modules that are frozen dataclasses.
     """
-    if kind.__mro__[1] is tuple and hasattr(kind, "_fields"):
+    if kind.__bases__ == (tuple,) and hasattr(kind, "_fields"):
         return True
     frozen = is_dataclass(kind) and bool(vars(kind)["__dataclass_params__"].frozen)
     return frozen and (_is_own(kind.__module__) or issubclass(kind, Prior | Likelihood))
