@@ -16,15 +16,9 @@ from contrastive_lvm.estimators.linear_fit import (
     warn_about_fit,
 )
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
+from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.io.posterior_files import (
-    posterior_arrays,
-    posterior_facts,
-    refuse_mismatch,
-    restored_posterior,
-)
-from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import verbosity
@@ -317,20 +311,19 @@ class ContrastiveLVM(LinearPredictions):
         self.lower_bound_error_ = posterior.lower_bound_error
         self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return posterior_arrays(self.posterior_._replace(n_iter=self.n_iter_))
+    def _fitted_state(self) -> dict[str, Any]:
+        # What SVI continues from is as large as the data.
+        return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return posterior_facts(self.posterior_._replace(n_iter=self.n_iter_))
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        posterior, model = restored_posterior(self.n_features_in_, arrays, facts), self._model()
-        refuse_mismatch(posterior, model)
-        self._publish(posterior, model)
-
-    def _check_settings(self) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        model, posterior = self._model(), state["posterior"]
+        check_posterior(posterior, self.n_features_in_)
+        check_posterior_of(model, posterior)
         check_integer("n_init", self.n_init, 1)
-        parse_params.engine(self.inference, self._model())
+        parse_params.engine(self.inference, model)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._publish(state["posterior"], self._model())
 
     def _model(self) -> Model:
         """Return the model that the parameters describe, for as many rows as one likes."""
