@@ -75,7 +75,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {  # parameters of estimators that are opt
 }
 RENAMED = {"random_state": "seed"}
 BY_ITSELF = {"verbose"}  # there is progress whenever somebody looks at it
-PLACES = {
+PLACES: dict[str, dict[str, Any]] = {
     "likelihood": LIKELIHOODS,
     "target_prior": PRIORS,
     "inference": {name: engine_class(name) for name in ENGINES},
