@@ -18,10 +18,11 @@ import contrastive_lvm as clvm
 from contrastive_lvm.black_box import initialization as starting
 from contrastive_lvm.black_box.initialization import starting_point
 from contrastive_lvm.black_box.svi.svi_batches import Order, Rows
+from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import minibatches as shuffled
-from contrastive_lvm.rows.source import Checks, Source, source_of
+from contrastive_lvm.rows.reader import Checks, RowReader, open_rows
 
 pytest.importorskip("numpyro", reason="the extra jax is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
@@ -130,7 +131,7 @@ class Spied:
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is a chunk; three of them are shuffled together; a start sees a third of the rows."""
-    monkeypatch.setattr(stored, "BLOCK_ENTRIES", CHUNK * D)
+    monkeypatch.setattr(stored, "CHUNK_ENTRIES", CHUNK * D)
     monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * CHUNK * D)
     monkeypatch.setattr(starting, "START_ENTRIES", (N + M) * D // 3)
     monkeypatch.setattr(starting, "START_ROWS", 10)
@@ -165,8 +166,8 @@ def test_a_start_from_some_rows_has_latents_of_all(tmp_path: Path) -> None:
         assert fits[1].sum() < 0.1 * (whole.latents[which] ** 2).sum()
 
 
-def source(X: Any) -> Source:
-    return source_of(X, "X", Checks(lambda block: None, lambda observed: None))
+def source(X: Any) -> RowReader:
+    return open_rows(X, "X", Checks(lambda block: None, lambda observed: None))
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -259,7 +260,8 @@ def test_empty_columns_are_refused() -> None:
 def test_nuts_has_all_rows_in_memory(tmp_path: Path) -> None:
     X, B = counts()
     model = clvm.ContrastiveLVM(1, 2, likelihood="poisson", inference="nuts")
-    _, _, target, background = model._resolved(hdf5(X, tmp_path / "X.h5"), lazy(B, tmp_path))
+    given = read_input(model, hdf5(X, tmp_path / "X.h5"), lazy(B, tmp_path))
+    target, background = given.sets
     assert isinstance(target, np.ndarray)
     np.testing.assert_array_equal(target, X)
     np.testing.assert_array_equal(background, B)

@@ -1,16 +1,14 @@
-"""`clvm datasets`: which files of real data are here, and where the others come from."""
+"""`clvm datasets`: the files of real data, and where to get them."""
 
 import json
-from typing import Annotated
 
 import typer
 
+from contrastive_lvm.cli.options import Json
 
-def datasets(
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a list.")] = False,
-) -> None:
-    """List the real data that experiments use: what is here, and where the rest comes from."""
+
+def datasets(*, as_json: Json = False) -> None:
+    """List the files of real data that the experiments use, and where to get those missing."""
     found = _found()
     if as_json:
         typer.echo(json.dumps(found, indent=1))
@@ -19,7 +17,7 @@ def datasets(
         typer.echo(f"{file['state']:8}{file['file']}")
         if file["state"] != "here":
             typer.echo(f"        from {file['from']}")
-    typer.echo("Files are looked for in $CONTRASTIVE_LVM_DATA, then in the user's cache.", err=True)
+    typer.echo("Files are searched for in $CONTRASTIVE_LVM_DATA and the user cache.", err=True)
 
 
 def _found() -> list[dict[str, str]]:
@@ -36,5 +34,5 @@ def _state(name: str) -> str:
 
     try:
         return "here" if present(name) else "absent"
-    except ValueError:  # its checksum is another
+    except ValueError:  # the checksum differs
         return "damaged"

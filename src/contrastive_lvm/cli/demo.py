@@ -1,4 +1,4 @@
-"""`clvm demo`: the three methods on synthetic data."""
+"""`clvm demo`: three methods on synthetic data."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrastive_lvm.cli.cli_progress import working
 from contrastive_lvm.cli.options import Json, Seed
 from contrastive_lvm.cli.output import aligned, folder, whole
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 def demo(
     *,
     output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for picture and report; made if absent.")
+        Path, typer.Option(metavar="DIR", help="Folder for the figure and the report.")
     ] = Path("demo"),
     seed: Seed = 0,
     as_json: Json = False,
@@ -25,11 +24,10 @@ def demo(
     """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
     picture, report = folder(output) / "comparison.png", output / "report.html"
     typer.echo("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
-    with working("Fitting"):
-        from contrastive_lvm.experiments.subgroups_demo import draw_demo, report_demo, run_demo
+    from contrastive_lvm.experiments.subgroups_demo import draw_demo, report_demo, run_demo
 
-        result = run_demo(random_state=seed)
-        figure = draw_demo(result)
+    result = run_demo(random_state=seed)
+    figure = draw_demo(result)
     whole(picture, lambda file: figure.savefig(file, format="png", dpi=150))
     whole(report, lambda file: report_demo(result, file))
     if as_json:

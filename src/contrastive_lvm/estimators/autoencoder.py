@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,17 +14,11 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params as resolve
-from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.frames import NamedRows, unnamed
-from contrastive_lvm.estimators.validation import (
-    read_rows,
-    refuse_constant,
-    refuse_values,
-    remember_features,
-)
-from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
-from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.frames import unnamed
+from contrastive_lvm.estimators.input_rows import check_features, read_rows
+from contrastive_lvm.estimators.validation import refuse_constant, refuse_values
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.io.network_files import network_arrays, restored_network
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
@@ -33,7 +26,7 @@ from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.progress import progress
+from contrastive_lvm.progress import progress, verbosity
 from contrastive_lvm.rows.size_factors import log_sizes
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design
@@ -47,9 +40,7 @@ logger = logging.getLogger(__name__)
 Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
 
 
-class Autoencoder(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator, ABC
-):
+class Autoencoder(Estimator, ABC):
     """Training and predictions of a network with one or two sets."""
 
     hidden: Any
@@ -72,8 +63,7 @@ class Autoencoder(
     def _design(self, n_features: int, n_target: int, n_shared: int, *, gaps: bool) -> Design:
         hidden = self.hidden
         if isinstance(hidden, int | str) or not hasattr(hidden, "__iter__"):
-            reason = "must list the widths of the hidden layers, such as (128, 256)."
-            raise InvalidParameterError("hidden", hidden, reason)
+            raise TypeError(f"hidden={hidden!r} must list the widths of hidden layers: (128, 256).")
         return Design(
             n_features,
             n_target,
@@ -87,11 +77,10 @@ class Autoencoder(
     def _output(self) -> Any:
         likelihood = resolve.likelihood(self.likelihood)
         if not isinstance(likelihood, Output):
-            reason = (
-                f"is not an output of {type(self).__name__}; use 'gaussian', 'bernoulli', "
-                "'poisson' or 'negative_binomial', or ContrastiveLVM."
+            raise TypeError(
+                f"likelihood={likelihood!r} is not an output of {type(self).__name__}; use "
+                "'gaussian', 'bernoulli', 'poisson' or 'negative_binomial', or ContrastiveLVM."
             )
-            raise InvalidParameterError("likelihood", likelihood, reason)
         return likelihood
 
     def _plan(self, separation: float) -> Plan:
@@ -111,18 +100,7 @@ class Autoencoder(
         if not in_blocks(unnamed(X)):
             return source(read_rows(self, X, name=name, reset=reset))
         rows = source(unnamed(X), name)
-        if reset:
-            remember_features(self, X)
-        elif isinstance(X, NamedRows):
-            X.settle(self, name, reset=False)
-        return self._same_features(rows, name)
-
-    def _same_features(self, rows: Source, name: str) -> Source:
-        if rows.n_features != self.n_features_in_:
-            raise ValueError(
-                f"{name} has {rows.n_features} features, but {type(self).__name__} was fitted "
-                f"with {self.n_features_in_}; give it the same columns."
-            )
+        check_features(self, X, name, reset=reset)
         return rows
 
     def _rows(self, X: Any, of: str = "target") -> tuple[Fitted, Source]:
@@ -139,22 +117,22 @@ class Autoencoder(
     def _check(self, block: Array, name: str) -> None:
         """Refuse values that are none."""
         refuse_values(block, name)
-        objection = self._output().objection(block)
-        if objection is not None:
-            raise InvalidDataError(name, f"holds {objection}.")
+        reason = self._output()._unsupported_reason(block)
+        if reason is not None:
+            raise InvalidDataError(name, f"holds {reason}.")
 
     def _moments(self, rows: Source, name: str) -> Moments:
         if rows.n_rows < 2:
-            reason = f"has {rows.n_rows} sample(s), but fitting needs at least 2; add rows."
-            raise InvalidDataError(name, reason)
+            raise ValueError(
+                f"{name} has {rows.n_rows} sample(s), but fitting needs at least 2; add rows."
+            )
         found = moments(rows, lambda block: self._check(block, name))
         empty = np.flatnonzero(found.count == 0)
         if len(empty):
-            reason = (
-                f"has no observed entry in columns {empty[:3].tolist()}; drop these columns from "
-                "both sets."
+            raise ValueError(
+                f"{name} has no observed entry in columns {empty[:3].tolist()}; drop these columns "
+                "from both sets."
             )
-            raise InvalidDataError(name, reason)
         return found
 
     def _train(
@@ -253,7 +231,7 @@ class Autoencoder(
         if self.n_devices is not None:
             check_integer("n_devices", self.n_devices, 1)
         if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise InvalidParameterError("checkpoint", self.checkpoint, "must be a path or None.")
+            raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
 
     def _fraction(self) -> float:
         return check_number(

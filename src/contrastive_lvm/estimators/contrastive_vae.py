@@ -4,16 +4,13 @@ from typing import Any, ClassVar, Self
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_number
-from contrastive_lvm.estimators.frames import unnamed
 from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
-from contrastive_lvm.estimators.reporting import Reporting
-from contrastive_lvm.estimators.validation import read_background, refuse_sliced_background
+from contrastive_lvm.estimators.reporting import report
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.vae.fitted_networks import Fitted
-from contrastive_lvm.vae.vae_rows import Source, in_blocks, source
 
 
-class ContrastiveVAE(ContrastivePredictions, Reporting):
+class ContrastiveVAE(ContrastivePredictions):
     """Nonlinear structure that a target set has and a background set has not.
 
     Rows of the target follow `x = f_s(z) + f_t(t) + mean + noise`, rows of the background
@@ -109,6 +106,8 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
+    report = report
+
     def __init__(
         self,
         n_target: int = 2,
@@ -161,6 +160,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
             at a time).
         y : ignored
         background : the same, of shape (m, d)
+            The background. Cross-validation slices it by the folds of X if it has as many rows.
         resume : State, path or None
             `state_` of an earlier fit to the same data, or the file of its `checkpoint`.
 
@@ -182,8 +182,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
                 "or use VAE."
             )
         target = self._source(X, "X", reset=True)
-        others = self._background(background)
-        refuse_sliced_background(target.n_rows, others.n_rows)
+        others = self._source(background, "background")
         sets = {"X": target, "background": others}
         self._train(sets, n_target, n_shared, separation, resume)
         return self
@@ -203,11 +202,6 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         check_integer("n_target", self.n_target, 1)
         check_integer("n_shared", self.n_shared, 1)
         self._separation()
-
-    def _background(self, background: Any) -> Source:
-        if in_blocks(unnamed(background)):
-            return self._source(background, "background")
-        return source(read_background(self, background))
 
     def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
         super()._publish(fitted, history)

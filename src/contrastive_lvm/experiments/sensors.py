@@ -151,7 +151,9 @@ def _fits(data: SensorData, start: int, *, quick: bool) -> Fits:
 def _left(model: ContrastiveLVM, threshold: float) -> int:
     """Count the signals that the pruning rule keeps with another threshold."""
     prior, found = Horseshoe(delta=threshold), model.posterior_
-    return int((~prior.dropped(found.prior_states[1], found.unit_variance)).sum())
+    state = found.prior_states["target"]
+    selected = prior._selected_features(state, model.feature_relevance_, found.unit_variance)
+    return int(selected.sum())
 
 
 def _notes(data: SensorData, fits: Fits) -> list[str]:

@@ -187,7 +187,7 @@ def plot_scales(
     _, first = np.unique(state.group, return_index=True)  # one curve per scale
     kept, threshold = np.asarray(model.selected_features_), prior.delta * unit
     at = np.geomspace(1e-9, 1e6, 900) * threshold
-    curves = prior.scale_density(state, at)[:, first] * at[:, None]  # of the logarithm
+    curves = prior._scale_density(state, at)[:, first] * at[:, None]  # of the logarithm
     ax = axes_or_new(ax, (5.4, 3.8))
     _draw_curves(ax, at, curves, _colours(grouping, kept)[first])
     visible = at[(curves > FAINT * curves.max(axis=0)).any(axis=1)]
@@ -212,12 +212,12 @@ def _horseshoe(model: Any) -> tuple[Horseshoe, Any, float]:
             f"model has target_prior={model.target_prior!r}, which has no scale for each feature; "
             "fit it with target_prior='horseshoe'."
         )
-    if found.prior_states[1] is None:
+    if found.prior_states["target"] is None:
         raise ValueError(
             f"model was fitted with inference={model.inference!r}, which keeps no densities of "
             "scales; use inference='vb'."
         )
-    return prior, found.prior_states[1], float(found.unit_variance)
+    return prior, found.prior_states["target"], float(found.unit_variance)
 
 
 def _counts(kept: np.ndarray) -> list[tuple[str, str]]:

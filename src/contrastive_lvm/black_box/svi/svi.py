@@ -162,7 +162,7 @@ class SVI:
     ) -> Posterior:
         """Fit from the closed-form start, from a random one (`restart`), or from `begin`.
 
-        Either set may be a `Source`, whose rows are elsewhere; they are known to be fine.
+        Either set may be a `RowReader`, whose rows are elsewhere; they are known to be fine.
         """
         sets = [target] if background is None else [target, background]
         sizes = list(log_sizes) or [np.zeros(X.shape[0]) for X in sets]

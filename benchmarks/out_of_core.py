@@ -71,7 +71,7 @@ def most_megabytes() -> float:
 
 def alone(task: str, path: Path) -> tuple[float, float]:
     """Seconds and megabytes of a task in a process of its own."""
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.elsewhere", task, str(path)]
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.out_of_core", task, str(path)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, megabytes = run.stdout.split()
     return float(seconds), float(megabytes)
