@@ -91,7 +91,7 @@ def test_picture_that_cannot_be_replaced_is_one_sentence(tmp_path: Path, capsys:
     assert run(["demo", "--output", str(tmp_path)]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert re.search(r"^clvm: .*comparison\.png cannot be written", captured.err, re.MULTILINE)
+    assert re.search(r"^clvm: .*comparison\.png is a folder", captured.err, re.MULTILINE)
     assert [path.name for path in tmp_path.iterdir()] == ["comparison.png"]
 
 

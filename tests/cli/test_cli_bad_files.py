@@ -124,7 +124,9 @@ def test_places_that_cannot_be_read(
     def locked(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("contrastive_lvm.io.tables.text._opened", locked)  # root may read anything
+    monkeypatch.setattr(
+        "contrastive_lvm.io.tables.read_csv._opened", locked
+    )  # root may read anything
     error = refused(arguments(command, path, model, output), capsys)
     assert "locked.csv cannot be opened (permission denied)" in error
     assert not output.exists()

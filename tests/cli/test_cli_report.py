@@ -144,13 +144,14 @@ def test_what_cannot_be_is_said_in_one_sentence(capsys: Capture) -> None:
 
 
 def test_a_damaged_origin_is_refused(capsys: Capture) -> None:
-    from contrastive_lvm.io.tables.prepare import unprepared
-    from contrastive_lvm.io.tables.reload import origin_of
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.preparation import Origin, check_preparation, unprepared
 
     rows = pd.read_csv("cases.csv")[NAMES]
     preparation = unprepared(clvm.ContrastiveLVM(2, 0).fit(rows))
-    whole: Any = {"by": None, "target": [], "background": [], "where": [], "annotations": []}
-    damaged: list[Any] = [{}, {"files": []}, {"files": [], "choice": whole}, {"files": 3}]
-    for origin in damaged:
+    whole: Any = Origin("a.csv", None, Choice())  # type: ignore[arg-type]
+    assert check_preparation(preparation._replace(origin=whole), Path("m")).origin is not None
+    damaged: list[Any] = [{}, whole._replace(target=3), whole._replace(choice=None)]
+    for origin in [*damaged, whole._replace(choice=Choice(target=[3]))]:  # type: ignore[list-item]
         with pytest.raises(ValueError, match="is damaged"):
-            origin_of(preparation._replace(origin=origin), Path("model.clvm"))
+            check_preparation(preparation._replace(origin=origin), Path("model.clvm"))

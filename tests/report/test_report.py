@@ -308,7 +308,8 @@ def test_words_say_when_little_is_enriched() -> None:
         "target_std": np.full((500, 1), 2.0),
         "background_target": rng.normal(size=(500, 1)),
     }
-    from contrastive_lvm.io.tables.prepare import Sets, unprepared
+    from contrastive_lvm.io.tables.preparation import unprepared
+    from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.report.findings import findings
     from contrastive_lvm.report.write_report import _table
 
@@ -349,9 +350,9 @@ def test_the_file_is_replaced_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, path = fitted(), tmp_path / "r.html"
-    with pytest.raises(ValueError, match="folder that does not exist"):
+    with pytest.raises(FileNotFoundError, match="cannot be written"):
         model.report(tmp_path / "no" / "r.html", DATA.target, background=DATA.background)
-    with pytest.raises(ValueError, match="is a folder"):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
         model.report(tmp_path, DATA.target, background=DATA.background)
     path.write_text("old")
 

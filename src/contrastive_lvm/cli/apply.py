@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.output import announce, destination, user_warnings, whole
+from contrastive_lvm.cli.output import announce, user_warnings
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
-    from contrastive_lvm.io.tables.prepare import Preparation
+    from contrastive_lvm.io.tables.preparation import Preparation
     from contrastive_lvm.io.tables.table import Table
 
 CONTRASTIVE = ("ContrastiveLVM", "ContrastiveVAE")
@@ -77,12 +78,12 @@ def impute(
     import numpy as np
 
     given = _read(model, file, where, output, of)
-    undone, names = given.preparation.scaling.undone, given.preparation.features
+    undo, names = given.preparation.scaling.undo, given.preparation.features
     with _warnings_about(file):
         found = given.estimator.impute(given.rows, of=of, return_std=std, **given.sizes)
-    values = undone(found[0] if std else found)
+    values = undo(found[0] if std else found)
     if std:
-        values = np.hstack([values, undone(found[1], spread=True)])
+        values = np.hstack([values, undo(found[1], spread=True)])
         names = [*names, *(f"{name}_std" for name in names)]
     _give(given.table, names, values, output, as_json=as_json)
 
@@ -99,7 +100,7 @@ def denoise(
     given = _read(model, file, where, output)
     with _warnings_about(file):
         values = given.estimator.denoise(given.rows, **given.sizes)
-    values = given.preparation.scaling.undone(values)
+    values = given.preparation.scaling.undo(values)
     _give(given.table, given.preparation.features, values, output, as_json=as_json)
 
 
@@ -113,7 +114,7 @@ def _read(
     if of not in ("target", "background"):
         raise InvalidParameterError("--of", of, "is unknown; use target or background.")
     if output is not None:
-        ending_of(destination(output))
+        ending_of(destination(output, "--output"))
     estimator, preparation = load(model)
     announce(f"Reading {file.name}")
     table = read_rows(file, preparation, where or ())
@@ -136,7 +137,7 @@ def _warnings_about(file: Path) -> Iterator[None]:
 def load(path: Path) -> "tuple[Any, Preparation]":
     """Return the contrastive model of a file, and how its rows are prepared."""
     from contrastive_lvm.io.model_files import read_model
-    from contrastive_lvm.io.tables.prepare import restored, unprepared
+    from contrastive_lvm.io.tables.preparation import check_preparation, unprepared
 
     try:
         estimator, section = read_model(path)
@@ -151,7 +152,7 @@ def load(path: Path) -> "tuple[Any, Preparation]":
         )
     if section is None:  # written by the method `save` in Python
         return estimator, unprepared(estimator)
-    preparation = restored(section.facts, section.arrays, path)
+    preparation = check_preparation(section, path)
     known = list(getattr(estimator, "feature_names_in_", preparation.features))
     if len(known) != estimator.n_features_in_ or known != preparation.features:
         raise ValueError(
@@ -168,7 +169,7 @@ def _give(
 
     if output is not None:
         ending, result = ending_of(output), described(table, columns, values)
-        whole(output, lambda path: write_frame(path, ending, result, values))
+        write_atomically(output, lambda path: write_frame(path, ending, result, values))
         facts = {"output": str(output), "rows": len(values), "columns": columns}
         text = f"{len(values):,} rows and {len(columns):,} columns: {output}"
         typer.echo(json.dumps(facts, indent=1) if as_json else text)

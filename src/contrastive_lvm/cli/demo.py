@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrastive_lvm.cli.options import Json, Seed
-from contrastive_lvm.cli.output import aligned, folder, whole
+from contrastive_lvm.cli.output import aligned, folder
+from contrastive_lvm.io.atomic import write_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.experiments.subgroups_demo import DemoResult
@@ -28,8 +29,8 @@ def demo(
 
     result = run_demo(random_state=seed)
     figure = draw_demo(result)
-    whole(picture, lambda file: figure.savefig(file, format="png", dpi=150))
-    whole(report, lambda file: report_demo(result, file))
+    write_atomically(picture, lambda file: figure.savefig(file, format="png", dpi=150))
+    write_atomically(report, lambda file: report_demo(result, file))
     if as_json:
         typer.echo(json.dumps(_facts(result, seed, picture, report), indent=2, allow_nan=False))
     else:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.output import announce, destination, user_warnings, whole
+from contrastive_lvm.cli.output import announce, user_warnings
+from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
-    from contrastive_lvm.io.tables.prepare import Choice, Sets
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.prepare import Sets
 
 
 def fit(
@@ -52,12 +54,12 @@ def fit(
     """
     from contrastive_lvm.cli.format_summary import format_summary
     from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments
-    from contrastive_lvm.io.tables.prepare import Choice
+    from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.report.advice import data_advice, fit_advice
     from contrastive_lvm.report.findings import findings
 
-    path = destination(output)
-    page = None if report is None else destination(report, option="--report")
+    path = destination(output, "--output")
+    page = None if report is None else destination(report, "--report")
     estimator = build_estimator(
         model=model,
         n_target=n_target,
@@ -94,7 +96,6 @@ def read(
     """Read the two sets that the options of a command describe."""
     from contrastive_lvm.cli.parse_options import locate_features
     from contrastive_lvm.io.tables.prepare import read_sets
-    from contrastive_lvm.io.tables.reload import Origin
     from contrastive_lvm.io.tables.standardize import check_method
     from contrastive_lvm.likelihoods.gaussian import Gaussian
     from contrastive_lvm.likelihoods.student_t import StudentT
@@ -109,8 +110,7 @@ def read(
     alone = estimator.n_shared == 0
     sets = read_sets(file, background_file, choice, scale=scale, alone=alone)
     locate_features(estimator, sets.preparation.features)
-    origin = Origin(file, background_file, choice).facts()
-    return sets._replace(preparation=sets.preparation._replace(origin=origin))
+    return sets
 
 
 def fit_sets(estimator: Any, sets: "Sets", **arguments: Any) -> None:
@@ -136,7 +136,6 @@ def frames(sets: "Sets") -> tuple[Any, Any]:
 
 def save(estimator: Any, sets: "Sets", path: Path) -> None:
     """Write a model file that also tells how its rows were prepared."""
-    from contrastive_lvm.io.model_files import Preparation, write_model
+    from contrastive_lvm.io.model_files import write_model
 
-    section = Preparation(sets.preparation.facts(), sets.preparation.arrays())
-    whole(path, lambda file: write_model(estimator, file, section))
+    write_model(estimator, path, sets.preparation)

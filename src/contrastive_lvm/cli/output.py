@@ -1,10 +1,9 @@
 """What commands share in writing: messages, folders, files and tables."""
 
-import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,22 +41,6 @@ def folder(path: Path) -> Path:
         ) from error
 
 
-def whole(path: Path, write: Callable[[Path], object]) -> Path:
-    """Write a file under a temporary name and move it, so that it is never seen half written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(temporary)
-        temporary.replace(path)
-    except OSError as error:
-        raise OSError(
-            f"{path} cannot be written ({error.strerror or error}); choose another folder with "
-            "--output."
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
-
-
 def aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
     """Return the lines of a table: the first column flush left, the others right."""
     widths = [max(len(entry) for entry in column) for column in zip(*table, strict=True)]
@@ -68,16 +51,3 @@ def aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
         )
         for row in table
     ]
-
-
-def destination(path: Path, option: str = "--output") -> Path:
-    """Return a file to write, or refuse it before any work if it cannot be written."""
-    try:
-        if path.is_dir():
-            raise ValueError(f"{option}={path} is a folder; name a file in it.")
-        with tempfile.TemporaryFile(dir=path.parent):
-            return path
-    except OSError as error:
-        raise OSError(
-            f"{option}={path} cannot be written ({error.strerror}); name a file in another folder."
-        ) from error

@@ -8,11 +8,12 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.apply import load
-from contrastive_lvm.cli.output import announce, destination, whole
+from contrastive_lvm.cli.output import announce
+from contrastive_lvm.io.atomic import destination, write_text_atomically
 
 if TYPE_CHECKING:
+    from contrastive_lvm.io.tables.preparation import Origin
     from contrastive_lvm.io.tables.prepare import Sets
-    from contrastive_lvm.io.tables.reload import Origin
 
 
 def report(
@@ -41,10 +42,11 @@ def report(
     The page is one file that needs no network. By default, it shows the rows that the model was
     fitted to.
     """
-    from contrastive_lvm.io.tables.prepare import Choice
-    from contrastive_lvm.io.tables.reload import Origin, origin_of, read_again
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.preparation import Origin, origin_of
+    from contrastive_lvm.io.tables.prepare import read_again
 
-    path = destination(output)
+    path = destination(output, "--output")
     estimator, preparation = load(model)
     if file is None:
         given = {"--by": by, "--target": target, "--background": background, "--where": where}
@@ -67,7 +69,7 @@ def write_page(estimator: Any, sets: "Sets", path: Path, title: str) -> None:
 
     announce("Writing the report")
     text = page(estimator, sets, title=title)
-    whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+    write_text_atomically(path, text)
 
 
 def _check_origin(origin: "Origin", model: Path, options: list[str]) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contrastive_lvm.cli.options import Json
-from contrastive_lvm.cli.output import aligned, folder, whole
+from contrastive_lvm.cli.output import aligned, folder
+from contrastive_lvm.io.atomic import write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.experiments.outcome import Outcome
@@ -58,7 +59,7 @@ def reproduce(
         from contrastive_lvm.experiments.markdown import page
 
         text = page(outcomes)
-        whole(place / "index.md", lambda file: file.write_text(text, encoding="utf-8"))
+        write_text_atomically(place / "index.md", text)
     typer.echo(f"figures and numbers: {place}", err=True)
     return 0 if absent == 0 and all(outcome.met for outcome in outcomes) else NOT_MET
 
@@ -82,9 +83,9 @@ def _run(name: str, *, quick: bool) -> tuple["Outcome", float]:
 def _write(outcome: "Outcome", facts: dict[str, object], place: Path) -> None:
     for name, figure in outcome.figures.items():
         save = partial(figure.savefig, format="png", dpi=DPI)
-        whole(place / f"{outcome.name}_{name}.png", save)
+        write_atomically(place / f"{outcome.name}_{name}.png", save)
     text = json.dumps(facts, indent=1) + "\n"
-    whole(place / f"{outcome.name}.json", lambda file: file.write_text(text, encoding="utf-8"))
+    write_text_atomically(place / f"{outcome.name}.json", text)
 
 
 def _text(outcome: "Outcome") -> str:

@@ -8,7 +8,8 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import fit_sets, frames, read, save
-from contrastive_lvm.cli.output import aligned, announce, destination, user_warnings
+from contrastive_lvm.cli.output import aligned, announce, user_warnings
+from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
@@ -53,9 +54,9 @@ def select(
 ) -> None:
     """Select the features that matter in the target, or the number of shared dimensions."""
     from contrastive_lvm.cli.parse_options import build_estimator, split_settings
-    from contrastive_lvm.io.tables.prepare import Choice
+    from contrastive_lvm.io.tables.choose_rows import Choice
 
-    path = None if output is None else destination(output)
+    path = None if output is None else destination(output, "--output")
     kind, _ = split_settings("--method", method)
     if kind not in ("group_lasso", "horseshoe", "ard"):
         raise ValueError(f"--method {kind} is unknown; use group_lasso, horseshoe or ard.")

@@ -11,7 +11,7 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
-from contrastive_lvm.io.schema import Arrays, Facts
+from contrastive_lvm.io.checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.file_rows import LocalRows
@@ -21,6 +21,15 @@ from contrastive_lvm.rows.reader import RowReader
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
+
+
+LEARNED = {
+    "alphas": array("alphas", values="not negative"),
+    "alphas_components": array("alphas", "components", "D"),
+    "mean": array("D"),
+    "scale": array("D", values="positive"),
+    "alpha": number("not negative"),
+}
 
 
 class ContrastivePCA(Estimator):
@@ -154,32 +163,21 @@ class ContrastivePCA(Estimator):
         """
         return self.fit(X, y, background=background).transform(X)
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return {
-            "alphas": self.alphas_,
-            "alphas_components": self.alphas_components_,
-            "mean": self.mean_,
-            "scale": self.scale_,
-        }
+    def _fitted_state(self) -> dict[str, Any]:
+        return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return {"alpha": self.alpha_}
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        D = self.n_features_in_
-        self.alphas_ = arrays.take("alphas", (None,), "not negative")
-        self.alphas_components_ = arrays.take("alphas_components", (len(self.alphas_), None, D))
-        self.mean_ = arrays.take("mean", (D,))
-        self.scale_ = arrays.take("scale", (D,), "positive")
-        self.alpha_ = facts.number("alpha", "not negative")
-        at = np.flatnonzero(self.alphas_ == self.alpha_)
-        if not len(at) or not self.alphas_components_.shape[1]:
-            raise ValueError(f"alpha={self.alpha_} has no components among its arrays")
-        self.components_ = self.alphas_components_[at[0]]
-
-    def _check_settings(self) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        check_values(LEARNED, state, {"D": self.n_features_in_})
+        alphas, components = state["alphas"], state["alphas_components"]
+        if state["alpha"] not in alphas or not components.shape[1]:
+            raise ValueError(f"alpha={state['alpha']} has no components")
         check_integer("n_components", self.n_components, 1)
         _check_alpha(self.alpha)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, f"{name}_", value)
+        self.components_ = self.alphas_components_[list(self.alphas_).index(self.alpha_)]
 
     def __sklearn_tags__(self) -> Any:
         """Accept no missing entries."""

@@ -10,7 +10,9 @@ import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.estimators.input_rows import read_rows
-from contrastive_lvm.io.tables.prepare import Sets, unprepared
+from contrastive_lvm.io.atomic import destination, write_text_atomically
+from contrastive_lvm.io.tables.preparation import unprepared
+from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.report.page import page
 
@@ -50,7 +52,7 @@ def write_report(
     elif background_labels is not None:
         raise ValueError("background_labels were given without a background; give both or neither.")
     sets = _with_sizes(Sets(target, other, preparation, []), size_factors)
-    return write(place, page(model, sets, title=title))
+    return write_text_atomically(place, page(model, sets, title=title))
 
 
 def _with_sizes(sets: Sets, given: tuple[Any, Any]) -> Sets:
@@ -68,36 +70,6 @@ def _with_sizes(sets: Sets, given: tuple[Any, Any]) -> Sets:
             tables.append(table._replace(annotations=annotations))
     preparation = sets.preparation._replace(sizes=SIZES)
     return Sets(tables[0], (*tables, None)[1], preparation, [])
-
-
-def destination(path: str | os.PathLike[str]) -> Path:
-    """A file that can be written."""
-    try:
-        place = Path(path)
-    except TypeError as error:
-        raise TypeError(f"path={path!r} is not a path; give the name of a file.") from error
-    if place.is_dir():
-        raise ValueError(f"path={str(place)!r} is a folder; name a file in it.")
-    if not place.parent.is_dir():
-        raise ValueError(
-            f"path={str(place)!r} is in a folder that does not exist; make it, or name another."
-        )
-    return place
-
-
-def write(path: Path, text: str) -> Path:
-    """Write under a temporary name and move, so that no half page is ever seen."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise OSError(
-            f"path={str(path)!r} cannot be written ({error.strerror}); name another file."
-        ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
 
 
 def _table(values: Matrix, given: Any, labels: Any, name: str, features: list[str]) -> Table:

@@ -94,8 +94,9 @@ class SVI:
     rank: int = 10
     local: Locals = "rows"
     augmented: bool = True
-    start: SVIState | None = None
-    n_devices: int | None = field(default=None, repr=False)  # of the machine, not of the model
+    start: SVIState | None = field(default=None, metadata={"saved": False})
+    # The devices belong to the machine, not to the model.
+    n_devices: int | None = field(default=None, repr=False, metadata={"saved": False})
 
     def __post_init__(self) -> None:
         for name in ("max_iter", "n_particles", "rank"):

@@ -1,4 +1,4 @@
-"""Plain text by pyarrow: the same table as by pandas, or pandas' turn."""
+"""CSV files by pyarrow: the same table as by pandas, or pandas' turn."""
 
 import gzip
 from collections.abc import Iterator
@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contrastive_lvm.io.tables import fast_csv as plain
-from contrastive_lvm.io.tables import text
+from contrastive_lvm.io.tables import read_csv as text
 from contrastive_lvm.io.tables.table import Table
 
 PLAIN = {
@@ -23,8 +22,8 @@ PLAIN = {
     "windows": "a,b\r\n1,2\r\n3,4\r\n",
     "byte order mark": "\ufeffa,b\n1,2\n",
     "quoted names": '"a","b, c"\n1,2\n',
-    "gaps": "name,a,b\nx,NA,1\n,2,nan\nNULL,,n/a\n",
-    "a gap at the start": "a,b\n,1\n2,3\n",
+    "missing entries": "name,a,b\nx,NA,1\n,2,nan\nNULL,,n/a\n",
+    "a missing entry at the start": "a,b\n,1\n2,3\n",
     "empty lines": "\n\na,b\n1,2\n\n3,4\n",
     "row names": ",a,b\n1,1,2\nrow,3,4\n",
     "row names of R": "a,b\nr1,1,2\nr2,3,4\n",
@@ -41,7 +40,7 @@ NOT_PLAIN = {
     "blank at the start": "a,b\n 1,2\n3,4\n",
     "old line ends": "a,b\r1,2\r3,4\r",
     "truths": "ok,a\nTrue,1\nFalse,2\n",
-    "truths and gaps": "ok,a\nTrue,1\n,2\n",
+    "truths and missing entries": "ok,a\nTrue,1\n,2\n",
     "infinity": "a,b\n1,inf\n2,3\n",
     "another word for NaN": "a,b\n1,2\n3,NAN\n",
     "long line": "a,b\n1,2\n3,4,5\n",
@@ -51,25 +50,25 @@ NOT_PLAIN = {
 }
 
 
-@pytest.fixture(autouse=True, params=[16, plain.PIECE], ids=["short pieces", "whole"])
-def pieces(request: pytest.FixtureRequest) -> Iterator[None]:
-    with mock.patch.object(plain, "PIECE", request.param):
+@pytest.fixture(autouse=True, params=[64, text.BLOCK], ids=["short blocks", "whole"])
+def blocks(request: pytest.FixtureRequest) -> Iterator[None]:
+    with mock.patch.object(text, "BLOCK", request.param):
         yield
 
 
 def as_told(path: Path, **options: Any) -> Table | str:
     """The table, or what is wrong with the file."""
     try:
-        return text.read_text(path, **options)
+        return text.read_csv(path, **options)
     except ValueError as error:
         return str(error)
 
 
 def by_pandas(path: Path, **options: Any) -> Table | str:
     def leave(*_: object) -> NoReturn:
-        raise plain.NotPlain
+        raise text.NotPlainError
 
-    with mock.patch.object(text, "plain_pieces", leave):
+    with mock.patch.object(text, "_read_with_pyarrow", leave):
         return as_told(path, **options)
 
 
@@ -87,7 +86,7 @@ def assert_same(ours: Table | str, theirs: Table | str) -> None:
 def test_plain_files_are_read_as_by_pandas(name: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(PLAIN[name], encoding="utf-8", newline="")
-    with mock.patch.object(text, "_read_by_pandas", side_effect=AssertionError("not plain")):
+    with mock.patch.object(text, "_read_with_pandas", side_effect=AssertionError("not plain")):
         ours = as_told(path)
     assert_same(ours, by_pandas(path))
 
@@ -96,7 +95,7 @@ def test_plain_files_are_read_as_by_pandas(name: str, tmp_path: Path) -> None:
 def test_other_files_are_left_to_pandas(name: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(NOT_PLAIN[name], encoding="utf-8", newline="")
-    with mock.patch.object(text, "_read_by_pandas", wraps=text._read_by_pandas) as read:
+    with mock.patch.object(text, "_read_with_pandas", wraps=text._read_with_pandas) as read:
         ours = as_told(path)
     # Names in two lines and old line ends may be refused before any row is read.
     assert read.called or isinstance(ours, str)
@@ -106,7 +105,7 @@ def test_other_files_are_left_to_pandas(name: str, tmp_path: Path) -> None:
 def test_annotations_keep_their_integers(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("batch,a\n1,1\n2,2\n")
-    table = text.read_text(path, annotations=["batch"])
+    table = text.read_csv(path, annotations=["batch"])
     assert table.annotations["batch"].tolist() == [1, 2]
     assert table.annotations["batch"].dtype == np.int64
     assert_same(table, by_pandas(path, annotations=["batch"]))
@@ -117,16 +116,44 @@ def test_numbers_come_back_to_the_last_bit(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv.gz"
     with gzip.open(path, "wt") as file:
         pd.DataFrame(values).add_prefix("x").to_csv(file, index=False)
-    np.testing.assert_array_equal(text.read_text(path).values, values)
+    np.testing.assert_array_equal(text.read_csv(path).values, values)
 
 
-CELLS = ["1", "-2.5", "3e5", "1e400", "", "NA", "nan", "NaN", "Inf", "x", "wild type", "True", "+1"]
-CELLS += [" 1", "1 ", " ", '"1"', '"x"', '"', "0x1A", "1_000", "1,2", "é", "\t", "2020-01-02", "."]
+ENTRIES = [
+    "1",
+    "-2.5",
+    "3e5",
+    "1e400",
+    "",
+    "NA",
+    "nan",
+    "NaN",
+    "Inf",
+    "x",
+    "wild type",
+    "True",
+    "+1",
+]
+ENTRIES += [
+    " 1",
+    "1 ",
+    " ",
+    '"1"',
+    '"x"',
+    '"',
+    "0x1A",
+    "1_000",
+    "1,2",
+    "é",
+    "\t",
+    "2020-01-02",
+    ".",
+]
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    rows=st.lists(st.lists(st.sampled_from(CELLS), min_size=1, max_size=3), max_size=6),
+    rows=st.lists(st.lists(st.sampled_from(ENTRIES), min_size=1, max_size=3), max_size=6),
     end=st.sampled_from(["\n", "\r\n"]),
 )
 def test_any_file_is_read_as_by_pandas(
