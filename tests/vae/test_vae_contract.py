@@ -149,5 +149,5 @@ def test_names_of_features_are_those_of_the_last_fit() -> None:
     assert not hasattr(model, "feature_names_in_")
     model.fit(NamedRows(lazy[0], names), background=NamedRows(lazy[1], names))
     assert list(model.feature_names_in_) == names
-    with pytest.raises(ValueError, match=r"background has the feature names of the fit in another"):
+    with pytest.raises(ValueError, match=r"background has the features of X in another order"):
         model.fit(NamedRows(lazy[0], names), background=NamedRows(lazy[1], names[::-1]))
