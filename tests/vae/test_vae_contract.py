@@ -54,9 +54,7 @@ def test_networks_of_other_shapes_are_refused(tmp_path: Path) -> None:
     parameters = opened(path.read_bytes()).settings["parameters"]
     for hidden in ([9], [10**12], [8] * 10_000):  # nothing of that size is ever allocated
         change(path, parameters={**parameters, "hidden": {"$tuple": hidden}})
-        with pytest.raises(
-            clvm.ModelFileError, match=r"is damaged: .*(has shape|number of layers)"
-        ):
+        with pytest.raises(clvm.ModelFileError, match=r"is damaged: .*(shape|layers)"):
             clvm.load_model(path)
 
 
