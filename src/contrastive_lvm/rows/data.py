@@ -132,7 +132,7 @@ def prepare(
     and loadings without covariances or priors that tell features apart.
     """
     given = [None] * len(sets) if weights is None else list(weights)
-    n_rows, D = sum(X.shape[0] for X in sets), sets[0].shape[1]
+    n_rows, D = sum(map(_total_weight, sets, given)), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
     readers = [_reader(X, load=few) for X in sets]
     pairs = list(zip(readers, given, strict=True))
@@ -144,6 +144,13 @@ def prepare(
     most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
     dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
     return Data(_each(lambda pair: summarize(*pair, dense=dense), readers, pairs), readers, D)
+
+
+def _total_weight(X: Matrix | RowReader, weights: Array | None) -> float:
+    total = float(X.shape[0] if weights is None else weights.sum())
+    if not total > 0:
+        raise ValueError("the weights of a set are all zero; give some rows a positive weight.")
+    return total
 
 
 def _reader(X: Matrix | RowReader, *, load: bool) -> RowReader:
