@@ -120,7 +120,7 @@ def public_draws(model: Model, n_features: int, values: dict[str, Array]) -> dic
     left, public = {name: value for name, value in values.items() if value.size}, {}
     for block in model.blocks:
         prefix = f"{block.name} loadings "
-        own = {n.removeprefix(prefix): left.pop(n) for n in values if n.startswith(prefix)}
+        own = {n.removeprefix(prefix): left.pop(n) for n in list(left) if n.startswith(prefix)}
         own.pop((block.prior._loading_site or "").strip(), None)
         scales = block.prior._public_draws(own)
         public |= {f"{prefix}{site}": value for site, value in scales.items()}
