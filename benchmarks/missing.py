@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
+from contrastive_lvm.coordinate_ascent.sweep import Task
 
 import contrastive_lvm as clvm
 from benchmarks.complete import planted
 from benchmarks.measure import Result, best_seconds
-from contrastive_lvm.coordinate_ascent.sweep import Task
 from contrastive_lvm.rows.data import prepare
 
 

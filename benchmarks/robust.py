@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from contrastive_lvm.coordinate_ascent.sweep import Task
 
 import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds, peak_megabytes
 from contrastive_lvm.arrays import Array, Parameters
-from contrastive_lvm.coordinate_ascent.sweep import Task
 from contrastive_lvm.rows.data import WeightedRows, prepare
 
 DF = 4.0

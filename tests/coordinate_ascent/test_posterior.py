@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from contrastive_lvm.coordinate_ascent.sweep import Carry, Task
 from scipy import stats
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Parameters
-from contrastive_lvm.coordinate_ascent.sweep import Carry, Task
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.rows.data import prepare
 from tests.oracles import Array, gapped, planted

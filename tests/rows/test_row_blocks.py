@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from contrastive_lvm.coordinate_ascent.sweep import Task
 
 import contrastive_lvm as clvm
-from contrastive_lvm.coordinate_ascent.sweep import Task
 from contrastive_lvm.rows import data, sums
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import streaming_median as selection

@@ -117,7 +117,8 @@ def units(start: StartingPoint) -> dict[str, Array]:
 
 def public_draws(model: Model, n_features: int, values: dict[str, Array]) -> dict[str, Array]:
     """Return draws, (chains, draws, ...), under the names and in the form that users see."""
-    left, public = {name: value for name, value in values.items() if value.size}, {}
+    left = {name: value for name, value in values.items() if value.size}
+    public: dict[str, Array] = {}
     for block in model.blocks:
         prefix = f"{block.name} loadings "
         own = {n.removeprefix(prefix): left.pop(n) for n in list(left) if n.startswith(prefix)}

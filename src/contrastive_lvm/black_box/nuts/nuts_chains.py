@@ -95,9 +95,7 @@ class CompiledNuts:
         z, diverging = jax.tree.map(lambda x: x[layout.n_warmup :], drawn)
         return jax.lax.map(lambda one: self._described(one, at, rows), z), diverging
 
-    def _values(
-        self, z: "JaxArray", at: NutsCoordinates
-    ) -> "tuple[dict[str, JaxArray], JaxArray]":
+    def _values(self, z: "JaxArray", at: NutsCoordinates) -> "tuple[dict[str, JaxArray], JaxArray]":
         """Return values of sites at a vector of coordinates, and the log of their unit volume."""
         cut, begin = {}, 0
         for name, size in self.sizes.items():

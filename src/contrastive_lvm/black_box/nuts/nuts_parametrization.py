@@ -65,7 +65,8 @@ def values_at(
 ) -> "tuple[dict[str, JaxArray], JaxArray]":
     """Return values of all sites at coordinates, and the log of the volume of a unit cube."""
     values: dict[str, JaxArray] = dict(at.given)  # type: ignore[arg-type]
-    jnp, log_volume = load().jnp, 0.0
+    jnp = load().jnp
+    log_volume = jnp.zeros(())
     for name, site in sites.items():
         if name in at.power:
             continue

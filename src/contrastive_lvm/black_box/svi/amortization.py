@@ -13,6 +13,8 @@ from contrastive_lvm.likelihoods.base import Likelihood
 if TYPE_CHECKING:
     from jax import Array as JaxArray
 
+    from contrastive_lvm._jax import AnyArray
+
 HIDDEN_UNITS = 128
 ENCODER_UNIT = 0.05  # of its weights: many add up, so each moves less than a single value
 RIDGE = 1e-2  # per row, of the regression that an encoder begins with
@@ -24,9 +26,9 @@ RowFeatures = Callable[..., "JaxArray"]
 class LatentEncoder(NamedTuple):
     """Weights of a network with one hidden layer beside a linear map, in units of 0.05."""
 
-    linear: "JaxArray"  # (F + 1, outputs)
-    first: "JaxArray"  # (F + 1, hidden units)
-    second: "JaxArray"  # (hidden units, outputs)
+    linear: "AnyArray"  # (F + 1, outputs)
+    first: "AnyArray"  # (F + 1, hidden units)
+    second: "AnyArray"  # (hidden units, outputs)
 
 
 def row_features(likelihood: Likelihood, n_features: int, *, missing: bool) -> RowFeatures:
@@ -62,9 +64,8 @@ def initial_encoder(
     linear[:, :K] = np.linalg.solve(gram, extended.T @ latents)
     linear[-1, K : 2 * K] = np.log(std)
     first = rng.standard_normal((F + 1, HIDDEN_UNITS)) * np.sqrt(2.0 / (F + 1))
-    weights = (linear, first, np.zeros((HIDDEN_UNITS, n_out)))
-    jnp = load().jnp
-    return LatentEncoder(*(jnp.asarray(value / ENCODER_UNIT) for value in weights))
+    second = np.zeros((HIDDEN_UNITS, n_out))
+    return LatentEncoder(linear / ENCODER_UNIT, first / ENCODER_UNIT, second)
 
 
 def encode(encoder: LatentEncoder, inputs: "JaxArray", n_latents: int) -> RowGaussians:

@@ -1,6 +1,6 @@
 """First parameters of a guide, and the constants of the data that it uses."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from contrastive_lvm.black_box.svi.guides import (
 from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
 from contrastive_lvm.black_box.svi.svi_batches import SviRows
 
+if TYPE_CHECKING:
+    from contrastive_lvm._jax import AnyArray
+
 FIRST_STD, FIRST_SCALE_STD = 0.05, 0.2  # of loadings in units of the data, and of other sites
 FIRST_FACTOR = 0.1  # zero would be a saddle: the two factors of a product, and no gradient
 SAMPLE = 2000  # rows that encoders begin with
@@ -28,7 +31,7 @@ def guide_scaling(
     guide: Guide, start: StartingPoint, rows: SviRows, rng: np.random.Generator
 ) -> GuideScaling:
     """Return units and limits of parameters, and centre and spread of what encoders see."""
-    inputs: tuple[Any, ...] = ()
+    inputs: tuple[Array, ...] = ()
     if guide.features is not None:
         x, sizes = rows.some(0, rng, SAMPLE)
         seen = np.array(guide.features(x, sizes, np.zeros(1), np.ones(1)))[:, : rows.n_features]
@@ -51,8 +54,8 @@ def initial_parameters(
     """Return the parameters at a start."""
     values = initial_values(start, augmented=augmented)
     width = start.model.likelihood._scale_width(rows.n_features) if augmented else 0
-    latents: list[Any] = []
-    scales: list[Any] = []
+    latents: list[RowGaussians | LatentEncoder] = []
+    scales: list[RowGaussians] = []
     for which, (h, std) in enumerate(zip(start.latents, start.latent_stds, strict=True)):
         if guide.features is None:
             latents.append(_initial_rows(h, std, correlated=guide.correlated))
@@ -61,7 +64,7 @@ def initial_parameters(
             x, sizes = rows.at(which, at)
             inputs = np.asarray(guide.features(x, sizes, *scaling.inputs), dtype=np.float64)
             encoder = initial_encoder(inputs, h[at], std, rng, correlated=guide.correlated)
-            latents.append(LatentEncoder(*encoder))
+            latents.append(encoder)
         if width:
             shape = (len(h), width)
             scales.append(
@@ -73,15 +76,19 @@ def initial_parameters(
     return cast
 
 
-def _initial_rows(latents: Array, std: Array, *, correlated: bool) -> Any:
+def _initial_rows(latents: Array, std: Array, *, correlated: bool) -> RowGaussians:
     N, K = latents.shape
     root = np.zeros((N, K * (K - 1) // 2)) if correlated else None
     return RowGaussians(latents, np.tile(np.log(std), (N, 1)), root)
 
 
-def _initial_globals(guide: Guide, values: dict[str, Array], units: dict[str, Array]) -> Any:
+def _initial_globals(
+    guide: Guide, values: dict[str, Array], units: dict[str, Array]
+) -> GlobalParameters:
     """Return parameters that give the values, with little spread."""
-    points, loc, log_std = {}, {}, {}
+    points: dict[str, AnyArray] = {}
+    loc: dict[str, AnyArray] = {}
+    log_std: dict[str, AnyArray] = {}
     for name, site in guide.sites.items():
         real = np.broadcast_to(_real_form(guide, name, values), site.shape) / units.get(name, 1.0)
         (points if site.flat else loc)[name] = np.array(real)

@@ -33,34 +33,36 @@ from contrastive_lvm.model import Model
 if TYPE_CHECKING:
     from jax import Array as JaxArray
 
+    from contrastive_lvm._jax import AnyArray
+
 GuideFamily = Literal["structured", "mean_field", "low_rank", "full_rank"]
 
 
 class SviBatch(NamedTuple):
     """Rows of all sets, or of a minibatch of them."""
 
-    rows: "tuple[JaxArray, ...]"  # (B, D) of each set
-    log_sizes: "tuple[JaxArray, ...]"  # (B,)
-    places: "tuple[JaxArray | None, ...]"  # (B,) positions in their sets; None for all rows
-    repeats: "tuple[JaxArray | float, ...]"  # how many rows each row stands for
+    rows: "tuple[AnyArray, ...]"  # (B, D) of each set
+    log_sizes: "tuple[AnyArray, ...]"  # (B,)
+    places: "tuple[AnyArray | None, ...]"  # (B,) positions in their sets; None for all rows
+    repeats: "tuple[AnyArray | float, ...]"  # how many rows each row stands for
 
 
 class GuideScaling(NamedTuple):
     """Constants of the data."""
 
-    units: "dict[str, JaxArray]"  # of the real-valued forms of sites, where not 1
-    least: "dict[str, JaxArray]"  # log noise variances
-    inputs: "tuple[JaxArray, ...]" = ()  # centre and spread of what encoders see
+    units: "dict[str, AnyArray]"  # of the real-valued forms of sites, where not 1
+    least: "dict[str, AnyArray]"  # log noise variances
+    inputs: "tuple[AnyArray, ...]" = ()  # centre and spread of what encoders see
 
 
 class GlobalParameters(NamedTuple):
     """Parameters of the sites that do not belong to rows, in units."""
 
-    points: "dict[str, JaxArray]"
-    loc: "dict[str, JaxArray]"
-    log_std: "dict[str, JaxArray]"
-    root: "JaxArray | None" = None  # of the loadings of a feature, or of everything
-    factor: "JaxArray | None" = None  # (size, rank) F
+    points: "dict[str, AnyArray]"
+    loc: "dict[str, AnyArray]"
+    log_std: "dict[str, AnyArray]"
+    root: "AnyArray | None" = None  # of the loadings of a feature, or of everything
+    factor: "AnyArray | None" = None  # (size, rank) F
 
 
 class GuideParameters(NamedTuple):
@@ -160,14 +162,14 @@ class Guide:
         return dict(zip(self.latents[which], load().jnp.split(h, ends, axis=1), strict=True))
 
     def draw_without_rows(
-        self, params: GuideParameters, key: "JaxArray", units: "dict[str, JaxArray]"
+        self, params: GuideParameters, key: "JaxArray", units: "dict[str, AnyArray]"
     ) -> "dict[str, JaxArray]":
         """Draw the sites that do not belong to rows."""
         normals = StandardNormals(self.size + self.rank, key, _dtype(params))
         return self._draw_globals(params.globals, normals, units)[0]
 
     def _draw_globals(
-        self, params: GlobalParameters, normals: StandardNormals, units: "dict[str, JaxArray]"
+        self, params: GlobalParameters, normals: StandardNormals, units: "dict[str, AnyArray]"
     ) -> "tuple[dict[str, JaxArray], JaxArray]":
         """Draw the sites that do not belong to rows, with the log density of the draw."""
         jnp, values = load().jnp, {}
@@ -175,7 +177,7 @@ class Guide:
             u = params.points[name] * units.get(name, 1.0)
             values[name] = self.sites[name].transform(u)
         if not self.uncertain:
-            return values, jnp.zeros(())
+            return values, jnp.asarray(0.0)
         real, total = self._draw_real(params, normals)
         for name in self.uncertain:
             unit, site = units.get(name), self.sites[name]
@@ -192,7 +194,8 @@ class Guide:
         """Draw real-valued forms, in units, with the log density of the draw."""
         if self.family in ("full_rank", "low_rank"):
             return self._draw_jointly(params, normals)
-        jnp, real, total = load().jnp, {}, 0.0
+        jnp = load().jnp
+        real, total = {}, jnp.asarray(0.0)
         together = self.loadings if self.family == "structured" else []
         for name in self.uncertain:
             if name not in together:
@@ -243,11 +246,11 @@ def _loading_sites(model: Model) -> set[str]:
     return {name for name, _ in names} | {f"{name}{suffix}" for name, suffix in names}
 
 
-def _full_rank_square(white: "JaxArray", T: "JaxArray") -> "tuple[JaxArray, float]":
+def _full_rank_square(white: "JaxArray", T: "JaxArray") -> "tuple[JaxArray, JaxArray]":
     """Return `|(I + T)^-1 x|^2` and the log determinant of `(I + T) (I + T)'`."""
     jnp, linalg = load().jnp, module("jax.scipy.linalg")
     root = T + jnp.eye(len(T), dtype=white.dtype)
-    return (linalg.solve_triangular(root, white, lower=True) ** 2).sum(), 0.0
+    return (linalg.solve_triangular(root, white, lower=True) ** 2).sum(), jnp.asarray(0.0)
 
 
 def _low_rank_square(white: "JaxArray", F: "JaxArray") -> "tuple[JaxArray, JaxArray]":

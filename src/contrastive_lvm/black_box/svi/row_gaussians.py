@@ -14,17 +14,19 @@ from contrastive_lvm.arrays import LOG_2PI
 if TYPE_CHECKING:
     from jax import Array as JaxArray
 
+    from contrastive_lvm._jax import AnyArray
+
 MOST_WRITTEN_OUT = 6  # columns of a triangular system that compiles faster written out
 
 
 class RowGaussians(NamedTuple):
     """Gaussian distributions of N vectors of K values, `u = loc + diag(std) (I + T) noise`."""
 
-    loc: "JaxArray"  # (N, K)
-    log_std: "JaxArray"  # (N, K)
-    root: "JaxArray | None"  # (N, K(K-1)/2) strictly lower T, packed by rows; None for zero
+    loc: "AnyArray"  # (N, K)
+    log_std: "AnyArray"  # (N, K)
+    root: "AnyArray | None"  # (N, K(K-1)/2) strictly lower T, packed by rows; None for zero
 
-    def at(self, places: "JaxArray | None") -> "RowGaussians":
+    def at(self, places: "AnyArray | None") -> "RowGaussians":
         """Return those of some vectors; of all for None."""
         if places is None:
             return self
@@ -64,7 +66,7 @@ def draw_rows(rows: RowGaussians, normals: StandardNormals) -> "tuple[JaxArray, 
     return u, value - (u - stop(u)) * pull * jnp.exp(-log_std)
 
 
-def _unpacked(root: "JaxArray", K: int) -> "JaxArray":
+def _unpacked(root: "AnyArray", K: int) -> "JaxArray":
     """Return strictly lower triangular matrices, (N, K, K), from their rows, (N, K(K-1)/2)."""
     jnp = load().jnp
     place = np.full((K, K), root.shape[1])

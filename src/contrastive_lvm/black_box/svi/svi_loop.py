@@ -1,7 +1,7 @@
 """The loop of stochastic variational inference: steps, looks at the bound, the learning rate."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from contrastive_lvm.black_box.svi.guides import GuideParameters, SviBatch, SviL
 from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
 from contrastive_lvm.black_box.svi.svi_batches import ShuffledBatches, SviRows
 from contrastive_lvm.black_box.svi.svi_step import compiled_svi
+
+if TYPE_CHECKING:
+    from contrastive_lvm._jax import AnyArray
 
 WINDOW = 100  # steps between looks at the bound
 DROP, DROPS = 0.3, 4  # of the learning rate, each time the bound stands still
@@ -33,7 +36,7 @@ class SVIState(NamedTuple):
     step: int
     trace: Array
     layout: SviLayout  # with the sizes in use
-    units: dict[str, Array]  # of loadings and means
+    units: "dict[str, AnyArray]"  # of loadings and means
     turns: dict[str, Array]  # by block: (n, n') from the guide's columns to the canonical ones
     latents: tuple[RowGaussians, ...]  # of each set's rows, in the guide's columns
 
@@ -118,7 +121,8 @@ class SviLoop:
 
     def window(self) -> int:
         """Make some steps, look at the bound at their mean, and set the rate for the next ones."""
-        parameters, optimiser, mean, n = self.parameters, self.optimiser, None, 0
+        parameters, optimiser, n = self.parameters, self.optimiser, 0
+        mean: Any = None
         length = min(WINDOW, self.left)
         while n < length:
             more = length if self.whole else min(length - n, self.rows.batches_per_chunk)
@@ -232,12 +236,8 @@ class SviLoop:
                 n = len(self.rows.sets)
                 batch = SviBatch((x,) * n, (sizes,) * n, (at,) * n, (1.0,) * n)
                 part = self.guide.latent_rows(latents, which, batch, self.scaling)
-                parts.append([None if p is None else np.asarray(p) for p in part])
-            joined = (
-                None if values[0] is None else np.concatenate(values)
-                for values in zip(*parts, strict=True)
-            )
-            found.append(RowGaussians(*joined))
+                parts.append(module("jax").tree.map(np.asarray, part))
+            found.append(_joined(parts))
         return tuple(found)
 
     def state(self, turns: dict[str, Array]) -> SVIState:
@@ -256,10 +256,15 @@ class SviLoop:
         return self.rng.integers(0, 2**32, size=(n, 4), dtype=np.uint32)
 
 
-def _with_point(parameters: GuideParameters, name: str, value: Any) -> GuideParameters:
+def _with_point(parameters: GuideParameters, name: str, value: "AnyArray") -> GuideParameters:
     """Return parameters with another value of one point."""
     points = {**parameters.globals.points, name: value}
     return parameters._replace(globals=parameters.globals._replace(points=points))
+
+
+def _joined(parts: list[RowGaussians]) -> RowGaussians:
+    """Return the distributions of consecutive parts of a set's rows as one."""
+    return module("jax").tree.map(lambda *part: np.concatenate(part), *parts)  # type: ignore[no-any-return]
 
 
 def _blend(mean: Any, own: Any, share: float) -> Any:

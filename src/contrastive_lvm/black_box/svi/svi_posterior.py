@@ -28,6 +28,8 @@ from contrastive_lvm.priors.base import LogMoments
 if TYPE_CHECKING:
     from jax import Array as JaxArray
 
+    from contrastive_lvm._jax import AnyArray
+
 N_DRAWS = 1000  # for moments of loadings that have no closed form
 
 
@@ -38,7 +40,7 @@ class FittedGuide:
     guide: Guide
     layout: SviLayout
     parameters: GuideParameters
-    units: dict[str, Array]
+    units: "dict[str, AnyArray]"
 
     def draws(self, n: int, seed: int) -> dict[str, Array]:
         """Draw the sites that do not belong to rows, and `L`, (n, D, K)."""
@@ -214,5 +216,4 @@ def _draw_latents(rows: RowGaussians, n: int, rng: np.random.Generator) -> Array
         i, j = np.tril_indices(K, -1)
         T[:, i, j] = rows.root
         mixed += np.einsum("nij,snj->sni", T, noise)
-    drawn: Array = rows.loc + np.exp(rows.log_std) * mixed
-    return drawn
+    return np.asarray(rows.loc + np.exp(rows.log_std) * mixed)

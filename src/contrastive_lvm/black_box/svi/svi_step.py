@@ -18,6 +18,8 @@ from contrastive_lvm.black_box.svi.guides import (
 if TYPE_CHECKING:
     from jax import Array as JaxArray
 
+    from contrastive_lvm._jax import AnyArray
+
 # (parameters, key, batch, scaling) -> a value, or a gradient as parameters
 BoundFunction = Callable[..., Any]
 
@@ -132,7 +134,7 @@ def _over_keys(function: BoundFunction) -> BoundFunction:
     return mapped
 
 
-def _above_floor(parameters: GuideParameters, least: "dict[str, JaxArray]") -> GuideParameters:
+def _above_floor(parameters: GuideParameters, least: "dict[str, AnyArray]") -> GuideParameters:
     """Keep noise variances above their floor."""
     jnp, points = load().jnp, parameters.globals.points
     kept = {n: jnp.maximum(v, least[n]) if n in least else v for n, v in points.items()}
