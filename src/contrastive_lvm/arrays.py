@@ -41,7 +41,7 @@ class Statistics(NamedTuple):
     weight: Array  # (D,)         sum_i w_id
     entries: Array  # (D,)         observed entries
     latent: Array  # (Q,)         sum_i E[h_i h_i']
-    n_rows: int
+    n_rows: float  # weight of the rows that have an observed entry
     bound: float  # the rows' part of the bound; their log-likelihood for point loadings
 
     def plus(self, other: "Statistics") -> "Statistics":

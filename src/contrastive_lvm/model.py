@@ -7,11 +7,12 @@ in which set; the paper's model is [[1, 1], [1, 0]]. The model knows neither dat
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.likelihoods.base import Likelihood, ScaleMixture
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.flat import Flat
@@ -53,52 +54,33 @@ class Model:
     blocks: tuple[Block, ...]
     likelihood: Likelihood = field(default_factory=Gaussian)
 
-    @property
-    def n_columns(self) -> int:
-        """Return the number of columns of `L`, all blocks together."""
-        return sum(block.n_components for block in self.blocks)
+    # What follows from these, found once.
+    n_columns: int = field(init=False, repr=False, compare=False)  # of L, all blocks together
+    columns: tuple[slice, ...] = field(init=False, repr=False, compare=False)  # of each block
+    priors: tuple[Prior, ...] = field(init=False, repr=False, compare=False)  # of each block
+    # Whether columns that the data does not support are dropped.
+    drops_columns: bool = field(init=False, repr=False, compare=False)
+    # Whether the priors treat all features alike, so that they may be rotated.
+    treats_features_alike: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def columns(self) -> tuple[slice, ...]:
-        """Return the columns of each block."""
-        ends = np.cumsum([block.n_components for block in self.blocks]).tolist()
-        return tuple(
-            slice(end - block.n_components, end)
-            for block, end in zip(self.blocks, ends, strict=True)
-        )
+    def __post_init__(self) -> None:
+        ends = [0, *accumulate(block.n_components for block in self.blocks)]
+        priors = tuple(block.prior for block in self.blocks)
+        derived = {
+            "n_columns": ends[-1],
+            "columns": tuple(slice(start, stop) for start, stop in pairwise(ends)),
+            "priors": priors,
+            "drops_columns": any(prior._drops_columns for prior in priors),
+            "treats_features_alike": all(prior._treats_features_alike for prior in priors),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def active_columns(self, name: str) -> npt.NDArray[np.intp]:
         """Return the columns that rows of a set use, in increasing order."""
         active = [name in block.sets for block in self.blocks]
         sizes = [block.n_components for block in self.blocks]
         return np.flatnonzero(np.repeat(active, sizes))
-
-    @property
-    def priors(self) -> tuple[Prior, ...]:
-        """Return the prior of each block."""
-        return tuple(block.prior for block in self.blocks)
-
-    @property
-    def has_closed_form(self) -> bool:
-        """Tell whether coordinate ascent can fit the likelihood."""
-        return self.likelihood._has_closed_form
-
-    @property
-    def scale_mixture(self) -> ScaleMixture:
-        """Return the likelihood, for coordinate ascent."""
-        if not isinstance(self.likelihood, ScaleMixture):
-            raise TypeError(f"{self.likelihood!r} has no closed form; use inference='svi'.")
-        return self.likelihood
-
-    @property
-    def drops_columns(self) -> bool:
-        """Tell whether columns that the data does not support are dropped."""
-        return any(prior._drops_columns for prior in self.priors)
-
-    @property
-    def treats_features_alike(self) -> bool:
-        """Tell whether the priors treat all features alike, so that they may be rotated."""
-        return all(prior._treats_features_alike for prior in self.priors)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> "Model":
         """Return the model with other numbers of components in some blocks."""

@@ -124,7 +124,9 @@ def test_places_that_cannot_be_read(
     def locked(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("contrastive_lvm.io.tables.text._opened", locked)  # root may read anything
+    monkeypatch.setattr(
+        "contrastive_lvm.io.tables.read_csv._opened", locked
+    )  # root may read anything
     error = refused(arguments(command, path, model, output), capsys)
     assert "locked.csv cannot be opened (permission denied)" in error
     assert not output.exists()
@@ -191,9 +193,9 @@ def test_no_command_shows_a_traceback(
     def broken(*_: object, **__: object) -> None:
         raise error("something\nis wrong")
 
-    for place in ("demo.run_demo", "reproduce"):
+    for place in ("subgroups_demo.run_demo", "reproduce"):
         monkeypatch.setattr(f"contrastive_lvm.experiments.{place}", broken)
-    monkeypatch.setattr("contrastive_lvm.datasets.files.present", broken)
+    monkeypatch.setattr("contrastive_lvm.datasets.download.present", broken)
     options = {"demo": ["--output", str(tmp_path)], "reproduce": ["mice"], "datasets": []}
     if command == "reproduce":
         options[command] += ["--output", str(tmp_path)]
@@ -218,7 +220,7 @@ def test_sentences_name_options(model: Path, tmp_path: Path, capsys: Capture) ->
         "--n-target -1": "--n-target=-1 must be",
         "--n-init 0 --n-shared 1": "--n-init=0 must be",
         "--n-shared auto --shared-prior flat": "--n-shared=auto needs the prior ARD",
-        "--n-shared 1 --target-prior ard --inference em": "--inference=.* does not suit this model",
+        "--n-shared 1 --target-prior ard --inference em": "EM cannot fit ARD",
         "--target-prior horseshoe:p0=x": "--target-prior horseshoe:p0=x must be a probability",
         "--likelihood poisson --n-shared 1": "the target holds the value",
         "--n-shared 1 --n-target 1 --shared-prior ard:a0=1e300": "the bound is not a number",

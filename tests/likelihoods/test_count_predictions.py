@@ -265,5 +265,5 @@ def test_size_factors_that_cannot_be_are_refused(sizes: Array, kind: str, senten
 
 def test_size_factors_must_be_numbers() -> None:
     model = applied("poisson")
-    with pytest.raises(TypeError, match="must be one positive number a row"):
+    with pytest.raises(TypeError, match="must be one positive number per row"):
         model.sample(2, size_factors=["large", "small"])

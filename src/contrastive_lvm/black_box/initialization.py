@@ -25,7 +25,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.rows.data import prepare
-from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.reader import RowReader
 
 DISPERSION = 0.5  # of negative binomials, to begin with
 MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
@@ -89,10 +89,10 @@ def starting_point(
 
 
 def _some_rows(
-    X: Matrix | Source, log_sizes: Array, sets: Sequence[Matrix | Source], seed: int
+    X: Matrix | RowReader, log_sizes: Array, sets: Sequence[Matrix | RowReader], seed: int
 ) -> tuple[Matrix, Array]:
     """Return rows in memory and their log sizes; of a large set out of core, random ones."""
-    if not isinstance(X, Source):
+    if not isinstance(X, RowReader):
         return X, log_sizes
     n_rows, n_features = X.shape
     share = START_ENTRIES / (n_features * sum(other.shape[0] for other in sets))
@@ -113,7 +113,7 @@ def _all_latents(
     for i, (X, sizes) in enumerate(zip(sets, log_sizes, strict=True)):
         if len(start.latents[i]) < X.shape[0]:
             view = _view(start.model, i, start.L, start.means[i], start.nuisance.noise)
-            latents = X.mapped(partial(_chunk_latents, view, likelihood, sizes))
+            latents = X.map(partial(_chunk_latents, view, likelihood, sizes))
             found.append(np.asarray(latents))
         else:
             found.append(start.latents[i])
@@ -138,7 +138,7 @@ def _linear_start(
 ) -> StartingPoint:
     """Return the start of a model with a closed form."""
     fitted, engine = _closed_form(model)
-    data = prepare(fitted, sets, posterior=True)
+    data = prepare(sets, scale_mixture=fitted.likelihood._is_scale_mixture)
     starts = deterministic_starts(Problem(fitted, data, posterior=engine._posterior))
     if seed is not None:
         first = starts[0][0]

@@ -19,6 +19,7 @@ from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.reader import RowReader
 from contrastive_lvm.rows.threads import one_blas_thread
 
 SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
@@ -41,7 +42,7 @@ class CoordinateAscent(Engine):
 
     def _unsupported_reason(self, model: Model) -> str | None:
         """Say why this engine cannot fit a model, and what can; None when it can."""
-        if not model.has_closed_form:
+        if not model.likelihood._has_closed_form:
             return (
                 f"{type(self).__name__} cannot fit {model.likelihood!r}: it has no closed form; "
                 "use inference='svi' or 'nuts'."
@@ -59,9 +60,24 @@ class CoordinateAscent(Engine):
             f"fell below tol={self.tol}; raise max_iter or use fewer dimensions."
         )
 
-    def _prepare(self, model: Model, sets: Sequence[Matrix]) -> Data:
-        """Return the rows of all sets in the form that sweeps use, which restarts share."""
-        return prepare(model, sets, posterior=self._posterior)
+    def _prepare(
+        self,
+        model: Model,
+        sets: Sequence[Matrix | RowReader],
+        weights: Sequence[Array | None] | None = None,
+    ) -> Data:
+        """Return the rows of all sets in the form that sweeps use, which restarts share.
+
+        Few rows of many features are fitted in their span, which posterior covariances of loadings
+        and priors that tell features apart do not allow.
+        """
+        alike = model.likelihood._is_isotropic and model.treats_features_alike
+        return prepare(
+            sets,
+            weights=weights,
+            scale_mixture=model.likelihood._is_scale_mixture,
+            span=alike and not self._posterior,
+        )
 
     def _run(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
         """Fit from the deterministic starts, or from a random one when a seed is given."""

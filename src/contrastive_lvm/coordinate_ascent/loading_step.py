@@ -43,11 +43,6 @@ class NormalEquations(NamedTuple):
     reduced: Array  # (D, K, K) or (K, K): with the means eliminated
     cross: Array  # (D, K)
 
-    @property
-    def shared(self) -> bool:
-        """Tell whether every feature has the same matrix."""
-        return self.reduced.ndim == 2
-
 
 class SetStatistics(NamedTuple):
     """Statistics of a set's rows, and the columns of the loadings that they are about."""
@@ -64,7 +59,7 @@ def loading_step(
     `precision` broadcasts to (D, K); the columns `uncertain` get covariances.
     """
     equations = normal_equations(sets, n_columns)
-    if equations.shared and len(precision) == 1:
+    if equations.reduced.ndim == 2 and len(precision) == 1:
         loadings = _solve_shared(equations, psi, precision[0], uncertain)
     else:
         loadings = _solve_each(equations, psi, precision, uncertain)
@@ -100,7 +95,7 @@ def _solve_shared(
     """Solve for complete rows and features alike: one eigendecomposition serves all features."""
     M, cross = equations.reduced, equations.cross
     if not precision.any():
-        return Loadings(_as_array(np.linalg.solve(M, cross.T).T))
+        return Loadings(np.asarray(np.linalg.solve(M, cross.T).T, dtype=np.float64))
     V, s = _diagonalised(M, psi, precision)
     mean = _as_array((((cross @ V) * s) @ V.T) / psi[:, None])
     if len(uncertain) == 0:
@@ -166,7 +161,7 @@ def completed(
         changes.append((s.residual - fitted) / s.weight)
         square += s.square - s.residual**2 / s.weight
     # With the means at their best, what is left is quadratic in the loadings alone.
-    product = L @ equations.reduced if equations.shared else _each(equations.reduced, L)
+    product = L @ equations.reduced if equations.reduced.ndim == 2 else _each(equations.reduced, L)
     square += np.einsum("dk,dk->d", L, product - 2.0 * equations.cross)
     if loadings.cov is not None:
         square += loadings.cov.inner(equations.moment)

@@ -7,6 +7,7 @@ row step, as a sum of named parts.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,10 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
     loading_step,
     normal_equations,
 )
-from contrastive_lvm.likelihoods.base import FLOOR
+from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import Ascent, ascend
-from contrastive_lvm.linalg.loadings import Columns, Covariance, Loadings
+from contrastive_lvm.linalg.loadings import Covariance, Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.rows.data import Data
@@ -61,22 +62,20 @@ class Problem:
 
     def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
         self.model, self.data, self.posterior = model, data, posterior
-        self.likelihood = model.scale_mixture
+        if not isinstance(model.likelihood, ScaleMixture):
+            raise TypeError(f"{model.likelihood!r} has no closed form; use inference='svi'.")
+        self.likelihood = model.likelihood
         self.floor = self.likelihood._noise_floor(data.variance, data.n_features)
         variance = self.floor / FLOOR
         self.unit, self.ceiling = np.sqrt(variance), 10.0 * variance
         self.active = [model.active_columns(name) for name in model.sets]
-        self.uncertain = self._uncertain_columns()
+        uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
+        sizes = [block.n_components for block in model.blocks]
+        self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))  # columns with a posterior
 
     def with_model(self, model: Model) -> "Problem":
         """Return the same data with another model."""
         return Problem(model, self.data, posterior=self.posterior)
-
-    def _uncertain_columns(self) -> Columns:
-        """Return columns whose loadings have a posterior."""
-        uncertain = [self.posterior and block.prior._has_posterior for block in self.model.blocks]
-        sizes = [block.n_components for block in self.model.blocks]
-        return np.flatnonzero(np.repeat(uncertain, sizes))
 
     def flatten(self, parameters: Parameters) -> Array:
         """Return parameters as one vector."""
@@ -143,8 +142,9 @@ class Problem:
         p = self.unflatten(point)
         loadings = Loadings(p.L, carry.cov)
         states, parts = self._prior_step(loadings, carry)
+        scaler = partial(self.likelihood.scales, df=p.df)
         active = [loadings.columns(columns) for columns in self.active]
-        sums, weights = self.data.row_step(active, p, carry.weights, self.likelihood.scales)
+        sums, weights = self.data.row_step(active, p, carry.weights, scaler)
         for name, found in zip(self.model.sets, sums, strict=True):
             parts[f"{name} rows"] = found.statistics.bound
         statistics = [
@@ -183,7 +183,9 @@ class Problem:
         means = old.means
         if not self.data.complete:
             means = tuple(m + dm for m, dm in zip(old.means, step.mean_change, strict=True))
-        loadings = self._in_best_coordinates(step.loadings, found.statistics)
+        loadings = step.loadings
+        if self.model.drops_columns:
+            loadings = self._in_best_coordinates(loadings, found.statistics)
         df = old.df
         if self.likelihood._learns_df:
             df = self.likelihood._df_step(found.log_excess, found.n_scales)
@@ -199,7 +201,7 @@ class Problem:
         accelerated, would decide how many sweeps a fit takes.
         """
         K, priors, states = self.model.n_columns, self.model.priors, found.carry.states
-        if any(prior._has_proximal_step() for prior in priors):
+        if any(prior._has_proximal_step for prior in priors):
             return self._proximal_step(old, found), states
         precision = self._precision(states)
         for _ in range(MOST_REPEATS if K <= MOST_REPEATED_COLUMNS else 1):
@@ -252,8 +254,6 @@ class Problem:
 
     def _in_best_coordinates(self, loadings: Loadings, sets: list[SetStatistics]) -> Loadings:
         """Return loadings in the latent coordinates where the bound is greatest."""
-        if not self.model.drops_columns:
-            return loadings
         second = loadings.second_moment()
         for block, columns in zip(self.model.blocks, self.model.columns, strict=True):
             latents, n_rows = _latent_moment(sets, columns)
@@ -290,7 +290,7 @@ def _block_step(
     own = matrix[:, :, columns]  # (D, n, n)
     linear = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, L)
     linear = (linear + np.einsum("dij,dj->di", own, L[:, columns])) / psi[:, None]
-    if not prior._has_proximal_step():
+    if not prior._has_proximal_step:
         ridge = np.array(own) / psi[:, None, None]
         diagonal = np.arange(own.shape[1])
         ridge[:, diagonal, diagonal] += prior.precision(state)

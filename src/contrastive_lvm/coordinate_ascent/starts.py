@@ -72,9 +72,10 @@ def point_at(problem: Problem, L: Array, psi: Array) -> Array:
 
 def _started(problem: Problem, start: Start) -> tuple[Problem, Array]:
     sizes = {name: L.shape[1] for name, L in start.loadings.items()}
-    sized = problem.with_model(problem.model.with_sizes(sizes))
-    L = np.hstack([start.loadings[block.name] for block in sized.model.blocks])
-    return sized, point_at(sized, L, start.psi)
+    if problem.model.drops_columns:
+        problem = problem.with_model(problem.model.with_sizes(sizes))
+    L = np.hstack([start.loadings[block.name] for block in problem.model.blocks])
+    return problem, point_at(problem, L, start.psi)
 
 
 class _Starts:

@@ -17,17 +17,16 @@ from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import unnamed
 from contrastive_lvm.estimators.input_rows import check_features, read_rows
+from contrastive_lvm.estimators.network_checks import check_networks
 from contrastive_lvm.estimators.validation import refuse_constant, refuse_values
-from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.io.network_files import network_arrays, restored_network
-from contrastive_lvm.io.schema import Arrays, Facts
+from contrastive_lvm.io.checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.progress import progress
+from contrastive_lvm.progress import progress, verbosity
 from contrastive_lvm.rows.size_factors import log_sizes
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design
@@ -39,6 +38,13 @@ from contrastive_lvm.vae.vae_scaling import prepared
 
 logger = logging.getLogger(__name__)
 Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
+NETWORK_STATE = ("networks", "units", "scaling")
+LEARNED = {
+    "lower_bound": number(),
+    "lower_bound_error": number("not negative"),
+    "n_iter": whole(),
+    "converged": flag(),
+}
 
 
 class Autoencoder(Estimator, ABC):
@@ -198,34 +204,24 @@ class Autoencoder(Estimator, ABC):
             return False
         return not training.gave_up
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        history = {f"history.{name}": values for name, values in self.history_.items()}
-        return network_arrays(self.network_) | history
-
-    def _fitted_facts(self) -> dict[str, Any]:
-        design = self.network_.design
+    def _fitted_state(self) -> dict[str, Any]:
+        fitted = self.network_
         return {
-            "n_target": design.n_target,
-            "n_shared": design.n_shared,
-            "gaps": design.gaps,
-            "bound": float(self.lower_bound_),
-            "bound_error": float(self.lower_bound_error_),
-            "n_iter": int(self.n_iter_),
-            "converged": bool(self.converged_),
+            "n_target": fitted.design.n_target,
+            "n_shared": fitted.design.n_shared,
+            "sees_missing": fitted.design.gaps,
+            "networks": fitted.parameters,
+            "units": fitted.units,
+            "scaling": fitted.scaling,
+            "history": self.history_,
+            **{name: getattr(self, f"{name}_") for name in LEARNED},
         }
 
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        sizes = facts.whole("n_target", 1), facts.whole("n_shared")
-        design = self._design(self.n_features_in_, *sizes, gaps=facts.flag("gaps"))
-        history = {name: arrays.take(f"history.{name}", (None,), "any") for name in HISTORY}
-        if len({values.shape for values in history.values()}) > 1:
-            raise ValueError("the arrays of its history have different lengths")
-        self._publish(restored_network(design, arrays), history)
-        self.lower_bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter")
-        self.converged_ = facts.flag("converged")
-        self.lower_bound_error_ = facts.number("bound_error", "not negative")
-
-    def _check_settings(self) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        check_values({**LEARNED, "n_target": whole(1), "n_shared": whole()}, state)
+        check_values({"sees_missing": flag()}, state)
+        check_values({name: array("rounds", values="any") for name in HISTORY}, state["history"])
+        check_networks(self._saved_design(state), *(state[name] for name in NETWORK_STATE))
         self._plan(0.0)
         self._fraction()
         check_integer("refine_steps", self.refine_steps, 0)
@@ -233,6 +229,16 @@ class Autoencoder(Estimator, ABC):
             check_integer("n_devices", self.n_devices, 1)
         if not isinstance(self.checkpoint, str | os.PathLike | None):
             raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
+
+    def _saved_design(self, state: dict[str, Any]) -> Design:
+        sizes = state["n_target"], state["n_shared"]
+        return self._design(self.n_features_in_, *sizes, gaps=state["sees_missing"])
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        fitted = Fitted(self._saved_design(state), *(state[name] for name in NETWORK_STATE))
+        self._publish(fitted, state["history"])
+        for name in LEARNED:
+            setattr(self, f"{name}_", state[name])
 
     def _fraction(self) -> float:
         return check_number(

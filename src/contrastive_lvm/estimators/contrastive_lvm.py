@@ -11,24 +11,17 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.linear_fit import (
-    check_weights,
     read_input,
     run_engine,
     warn_about_fit,
 )
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
+from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.io.posterior_files import (
-    posterior_arrays,
-    posterior_facts,
-    refuse_mismatch,
-    restored_posterior,
-)
-from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.progress import verbosity
 
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions
 
@@ -202,12 +195,10 @@ class ContrastiveLVM(LinearPredictions):
         True
         """
         n_init = check_integer("n_init", self.n_init, 1)
-        given = read_input(self, X, background)
-        weights = check_weights(given, (sample_weight, background_sample_weight))
+        given = read_input(self, X, background, (sample_weight, background_sample_weight))
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
-            sizes = (size_factors, background_size_factors)
-            fits = run_engine(given, weights, sizes, n_init, rng)
+            fits = run_engine(given, (size_factors, background_size_factors), n_init, rng)
         self._publish(max(fits, key=lambda posterior: posterior.lower_bound), given.model)
         self.n_iter_ = sum(posterior.n_iter for posterior in fits)
         warn_about_fit(self, given.engine)
@@ -320,20 +311,19 @@ class ContrastiveLVM(LinearPredictions):
         self.lower_bound_error_ = posterior.lower_bound_error
         self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return posterior_arrays(self.posterior_._replace(n_iter=self.n_iter_))
+    def _fitted_state(self) -> dict[str, Any]:
+        # What SVI continues from is as large as the data.
+        return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return posterior_facts(self.posterior_._replace(n_iter=self.n_iter_))
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        posterior, model = restored_posterior(self.n_features_in_, arrays, facts), self._model()
-        refuse_mismatch(posterior, model)
-        self._publish(posterior, model)
-
-    def _check_settings(self) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        model, posterior = self._model(), state["posterior"]
+        check_posterior(posterior, self.n_features_in_)
+        check_posterior_of(model, posterior)
         check_integer("n_init", self.n_init, 1)
-        parse_params.engine(self.inference, self._model())
+        parse_params.engine(self.inference, model)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._publish(state["posterior"], self._model())
 
     def _model(self) -> Model:
         """Return the model that the parameters describe, for as many rows as one likes."""

@@ -6,7 +6,6 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.vae.fitted_networks import Fitted
 
 
@@ -192,13 +191,10 @@ class ContrastiveVAE(ContrastivePredictions):
             "separation", self.separation, 0.0, 1e9, "a number that is not negative"
         )
 
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        super()._restore(arrays, facts)
-        if not self.n_shared_:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        super()._check_state(state)
+        if not state["n_shared"]:
             raise ValueError("a ContrastiveVAE has shared dimensions")
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
         check_integer("n_target", self.n_target, 1)
         check_integer("n_shared", self.n_shared, 1)
         self._separation()

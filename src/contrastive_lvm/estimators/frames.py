@@ -46,8 +46,15 @@ def first_few(names: Any) -> str:
     return f"{listed[:3]}{more}"
 
 
-def readable_frame(X: Any, name: str) -> Any:
+def readable(X: Any, name: str) -> Any:
     """Return frames, and arrays of objects, as scikit-learn can read them; all else as it is."""
+    if X is None:
+        raise ValueError(f"{name}=None is not data; give an array of rows and features.")
+    if len(getattr(X, "shape", (0, 0))) != 2:
+        raise ValueError(
+            f"{name} has shape {tuple(X.shape)}, but needs two dimensions, rows and features: "
+            "Reshape your data with .reshape(1, -1) for one row or .reshape(-1, 1) for one feature."
+        )
     if isinstance(X, pd.DataFrame):
         return _from_pandas(X, name)
     if isinstance(X, np.ndarray) and X.dtype == np.object_:

@@ -10,14 +10,13 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.estimators.frames import NamedRows, first_few, readable_frame, unnamed
+from contrastive_lvm.estimators.frames import NamedRows, first_few, readable, unnamed
 from contrastive_lvm.estimators.validation import (
-    observed_columns,
     refuse_empty_columns,
-    refuse_few_rows,
     refuse_values,
 )
-from contrastive_lvm.rows.source import Checks, Source, is_elsewhere, source_of
+from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.rows.reader import Checks, RowReader, is_out_of_core, open_rows
 
 FLOATS = [np.float64, np.float32]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -27,27 +26,27 @@ def read_rows(
     estimator: Any, X: Any, *, name: str = "X", reset: bool = False, missing: bool = True
 ) -> Matrix:
     """Read rows into float32, float64 or CSR; remember their features (`reset`) or check them."""
-    X = _readable(X, name)
+    X = readable(X, name)
     rows = check_array(
         unnamed(X), accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False, input_name=name
     )
     check_features(estimator, X, name, reset=reset)
-    has_nan = refuse_values(rows, name, missing=missing)
-    if reset and has_nan:
-        refuse_empty_columns(observed_columns(rows), name)
+    refuse_values(rows, name, missing=missing, columns=reset)
     return rows
 
 
 def rows_for_fit(
     estimator: Any, X: Any, *, name: str = "X", missing: bool = True
-) -> Matrix | Source:
+) -> Matrix | RowReader:
     """Read rows of a fit; those out of core are checked when they are read."""
-    if is_elsewhere(unnamed(X)):
+    if is_out_of_core(unnamed(X)):
         rows = _source(unnamed(X), name, missing=missing)
         check_features(estimator, X, name, reset=True)
     else:
         rows = read_rows(estimator, X, name=name, reset=True, missing=missing)
-    refuse_few_rows(rows.shape[0], name)
+    if rows.shape[0] < 2:
+        reason = f"has {rows.shape[0]} sample (row), but fitting needs at least 2; add rows."
+        raise InvalidDataError(name, reason)
     return rows
 
 
@@ -61,7 +60,8 @@ def check_features(estimator: Any, X: Any, name: str, *, reset: bool = False) ->
 
 
 def _compare_with_target(estimator: Any, background: Any) -> None:
-    n_features, names = np.shape(background)[1], _feature_names(background)
+    n_features, header = np.shape(background)[1], getattr(background, "header", background)
+    names = [name for name in getattr(header, "columns", []) if isinstance(name, str)]
     known = list(getattr(estimator, "feature_names_in_", names))
     if names and set(known) != set(names):
         only_x, only_background = set(known) - set(names), set(names) - set(known)
@@ -80,31 +80,9 @@ def _compare_with_target(estimator: Any, background: Any) -> None:
         )
 
 
-def _feature_names(X: Any) -> list[str]:
-    names = X.names if isinstance(X, NamedRows) else list(getattr(X, "columns", []))
-    return names if all(isinstance(name, str) for name in names) else []
-
-
-def _readable(X: Any, name: str) -> Any:
-    """Return something with rows and features, without columns of text."""
-    if X is None:
-        raise ValueError(f"{name}=None is not data; give an array of rows and features.")
-    shape = getattr(X, "shape", None)
-    if shape is not None and len(shape) != 2:
-        raise ValueError(
-            f"{name} has shape {tuple(shape)}, but needs two dimensions, rows and features: "
-            "Reshape your data with .reshape(1, -1) for one row or .reshape(-1, 1) for one feature."
-        )
-    return readable_frame(X, name)
-
-
-def _source(X: Any, name: str, *, missing: bool) -> Source:
-    values = partial(_check_chunk, name=name, missing=missing)
-    return source_of(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
-
-
-def _check_chunk(chunk: Matrix, *, name: str, missing: bool) -> None:
-    refuse_values(chunk, name, missing=missing)
+def _source(X: Any, name: str, *, missing: bool) -> RowReader:
+    values = partial(refuse_values, name=name, missing=missing)
+    return open_rows(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
 
 
 def by_chunks(method: Method) -> Method:
@@ -115,15 +93,15 @@ def by_chunks(method: Method) -> Method:
 
     @wraps(method)
     def mapped(self: Any, X: Any, **options: Any) -> Any:
-        if not is_elsewhere(unnamed(X)):
+        if not is_out_of_core(unnamed(X)):
             return method(self, X, **options)
         check_is_fitted(self)
         rows = _source(unnamed(X), "X", missing=True)
         check_features(self, X, "X")
         if options.get("size_factors") is not None:
-            self._fitted().log_sizes(rows, options["size_factors"])  # refused here, if at all
+            self._fitted().for_rows("target", rows, options["size_factors"])  # refuses wrong ones
             options = {**options, "size_factors": np.asarray(options["size_factors"])}
-        return rows.mapped(partial(_applied, for_travel(self), method.__name__, options))
+        return rows.map(partial(_applied, for_travel(self), method.__name__, options))
 
     return cast("Method", mapped)
 

@@ -98,12 +98,11 @@ def group_lasso_path(
     model, engine = given.model, given.engine
     if not isinstance(engine, CoordinateAscent):
         raise InvalidParameterError("inference", engine, "has no closed form; use 'em'.")
-    data = compress(given, engine, [None])
+    data = compress(given, engine)
     target = next(block for block in model.blocks if block.name == "target")
     if target.n_components == 0:
-        raise InvalidParameterError(
-            "n_target", 0, "leaves no loadings to choose features by; use n_target=1."
-        )
+        reason = "leaves no loadings to choose features by; use at least 1."
+        raise InvalidParameterError("n_target", 0, reason)
     bound_lasso = replace(lasso, groups=getattr(target.prior, "groups", None))
     unpenalised = Problem(model.with_priors({"target": Flat()}), data)
     current = engine._run(unpenalised.model, data)

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,8 +27,8 @@ from contrastive_lvm.linalg.matrices import column_variances
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import Data
-from contrastive_lvm.rows.source import Source
-from contrastive_lvm.rows.streamed import at_hand, first_pass
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.reader import RowReader
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +38,13 @@ class FitInput(NamedTuple):
 
     model: Model
     engine: Engine
-    sets: list[Matrix | Source]  # the target, then the background if there is one
+    sets: list[Matrix | RowReader]  # the target, then the background if there is one
+    weights: list[Array | None]  # of the rows of each set, None where all are 1
 
 
-def read_input(estimator: Any, X: Any, background: Any) -> FitInput:
+def read_input(
+    estimator: Any, X: Any, background: Any, weights: tuple[Any, Any] = (None, None)
+) -> FitInput:
     """Check the data and the parameters of an estimator."""
     sets = [rows_for_fit(estimator, X)]
     if background is not None:
@@ -51,54 +54,43 @@ def read_input(estimator: Any, X: Any, background: Any) -> FitInput:
             f"background=None, but n_shared={estimator.n_shared} shared dimensions are learned "
             "from it; pass background=... or set n_shared=0."
         )
-    n_rows = sum(X.shape[0] for X in sets)
+    n_rows = sum(rows.shape[0] for rows in sets)
     model = parse_params.model(estimator, n_rows, background=background is not None)
     engine = parse_params.engine(estimator.inference, model)
-    if engine._needs_rows_in_memory:
-        sets = [at_hand(X) if isinstance(X, Source) else X for X in sets]
     sizes = {f"n_{block.name}": block.n_components for block in reversed(model.blocks)}
     refuse_too_many_dimensions(sizes, sets, sized_by_data=model.drops_columns)
     names = ("X", "background")
-    sets = [check_support(model.likelihood, name, X) for name, X in zip(names, sets, strict=False)]
+    for i, rows in enumerate(sets):
+        check = partial(refuse_unsupported, model.likelihood, names[i])
+        if isinstance(rows, RowReader):
+            checked = rows.checked(check)
+            sets[i] = checked.load() if engine._needs_rows_in_memory else checked
+        else:
+            check(rows)
     estimator.n_samples_, estimator.n_background_samples_ = (*(X.shape[0] for X in sets), None)[:2]
-    return FitInput(model, engine, sets)
+    return FitInput(model, engine, sets, _checked_weights(weights, sets))
 
 
-def check_weights(given: FitInput, weights: tuple[Any, Any]) -> list[Array | None]:
-    """Check the weights of the rows of each set, None where all are 1."""
+def _checked_weights(given: tuple[Any, Any], sets: list[Matrix | RowReader]) -> list[Array | None]:
+    if len(sets) == 1 and given[1] is not None:
+        raise ValueError("background_sample_weight was given without a background; leave it out.")
     names = ("sample_weight", "background_sample_weight")
-    if len(given.sets) == 1 and weights[1] is not None:
-        raise ValueError(
-            "background_sample_weight was given without a background; give both or none."
-        )
     return [
-        check_sample_weight(name, weight, X.shape[0])
-        for name, weight, X in zip(names, weights, given.sets, strict=False)
+        None if weights is None else check_sample_weight(name, weights, rows.shape[0])
+        for name, weights, rows in zip(names, given, sets, strict=False)
     ]
 
 
-def check_support(likelihood: Likelihood, name: str, rows: Matrix | Source) -> Matrix | Source:
-    """Refuse values that a likelihood has no density for; out of core, when they are read."""
-    if isinstance(rows, Source):
-        return rows.checked(partial(_refuse_unsupported, likelihood, name))
-    _refuse_unsupported(likelihood, name, rows)
-    return rows
-
-
-def _refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
+def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
+    """Refuse values that a likelihood has no density for."""
     reason = likelihood._unsupported_reason(rows)
     if reason is not None:
         raise InvalidDataError(name, f"holds {reason}.")
 
 
-def compress(given: FitInput, engine: CoordinateAscent, weights: list[Array | None]) -> Data:
+def compress(given: FitInput, engine: CoordinateAscent) -> Data:
     """Compress both sets as far as coordinate ascent can use them so."""
-    if any(weight is not None for weight in weights):
-        raise ValueError(
-            "sample_weight and background_sample_weight must be 1 for every row in this version; "
-            "repeat or leave out rows instead."
-        )
-    data = engine._prepare(given.model, given.sets)
+    data = engine._prepare(given.model, given.sets, given.weights)
     _check_variances(data.variances, data.variance, [s.mean for s in data.sets], given.model)
     return data
 
@@ -107,61 +99,68 @@ def _check_variances(
     variances: list[Array], pooled: Array, means: list[Array], model: Model
 ) -> None:
     refuse_constant(pooled, max(np.abs(mean).max() for mean in means))
-    if len(variances) == 2 and model.has_closed_form:  # other rows have no units
+    if len(variances) == 2 and model.likelihood._has_closed_form:  # other rows have no units
         warn_about_scales(*(float(variance.mean()) for variance in variances))
 
 
 def run_engine(
-    given: FitInput,
-    weights: list[Array | None],
-    size_factors: tuple[Any, Any],
-    n_init: int,
-    rng: np.random.RandomState,
+    given: FitInput, size_factors: tuple[Any, Any], n_init: int, rng: np.random.RandomState
 ) -> list[Posterior]:
     """Fit the model `n_init` times, from different starts."""
-    model, engine, sets = given
-    if isinstance(engine, CoordinateAscent):
+    if isinstance(given.engine, CoordinateAscent):
         for factors in size_factors:
-            given_sizes(model.likelihood, factors, sets[0].shape)  # refuses them
-        data = compress(given, engine, weights)
-        seeds = [None, *rng.randint(2**31 - 1, size=n_init - 1).tolist()]
-        return _logged((engine._run(model, data, seed=seed) for seed in seeds), n_init)
-    if any(weight is not None for weight in weights):
-        raise ValueError(
-            f"inference={engine!r} cannot use sample_weight or background_sample_weight; "
-            "use inference='em' or 'vb', or repeat rows."
-        )
-    moments = [_moments(X) for X in sets]
-    variances, means = [variance for variance, _ in moments], [mean for _, mean in moments]
-    _check_variances(variances, np.asarray(sum(variances)), means, model)
-    sizes, profile = sizes_of_sets(model.likelihood, sets, size_factors)
-    seeds = rng.randint(2**31 - 1, size=n_init).tolist()
-    run = partial(engine._run, model, sets, log_sizes=sizes)
-    runs = (run(seed=seed, restart=i > 0) for i, seed in enumerate(seeds))
-    return _logged((posterior._replace(profile=profile) for posterior in runs), n_init)
-
-
-def _moments(rows: Matrix | Source) -> tuple[Array, Array]:
-    """Return variances and means of features; out of core, in the pass that checks all values."""
-    if not isinstance(rows, Source):
-        return column_variances(rows)
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = first_pass(rows, scatter=False)
-    return found.square / np.maximum(found.counts, 1.0), found.mean
-
-
-def _logged(runs: Iterable[Posterior], n_init: int) -> list[Posterior]:
+            if factors is not None:
+                given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
+        data = compress(given, given.engine)
+        run: Callable[..., Posterior] = partial(given.engine._run, given.model, data)
+        starts: list[Any] = [None, *rng.randint(2**31 - 1, size=n_init - 1).tolist()]
+    else:
+        run = _black_box(given, given.engine, size_factors)
+        starts = list(enumerate(rng.randint(2**31 - 1, size=n_init).tolist()))
     fits: list[Posterior] = []
-    for posterior in runs:
-        fits.append(posterior)
+    for start in starts:
+        fits.append(run(seed=start))
         logger.info(
             "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
             len(fits),
             n_init,
-            posterior.lower_bound,
-            posterior.n_iter,
+            fits[-1].lower_bound,
+            fits[-1].n_iter,
         )
     return fits
+
+
+def _black_box(
+    given: FitInput, engine: Any, size_factors: tuple[Any, Any]
+) -> Callable[..., Posterior]:
+    """Return a run of an engine without a closed form, by its number and its seed."""
+    if any(weights is not None for weights in given.weights):
+        raise ValueError(
+            f"inference={engine!r} cannot use sample_weight or background_sample_weight; "
+            "use inference='em' or 'vb', or repeat rows."
+        )
+    moments = [_moments(X) for X in given.sets]
+    variances, means = [variance for variance, _ in moments], [mean for _, mean in moments]
+    _check_variances(variances, np.asarray(sum(variances)), means, given.model)
+    sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
+
+    def run(seed: tuple[int, int]) -> Posterior:
+        number, own = seed
+        found: Posterior = engine._run(
+            given.model, given.sets, log_sizes=sizes, seed=own, restart=number > 0
+        )
+        return found._replace(profile=profile)
+
+    return run
+
+
+def _moments(rows: Matrix | RowReader) -> tuple[Array, Array]:
+    """Return variances and means of features; out of core, in the pass that checks all values."""
+    if not isinstance(rows, RowReader):
+        return column_variances(rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = first_pass(rows, scatter=False)
+    return found.square / np.maximum(found.counts, 1.0), found.mean
 
 
 def warn_about_fit(estimator: Any, engine: Engine) -> None:

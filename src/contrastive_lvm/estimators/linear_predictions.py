@@ -13,12 +13,11 @@ from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows
-from contrastive_lvm.estimators.linear_fit import check_support
+from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.prediction_model import (
     Latents,
     Outliers,
     PredictionModel,
-    given_sizes,
     ranked,
 )
 from contrastive_lvm.linalg.matrices import widen
@@ -59,14 +58,9 @@ class LinearPredictions(Estimator):
         """Return the model of a set, the target's columns first, and its rows, checked."""
         fitted = self._fitted()
         check_choice("of", of, SETS)
-        rows = check_support(fitted.likelihood, "X", read_rows(self, X))
-        return fitted.of(of, fitted.log_sizes(rows, size_factors)), rows
-
-    def _new_rows(self, n: int, of: str, size_factors: Any = None) -> prediction.View:
-        """Return the model of n rows yet to be made, of size 1 unless given."""
-        fitted = self._fitted()
-        shape = (n, self.n_features_in_)
-        return fitted.of(of, given_sizes(fitted.likelihood, size_factors, shape))
+        rows = read_rows(self, X)
+        refuse_unsupported(fitted.likelihood, "X", rows)
+        return fitted.for_rows(of, rows, size_factors), rows
 
     def _kept(self, parts: tuple[str, ...], of: str) -> np.ndarray:
         """Return which latents belong to the named parts, (K,) bool."""
@@ -151,8 +145,8 @@ class LinearPredictions(Estimator):
         >>> model.inverse_transform([[0.0, 0.0]]).shape
         (1, 30)
         """
-        model = self._new_rows(len(T), "target")
-        t = check_latents(T, self.n_target_)
+        fitted, t = self._fitted(), check_latents(T, self.n_target_)
+        model = fitted.for_new_rows("target", len(t))
         return prediction.rows_at(model, np.hstack([t, np.zeros((len(t), self.n_shared_))]))
 
     @follows_output
@@ -226,7 +220,7 @@ class LinearPredictions(Estimator):
         """
         model, rows = self._rows(X, "target", size_factors)
         means = prediction.latent_means(model, rows)
-        average = self._new_rows(len(means), "target")
+        average = self._fitted().for_new_rows("target", len(means))
         denoised = prediction.rows_at(average, means * self._kept(("target",), "target"))
         additive = self._fitted().likelihood._has_noise(rows.shape[1])
         values = widen(rows[:, additive])
@@ -307,7 +301,7 @@ class LinearPredictions(Estimator):
         """
         check_choice("of", of, (*SETS, "denoised"))
         n = check_integer("n_samples", n_samples, 1)
-        model = self._new_rows(n, "target" if of == "denoised" else of, size_factors)
+        model = self._fitted().for_new_rows(of, n, size_factors)
         rng = check_random_state(random_state)
         return prediction.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)
 

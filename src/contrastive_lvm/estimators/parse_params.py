@@ -44,7 +44,7 @@ def likelihood(value: Any) -> Likelihood:
 
 def fitted_likelihood(estimator: Any) -> Likelihood:
     """Return the likelihood of an estimator that knows its features, each by its position."""
-    found = likelihood(estimator.likelihood)
+    found: Likelihood = _resolved("likelihood", estimator.likelihood, LIKELIHOODS, Likelihood)
     return found._bind(estimator.n_features_in_, feature_names(estimator))
 
 
@@ -85,8 +85,13 @@ def _known_engines() -> str:
 def _named_engine(name: str) -> Engine:
     if name not in ENGINES:
         raise InvalidParameterError("inference", name, f"is unknown; use {_known_engines()}")
+    return engine_class(name)()
+
+
+def engine_class(name: str) -> type[Engine]:
+    """Import an engine by its short name."""
     module, _, attribute = ENGINES[name].rpartition(".")
-    found: Engine = getattr(import_module(f"contrastive_lvm.{module}"), attribute)()
+    found: type[Engine] = getattr(import_module(f"contrastive_lvm.{module}"), attribute)
     return found
 
 
@@ -104,15 +109,15 @@ def model(estimator: Any, n_rows: int, *, background: bool = True) -> Model:
         if estimator.shared_prior is None:
             shared = ARD()
         elif not shared._drops_columns:
-            raise ValueError(
-                f"n_shared='auto' sizes itself by ARD, but shared_prior={shared!r}; "
-                "leave shared_prior out, or give n_shared as a number."
+            reason = (
+                f"needs the prior ARD on the shared loadings, not {shared!r}; leave that prior "
+                "out, or choose a number of dimensions."
             )
+            raise InvalidParameterError("n_shared", "auto", reason)
     n_shared = check_integer("n_shared", n_shared, 0)
     if n_target + n_shared == 0:
-        raise ValueError(
-            "n_target=0 and n_shared=0 leave no latent dimension; make one of them positive."
-        )
+        reason = "leaves no latent dimension when none is shared; use at least one of either kind."
+        raise InvalidParameterError("n_target", n_target, reason)
     noise = fitted_likelihood(estimator)
     return contrastive_model(n_target, n_shared, noise, shared, target, background=background)
 

@@ -18,13 +18,22 @@ from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.linear_predictions import check_latents
 from contrastive_lvm.estimators.validation import refuse_constant, refuse_too_many_dimensions
-from contrastive_lvm.io.schema import Arrays, Facts
+from contrastive_lvm.io.checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Block, Model
-from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
+from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.scatter import DenseScatter, Scatter
+
+LEARNED = {
+    "components": array("components", "D"),
+    "mean": array("D"),
+    "noise_variance": number("positive"),
+    "lower_bound": number(),
+    "n_iter": whole(1),
+    "converged": flag(),
+}
 
 
 class PPCA(Estimator):
@@ -90,7 +99,7 @@ class PPCA(Estimator):
         rows = rows_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, [rows])
         model = Model(("rows",), (Block("components", q, ("rows",)),))
-        data = prepare(model, [rows])
+        data = engine._prepare(model, [rows])
         refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
         if data.complete:
             self._fit_closed_form(data, q)
@@ -117,11 +126,11 @@ class PPCA(Estimator):
         scatter: Any = data.sets[0]
         n, d = scatter.n_rows, data.n_features
         values, U = _leading(scatter, q)
-        total = float(scatter.diagonal.sum()) / n
+        total = float(scatter.square.sum()) / n
         noise = max((total - float(values.sum())) / (d - q), FLOOR * total / d)
         W = U * np.sqrt(np.maximum(values - noise, 0.0))
         mean, psi = scatter.mean, np.full(len(U), noise)
-        self.lower_bound_, self.n_iter_ = statistics(scatter, Loadings(W), psi, d).bound, 1
+        self.lower_bound_, self.n_iter_ = scatter.statistics(Loadings(W), psi, mean).bound, 1
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)
@@ -234,29 +243,20 @@ class PPCA(Estimator):
         """
         return float(np.average(np.asarray(self.score_samples(X)), weights=sample_weight))
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return {"components": self.components_, "mean": self.mean_}
+    def _fitted_state(self) -> dict[str, Any]:
+        return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return {
-            "noise_variance": self.noise_variance_,
-            "bound": self.lower_bound_,
-            "n_iter": self.n_iter_,
-            "converged": self.converged_,
-        }
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        components = arrays.take("components", (None, self.n_features_in_))
-        if not len(components):
+    def _check_state(self, state: dict[str, Any]) -> None:
+        check_values(LEARNED, state, {"D": self.n_features_in_})
+        if not len(state["components"]):
             raise ValueError("components is empty")
-        mean = arrays.take("mean", (self.n_features_in_,))
-        self._publish(components.T, mean, facts.number("noise_variance", "positive"))
-        self.lower_bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter", 1)
-        self.converged_ = facts.flag("converged")
-
-    def _check_settings(self) -> None:
         check_integer("n_components", self.n_components, 1)
         EM(max_iter=self.max_iter, tol=self.tol)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._publish(state["components"].T, state["mean"], state["noise_variance"])
+        self.lower_bound_, self.n_iter_ = state["lower_bound"], state["n_iter"]
+        self.converged_ = state["converged"]
 
 
 def _leading(scatter: Scatter, q: int) -> tuple[Array, Array]:

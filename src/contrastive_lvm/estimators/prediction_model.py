@@ -93,23 +93,27 @@ class PredictionModel:
             partial(likelihood._draw_scales, df),
         )
 
-    def of(self, name: str, log_sizes: Array) -> View:
-        """Return what rows of a set with given log size factors follow."""
-        found = self._background if name == "background" else self._target
-        return found._replace(log_sizes=log_sizes) if isinstance(found, Generalised) else found
-
-    def log_sizes(self, rows: Matrix, size_factors: Any) -> Array:
-        """Return log size factors, those given or else from the rows' totals, (N,)."""
+    def for_rows(self, of: str, rows: Matrix, size_factors: Any) -> View:
+        """Return what given rows of a set follow; sizes not given come from the rows' totals."""
+        found = self._background if of == "background" else self._target
         if size_factors is not None:
-            return given_sizes(self.likelihood, size_factors, rows.shape)
+            return self.for_new_rows(of, rows.shape[0], size_factors)
+        if isinstance(found, Linear):
+            return found
         if self.posterior.profile is not None:
-            return log_sizes(rows, self.posterior.profile)
-        if self.likelihood._sized_features(rows.shape[1]).any():
+            return found._replace(log_sizes=log_sizes(rows, self.posterior.profile))
+        if found.sized.any():
             raise ValueError(
                 "size_factors=None, but the model was fitted with size factors of your own; give "
                 "those of these rows too."
             )
-        return np.zeros(rows.shape[0])
+        return self.for_new_rows(of, rows.shape[0])
+
+    def for_new_rows(self, of: str, n: int, size_factors: Any = None) -> View:
+        """Return what rows yet to be made follow, of size 1 unless given."""
+        found = self._background if of == "background" else self._target
+        sizes = given_sizes(self.likelihood, size_factors, (n, len(found.mean)))
+        return found if isinstance(found, Linear) else found._replace(log_sizes=sizes)
 
     def without_rows(self) -> "PredictionModel":
         """Leave out what grows with the data of the fit."""

@@ -50,6 +50,8 @@ class Prior(ABC):
     _is_proper: ClassVar[bool] = True
     # Whether columns that the data does not support are dropped during a fit.
     _drops_columns: ClassVar[bool] = False
+    # Whether loadings are found by `_proximal_step`.
+    _has_proximal_step: ClassVar[bool] = False
     # What is appended to a block's name to name the NumPyro site of its loadings when scales are
     # not augmented; None where the prior does not say.
     _loading_site: ClassVar[str | None] = None
@@ -97,10 +99,6 @@ class Prior(ABC):
         """
         raise TypeError(f"{self!r} has no proximal step.")
 
-    def _has_proximal_step(self) -> bool:
-        """Tell whether loadings are found by a proximal step."""
-        return type(self)._proximal_step is not Prior._proximal_step
-
     def _best_coordinates(
         self, loadings: Array, latents: Array, n_rows: float, n_features: int
     ) -> Array | None:
@@ -121,6 +119,10 @@ class Prior(ABC):
 
     def _scale_density(self, state: Any, at: Array) -> Array | None:
         """Return the posterior density of each feature's squared scale, (len(at), D)."""
+        return None
+
+    def _pruning_threshold(self, unit_variance: float) -> float | None:
+        """Return the squared scale below which features are dropped; None without such a rule."""
         return None
 
     def _site_values(self, L: Array, unit: float, *, augmented: bool) -> dict[str, Array]:

@@ -55,6 +55,7 @@ class GroupLasso(Prior):
     rho: float = 1.0
     groups: Groups = None
 
+    _has_proximal_step: ClassVar[bool] = True
     _loading_site: ClassVar[str | None] = ""
 
     def __post_init__(self) -> None:
