@@ -398,6 +398,4 @@ def test_draws_of_svi_go_to_arviz(small: Problem, fit: Posterior) -> None:
     target_std = stds["target"]
     assert stds["shared"] is None  # flat: points
     assert target_std is not None
-    np.testing.assert_allclose(
-        draws.values["target loadings"][0].std(axis=0).T, target_std, rtol=0.2
-    )
+    np.testing.assert_allclose(drawn.std(axis=0), target_std, rtol=0.2)

@@ -98,7 +98,7 @@ def density(
 
 def has_marginal(model: Model) -> bool:
     """Tell whether the latents can be integrated out, so that rows have a normal density."""
-    return model.has_closed_form and not model.likelihood._is_scale_mixture
+    return model.likelihood._has_closed_form and not model.likelihood._is_scale_mixture
 
 
 def _loadings(block: Block, n_features: int, *, augmented: bool) -> "JaxArray":

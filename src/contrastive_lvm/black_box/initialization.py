@@ -65,7 +65,7 @@ def starting_point(
     one pass.
     """
     some = [_some_rows(X, s, sets, sample) for X, s in zip(sets, log_sizes, strict=True)]
-    if model.has_closed_form:
+    if model.likelihood._has_closed_form:
         start = _linear_start(model, [X for X, _ in some], seed, settle=settle)
         return start._replace(latents=_all_latents(start, None, sets, log_sizes))
     linearized = [model.likelihood._linearize(X, s) for X, s in some]
