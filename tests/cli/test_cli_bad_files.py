@@ -239,4 +239,7 @@ def test_words_of_the_data_stay_as_they_are() -> None:
         "model.n_shared_ is 3.",
     ):
         assert in_options(sentence) == sentence
-    assert in_options("hidden=3 must list widths.") == "--model vae:hidden=3 must list widths."
+    assert (
+        in_options("hidden_layer_sizes=3 must list widths.")
+        == "--model vae:hidden_layer_sizes=3 must list widths."
+    )

@@ -49,7 +49,7 @@ SETTINGS: dict[str, tuple[str, Any]] = {
     "target_accept": ("0.9", 0.9),
     "max_tree_depth": ("5", 5),
     # of networks
-    "hidden": ("16+32", (16, 32)),
+    "hidden_layer_sizes": ("16+32", (16, 32)),
     "activation": ("elu", "elu"),
     "separation": ("2", 2),
     "max_epochs": ("5", 5),

@@ -26,7 +26,7 @@ def _with_steps(model: Any, steps: int) -> Any:
 @pytest.mark.parametrize("of", [pytest.param("target", marks=pytest.mark.slow), "background"])
 def test_linear_posteriors_become_exact(of: str) -> None:
     """The best diagonal Gaussian has the exact means, and variances that invert the precision's."""
-    model = _with_steps(fitted(hidden=()), 500)
+    model = _with_steps(fitted(hidden_layer_sizes=()), 500)
     fit, rows = model.network_, getattr(DATA, of)[:50]
     decoders = ["target decoder", "shared decoder"] if of == "target" else ["shared decoder"]
     loadings = np.vstack([np.asarray(fit.parameters[d][0].weights) for d in decoders])

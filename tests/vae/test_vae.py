@@ -155,7 +155,7 @@ def test_linear_networks_reach_the_exact_likelihood() -> None:
     exact = clvm.ContrastiveLVM(2, 2).fit(data.target, background=data.background)
     words: dict[str, Any] = {"max_epochs": 300, "learning_rate": 0.02, "batch_size": 200}
     model = clvm.ContrastiveVAE(
-        2, 2, hidden=(), random_state=0, validation_fraction=0.0, **words
+        2, 2, hidden_layer_sizes=(), random_state=0, validation_fraction=0.0, **words
     ).fit(data.target, background=data.background)
     assert model.lower_bound_ < exact.lower_bound_ + 3.0 * model.lower_bound_error_
     assert model.lower_bound_ > exact.lower_bound_ - 0.01 * abs(exact.lower_bound_)

@@ -33,7 +33,7 @@ def fit(
         typer.Option(
             metavar="KIND",
             help="clvm, or vae for nonlinear structure; with settings as in "
-            "vae:hidden=128+256,max_epochs=50.",
+            "vae:hidden_layer_sizes=128+256,max_epochs=50.",
         ),
     ] = "clvm",
     n_target: options.NTarget = 2,

@@ -121,15 +121,18 @@ def _network(text: str) -> tuple[str, dict[str, Any]]:
     known = set(inspect.signature(ContrastiveVAE.__init__).parameters) - GENERAL | {"resume"}
     _check_word("--model", word, DEFAULT_SHARED)
     _check_settings("--model", word, settings, known if word == "vae" else set())
-    if "hidden" in settings:
-        settings["hidden"] = _widths(settings["hidden"])
+    if "hidden_layer_sizes" in settings:
+        settings["hidden_layer_sizes"] = _widths(settings["hidden_layer_sizes"])
     return word, settings
 
 
 def _widths(value: Any) -> tuple[int, ...]:
     parts = [] if value in (None, "") else str(value).split("+")
     if not all(part.isdecimal() for part in parts):
-        raise ValueError(f"--model vae:hidden={value} is no list of widths; write hidden=128+256.")
+        raise ValueError(
+            f"--model vae:hidden_layer_sizes={value} is not a list of widths; "
+            "write hidden_layer_sizes=128+256."
+        )
     return tuple(int(part) for part in parts)
 
 

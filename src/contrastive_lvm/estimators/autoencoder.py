@@ -53,7 +53,7 @@ class Autoencoder(
 ):
     """Training and predictions of a network with one or two sets."""
 
-    hidden: Any
+    hidden_layer_sizes: Any
     activation: str
     likelihood: Any
     learning_rate: float
@@ -71,14 +71,16 @@ class Autoencoder(
     network_: Fitted
 
     def _design(self, n_features: int, n_target: int, n_shared: int, *, gaps: bool) -> Design:
-        hidden = self.hidden
+        hidden = self.hidden_layer_sizes
         if isinstance(hidden, int | str) or not hasattr(hidden, "__iter__"):
-            raise TypeError(f"hidden={hidden!r} must list the widths of hidden layers: (128, 256).")
+            raise TypeError(
+                f"hidden_layer_sizes={hidden!r} must list the widths of hidden layers: (128, 256)."
+            )
         return Design(
             n_features,
             n_target,
             n_shared,
-            tuple(check_whole("hidden", width, 1) for width in hidden),
+            tuple(check_whole("hidden_layer_sizes", width, 1) for width in hidden),
             check_choice("activation", self.activation, ACTIVATIONS),
             self._output(),
             gaps,

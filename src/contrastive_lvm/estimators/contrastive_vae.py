@@ -32,7 +32,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         Latent dimensions of the target.
     n_shared : int
         Latent dimensions shared with the background.
-    hidden : tuple of int
+    hidden_layer_sizes : tuple of int
         Widths of the hidden layers of encoders and of decoders; `()` makes both linear.
     activation : {"relu", "elu", "gelu", "softplus", "tanh"}
     likelihood : {"gaussian", "bernoulli", "poisson", "negative_binomial"} or an object
@@ -106,7 +106,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
     --------
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=50, random_state=0)
+    >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=9, random_state=0)
     >>> model.fit_transform(data.target, background=data.background).shape
     (400, 2)
     """
@@ -118,7 +118,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         n_target: int = 2,
         n_shared: int = 8,
         *,
-        hidden: tuple[int, ...] = (128, 256),
+        hidden_layer_sizes: tuple[int, ...] = (128, 256),
         activation: str = "relu",
         likelihood: Any = "gaussian",
         separation: float = 0.0,
@@ -137,7 +137,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
     ) -> None:
         self.n_target = n_target
         self.n_shared = n_shared
-        self.hidden = hidden
+        self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.likelihood = likelihood
         self.separation = separation
@@ -172,7 +172,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=50, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=9, random_state=0)
         >>> model = model.fit(data.target, background=data.background)
         >>> bool(model.history_["bound"][-1] > model.history_["bound"][0])
         True
@@ -231,7 +231,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model.fit_transform(data.target, background=data.background).shape
         (400, 2)
         """

@@ -31,7 +31,7 @@ class ContrastivePredictions(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model.fit(data.target, background=data.background).transform(data.target[:3]).shape
         (3, 2)
         """
@@ -55,7 +55,7 @@ class ContrastivePredictions(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> latents = model.fit(data.target, background=data.background).latents(data.target)
         >>> latents.shared_std.shape, latents.cov.shape
         ((400, 4), (400, 6, 6))
@@ -76,7 +76,7 @@ class ContrastivePredictions(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model.fit(data.target, background=data.background).inverse_transform([[0, 0]]).shape
         (1, 30)
         """
@@ -99,7 +99,7 @@ class ContrastivePredictions(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model = model.fit(data.target, background=data.background)
         >>> model.reconstruct(data.target, parts=("target",)).shape
         (400, 30)
@@ -129,7 +129,7 @@ class ContrastivePredictions(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model.fit(data.target, background=data.background).denoise(data.target).shape
         (400, 30)
         """
@@ -162,7 +162,7 @@ class ContrastivePredictions(Autoencoder):
         >>> import numpy as np
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model = model.fit(data.target, background=data.background)
         >>> data.target[0, 0] = np.nan
         >>> filled, std = model.impute(data.target, return_std=True)
@@ -188,7 +188,7 @@ class ContrastivePredictions(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model = model.fit(data.target, background=data.background)
         >>> model.sample(5, of="denoised", random_state=0).shape
         (5, 30)
@@ -217,7 +217,7 @@ class ContrastivePredictions(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model = model.fit(data.target, background=data.background)
         >>> model.score_samples(data.target).shape
         (400,)

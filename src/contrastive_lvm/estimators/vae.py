@@ -22,9 +22,9 @@ class VAE(Autoencoder):
     ----------
     n_components : int
         Latent dimensions.
-    hidden, activation, likelihood, learning_rate, batch_size, max_epochs, kl_warm_up, clip
+    hidden_layer_sizes, activation, likelihood, learning_rate, batch_size, max_epochs, kl_warm_up
         As for `ContrastiveVAE`.
-    validation_fraction, patience, checkpoint, refine_steps, n_devices, random_state, verbose
+    clip, validation_fraction, patience, checkpoint, refine_steps, n_devices, random_state, verbose
         As for `ContrastiveVAE`.
 
     Attributes
@@ -41,7 +41,7 @@ class VAE(Autoencoder):
     --------
     >>> import contrastive_lvm as clvm
     >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-    >>> clvm.VAE(2, hidden=(16,), max_epochs=50, random_state=0).fit_transform(rows).shape
+    >>> clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=9, random_state=0).fit_transform(rows).shape
     (400, 2)
     """
 
@@ -49,7 +49,7 @@ class VAE(Autoencoder):
         self,
         n_components: int = 10,
         *,
-        hidden: tuple[int, ...] = (128, 256),
+        hidden_layer_sizes: tuple[int, ...] = (128, 256),
         activation: str = "relu",
         likelihood: Any = "gaussian",
         learning_rate: float = 2e-3,
@@ -66,7 +66,7 @@ class VAE(Autoencoder):
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
-        self.hidden = hidden
+        self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.likelihood = likelihood
         self.learning_rate = learning_rate
@@ -89,7 +89,7 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.n_iter_
         5
         """
@@ -117,7 +117,7 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.transform(rows).shape
         (400, 2)
         """
@@ -132,7 +132,7 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.inverse_transform([[0.0, 0.0]]).shape
         (1, 30)
         """
@@ -148,7 +148,7 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.reconstruct(rows).shape
         (400, 30)
         """
@@ -166,7 +166,7 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> rows[0, 0] = float("nan")
         >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
         False
@@ -182,7 +182,7 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.sample(3, random_state=0).shape
         (3, 30)
         """
@@ -198,7 +198,7 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.score_samples(rows).shape
         (400,)
         """
