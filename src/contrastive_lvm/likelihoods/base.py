@@ -117,6 +117,18 @@ class Likelihood(Protocol):
         """Rows for a Gaussian start."""
         ...
 
+    def network_parameters(self, n_features: int) -> dict[str, Array] | None:
+        """First values of the positive parameters that an autoencoder learns, by name.
+
+        The names are those of `Nuisance`, a value is a number or has one entry per feature. None
+        means that the likelihood cannot be the output of a network.
+        """
+        ...
+
+    def link(self, mean: Array) -> Array:
+        """Predictor at which an entry has this mean."""
+        ...
+
 
 class Entries:
     """What most likelihoods answer: nothing to learn, no objection, no sizes, no noise variance."""
@@ -137,6 +149,14 @@ class Entries:
         """None."""
         return np.zeros(n_features, dtype=bool)
 
+    def network_parameters(self, n_features: int) -> dict[str, Array] | None:
+        """Not an output of networks."""
+        return None
+
+    def link(self, mean: Array) -> Array:
+        """The mean itself."""
+        return mean
+
 
 class Entrywise(Entries, ABC):
     """A likelihood whose entries are independent given their predictors."""
@@ -144,6 +164,10 @@ class Entrywise(Entries, ABC):
     @abstractmethod
     def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
         """Of each entry, in JAX."""
+
+    def network_parameters(self, n_features: int) -> dict[str, Array] | None:
+        """Nothing is learned beside the predictor."""
+        return {}
 
     def observe(
         self,

@@ -62,8 +62,13 @@ class Bernoulli(Entrywise):
         chance = logistic_moments(predictor, np.zeros_like(predictor)).probability
         return (rng.random_sample(predictor.shape) < chance).astype(np.float64)
 
+    def link(self, mean: Array) -> Array:
+        """The log odds."""
+        log_odds: Array = np.log(mean) - np.log1p(-mean)
+        return log_odds
+
     def working(self, rows: Matrix, log_sizes: Array) -> Working:
         """The entries themselves, which a predictor moves by `p (1 - p)`."""
         n = rows.shape[0]
         p = (n * column_means(rows) + 0.5) / (n + 1.0)
-        return Working(rows, np.maximum(p * (1.0 - p), 0.05), np.log(p) - np.log1p(-p))
+        return Working(rows, np.maximum(p * (1.0 - p), 0.05), self.link(p))

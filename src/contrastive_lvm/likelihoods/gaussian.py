@@ -114,6 +114,10 @@ class Gaussian(Entries):
         noise: Array = rng.standard_normal(predictor.shape) * np.sqrt(nuisance.noise)
         return predictor + noise
 
+    def network_parameters(self, n_features: int) -> dict[str, Array]:
+        """The noise variance, at first all the variance of standardised data."""
+        return {"noise": np.ones(() if self.isotropic else (n_features,))}
+
     def working(self, rows: Matrix, log_sizes: Array) -> Working:
         """The rows themselves."""
         return Working(rows, np.ones(rows.shape[1]), column_means(rows))

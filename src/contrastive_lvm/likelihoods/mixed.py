@@ -176,6 +176,17 @@ class Mixed:
             rows[:, at] = part.draw(predictor[:, at], nuisance.of(at), rng)
         return rows
 
+    def network_parameters(self, n_features: int) -> dict[str, Array] | None:
+        """Not an output of networks."""
+        return None
+
+    def link(self, mean: Array) -> Array:
+        """Kind by kind."""
+        linked = np.empty_like(mean)
+        for _, part, at in self.parts:
+            linked[at] = part.link(mean[at])
+        return linked
+
     def working(self, rows: Matrix, log_sizes: Array) -> Working:
         """Kind by kind."""
         dense = rows.toarray() if is_sparse(rows) else rows

@@ -21,6 +21,7 @@ from contrastive_lvm.linalg.quadrature import logistic_moments
 
 Dispersion = Literal["feature", "shared"]
 WIDTH = 2.0  # standard deviation of the prior on the log dispersion
+FIRST_DISPERSION = 0.5  # of a network, before training
 LEAST_DISPERSION = 1e-6  # below, this is a Poisson and its terms cancel
 
 
@@ -109,6 +110,16 @@ class NegativeBinomial(Entrywise):
         c = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION)
         rate = np.exp(np.minimum(predictor, MOST_LOG_RATE))
         return rng.poisson(rate * rng.gamma(c, 1.0 / c, rate.shape)).astype(np.float64)
+
+    def network_parameters(self, n_features: int) -> dict[str, Array]:
+        """The dispersion."""
+        shape = () if self.dispersion == "shared" else (n_features,)
+        return {"dispersion": np.full(shape, FIRST_DISPERSION)}
+
+    def link(self, mean: Array) -> Array:
+        """The log rate."""
+        log_rate: Array = np.log(mean)
+        return log_rate
 
     def working(self, rows: Matrix, log_sizes: Array) -> Working:
         """`ln(1 + x / size)`."""

@@ -83,6 +83,11 @@ class Poisson(Entrywise):
         """New counts."""
         return rng.poisson(np.exp(np.minimum(predictor, MOST_LOG_RATE))).astype(np.float64)
 
+    def link(self, mean: Array) -> Array:
+        """The log rate."""
+        log_rate: Array = np.log(mean)
+        return log_rate
+
     def working(self, rows: Matrix, log_sizes: Array) -> Working:
         """`ln(1 + x / size)`."""
         return log_rates(rows, log_sizes)
