@@ -1,7 +1,19 @@
-"""NumPyro and JAX, loaded when they are used, and the sites that several priors share."""
+"""NumPyro and JAX, loaded when they are used, their types, and the sites that priors share."""
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import jax
+
+    JaxArray: TypeAlias = jax.Array
+    JaxArrayLike: TypeAlias = jax.Array | np.ndarray  # compiled functions accept both
+else:  # JAX is an extra
+    JaxArray = JaxArrayLike = Any
+
+Tree = TypeVar("Tree")  # tuples and dicts of arrays, nested in any way
 
 
 class Blackbox(NamedTuple):
@@ -28,6 +40,18 @@ def module(name: str) -> Any:
     """A module of JAX, NumPyro or optax."""
     load()
     return import_module(name)
+
+
+def to_numpy(tree: Tree) -> Tree:
+    """Copy every array of a tree to NumPy."""
+    copied: Tree = module("jax").tree.map(np.asarray, tree)
+    return copied
+
+
+def all_finite(tree: object) -> bool:
+    """Whether no array of a tree has a NaN or an infinity."""
+    leaves = module("jax").tree.leaves(tree)
+    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in leaves)
 
 
 def double_precision() -> Any:

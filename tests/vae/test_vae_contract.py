@@ -81,7 +81,7 @@ def test_scikit_learn_habits() -> None:
         ),
         ({"activation": "swoosh"}, "activation='swoosh' is unknown"),
         ({"likelihood": "student_t"}, "is not an output of ContrastiveVAE"),
-        ({"separation": -1}, "separation=-1 must be a number that is not negative"),
+        ({"separation": -1}, "separation=-1 must be a number of at least 0"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be a positive number"),
         ({"learning_rate": float("nan")}, "learning_rate=nan must be a positive number"),
         ({"batch_size": 0}, "batch_size=0 must be a whole number"),

@@ -1,9 +1,8 @@
-"""What both autoencoders share: reading rows, training, and applying the networks."""
+"""The common part of both autoencoders: validate, train, publish, and read rows to predict."""
 
-import logging
 import os
-import warnings
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,21 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.devices import placement
-from contrastive_lvm.estimators import parse_params as resolve
+from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.display import NotebookCard
 from contrastive_lvm.estimators.frames import NamedRows, unnamed
 from contrastive_lvm.estimators.validation import (
     check_choice,
     check_number,
     check_whole,
+    read_background,
     read_rows,
     refuse_constant,
+    refuse_empty_columns,
+    refuse_few_rows,
+    refuse_objectionable,
     refuse_values,
     remember_features,
 )
@@ -29,29 +32,20 @@ from contrastive_lvm.estimators.verbosity import verbosity
 from contrastive_lvm.io.model_files import Saveable
 from contrastive_lvm.io.network_files import network_arrays, restored_network
 from contrastive_lvm.io.schema import Arrays, Facts
-from contrastive_lvm.likelihoods.bernoulli import Bernoulli
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
-from contrastive_lvm.likelihoods.poisson import Poisson
-from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.progress import progress
-from contrastive_lvm.rows.size_factors import log_sizes
-from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
-from contrastive_lvm.vae.design import Design
-from contrastive_lvm.vae.fitted_networks import Fitted
+from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.rows.moments import Moments
+from contrastive_lvm.vae.architecture import Architecture
+from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, fit_networks
+from contrastive_lvm.vae.network_rows import NetworkRows, open_network_rows, reads_chunks
 from contrastive_lvm.vae.networks import ACTIVATIONS
-from contrastive_lvm.vae.training import HISTORY, Plan, State, Training
-from contrastive_lvm.vae.vae_rows import Moments, Source, in_blocks, moments, source
-from contrastive_lvm.vae.vae_scaling import prepared
-
-logger = logging.getLogger(__name__)
-Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
+from contrastive_lvm.vae.trained_networks import TrainedNetworks
+from contrastive_lvm.vae.training import HISTORY, TrainingPlan
 
 
 class Autoencoder(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator, ABC
 ):
-    """Training and predictions of a network with one or two sets."""
+    """An estimator with networks, for one or two sets."""
 
     hidden_layer_sizes: Any
     activation: str
@@ -68,36 +62,43 @@ class Autoencoder(
     n_devices: int | None
     random_state: Any
     verbose: bool
-    network_: Fitted
+    network_: TrainedNetworks
 
-    def _design(self, n_features: int, n_target: int, n_shared: int, *, gaps: bool) -> Design:
-        hidden = self.hidden_layer_sizes
-        if isinstance(hidden, int | str) or not hasattr(hidden, "__iter__"):
+    # Parameters
+
+    def _architecture(
+        self, n_features: int, n_target: int, n_shared: int, *, encodes_missing: bool
+    ) -> Architecture:
+        widths = self.hidden_layer_sizes
+        if isinstance(widths, int | str) or not hasattr(widths, "__iter__"):
             raise TypeError(
-                f"hidden_layer_sizes={hidden!r} must list the widths of hidden layers: (128, 256)."
+                f"hidden_layer_sizes={widths!r} must list the widths of hidden layers: (128, 256)."
             )
-        return Design(
+        return Architecture(
             n_features,
             n_target,
             n_shared,
-            tuple(check_whole("hidden_layer_sizes", width, 1) for width in hidden),
+            tuple(check_whole("hidden_layer_sizes", width, 1) for width in widths),
             check_choice("activation", self.activation, ACTIVATIONS),
             self._output(),
-            gaps,
+            encodes_missing,
         )
 
-    def _output(self) -> Any:
-        likelihood = resolve.likelihood(self.likelihood)
-        if not isinstance(likelihood, Output):
+    def _output(self) -> Likelihood:
+        likelihood: Likelihood = parse_params.likelihood(self.likelihood)
+        if likelihood.network_parameters(1) is None:
             raise TypeError(
                 f"likelihood={likelihood!r} is not an output of {type(self).__name__}; use "
                 "'gaussian', 'bernoulli', 'poisson' or 'negative_binomial', or ContrastiveLVM."
             )
         return likelihood
 
-    def _plan(self, separation: float) -> Plan:
-        epochs, patience = self.max_epochs, self.patience
-        return Plan(
+    def _plan(self, separation: float = 0.0) -> TrainingPlan:
+        epochs, patience, fraction = self.max_epochs, self.patience, self.validation_fraction
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
+        check_whole("refine_steps", self.refine_steps, 0)
+        return TrainingPlan(
             None if epochs is None else check_whole("max_epochs", epochs, 1),
             check_whole("batch_size", self.batch_size, 1),
             _positive("learning_rate", self.learning_rate),
@@ -105,131 +106,105 @@ class Autoencoder(
             _positive("clip", self.clip),
             None if patience is None else check_whole("patience", patience, 1),
             separation,
+            check_number("validation_fraction", fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"),
+            self.checkpoint,
         )
 
-    def _source(self, X: Any, name: str, *, reset: bool = False) -> Source:
-        """Rows, checked; those that are read by blocks are checked when they are read."""
-        if not in_blocks(unnamed(X)):
-            return source(read_rows(self, X, name=name, reset=reset))
-        rows = source(unnamed(X), name)
+    def _device_limit(self) -> int | None:
+        return None if self.n_devices is None else check_whole("n_devices", self.n_devices, 1)
+
+    # Rows
+
+    def _read(self, X: Any, name: str, *, reset: bool = False) -> NetworkRows:
+        """Check rows in memory; those that are read by chunks are checked while they are read."""
+        if not reads_chunks(unnamed(X)):
+            background = name == "background"
+            rows = read_background(self, X) if background else read_rows(self, X, reset=reset)
+            refuse_objectionable(self._output(), name, rows)
+            return NetworkRows(rows)
+        found = open_network_rows(unnamed(X), name, partial(self._check, name))
         if reset:
             remember_features(self, X)
         elif isinstance(X, NamedRows):
             X.settle(self, name, reset=False)
-        return self._same_features(rows, name)
-
-    def _same_features(self, rows: Source, name: str) -> Source:
-        if rows.n_features != self.n_features_in_:
+        if found.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"{name} has {rows.n_features} features, but {type(self).__name__} was fitted "
+                f"{name} has {found.shape[1]} features, but {type(self).__name__} was fitted "
                 f"with {self.n_features_in_}; give it the same columns."
-            )
-        return rows
-
-    def _rows(self, X: Any, of: str = "target") -> tuple[Fitted, Source]:
-        """Rows to apply the networks to."""
-        check_is_fitted(self)
-        check_choice("of", of, ("target", "background"))
-        rows = self._source(X, "X")
-        if in_blocks(X) or not isinstance(self._output(), Gaussian):
-            for block in rows.blocks():
-                self._check(block, "X")
-        steps = check_whole("refine_steps", self.refine_steps, 0)
-        return self.network_._replace(refine_steps=steps), rows
-
-    def _check(self, block: Array, name: str) -> None:
-        """Refuse values that are none."""
-        refuse_values(block, name)
-        objection = self._output().objection(block)
-        if objection is not None:
-            raise ValueError(f"{name} holds {objection}.")
-
-    def _moments(self, rows: Source, name: str) -> Moments:
-        if rows.n_rows < 2:
-            raise ValueError(
-                f"{name} has {rows.n_rows} sample(s), but fitting needs at least 2; add rows."
-            )
-        found = moments(rows, lambda block: self._check(block, name))
-        empty = np.flatnonzero(found.count == 0)
-        if len(empty):
-            raise ValueError(
-                f"{name} has no observed entry in columns {empty[:3].tolist()}; drop these columns "
-                "from both sets."
             )
         return found
 
-    def _train(
-        self, sets: dict[str, Source], n_target: int, n_shared: int, separation: float, resume: Any
+    def _rows(self, X: Any, of: str = "target") -> tuple[TrainedNetworks, NetworkRows]:
+        """Return the networks, and rows to apply them to."""
+        check_is_fitted(self)
+        check_choice("of", of, ("target", "background"))
+        rows = self._read(X, "X")
+        steps = check_whole("refine_steps", self.refine_steps, 0)
+        return self.network_._replace(refine_steps=steps), rows
+
+    def _check(self, name: str, rows: Matrix) -> None:
+        refuse_values(rows, name)
+        refuse_objectionable(self._output(), name, rows)
+
+    def _moments(self, rows: NetworkRows, name: str) -> Moments:
+        refuse_few_rows(rows, name)
+        moments = rows.moments()
+        refuse_empty_columns(moments.counts, name)
+        return moments
+
+    # Fit
+
+    def _fit(
+        self,
+        sets: dict[str, NetworkRows],
+        sizes: tuple[int, int],
+        separation: float,
+        resume: Resume,
     ) -> None:
-        """Train on one or two sets, the target first, and name the results."""
-        plan = self._plan(separation)
-        fraction = self._fraction()
-        self._design(1, n_target, n_shared, gaps=False)  # refuse bad words before reading rows
-        check_whole("refine_steps", self.refine_steps, 0)
-        devices = self.n_devices
-        place = placement(None if devices is None else check_whole("n_devices", devices, 1))
-        found = tuple(self._moments(rows, name) for name, rows in sets.items())
-        refuse_constant(sum(m.variance for m in found), max(np.abs(m.mean).max() for m in found))
+        """Train on one or two sets, the target first, and publish the results."""
+        plan, place = self._plan(separation), placement(self._device_limit())
+        self._architecture(1, *sizes, encodes_missing=False)  # refuse before rows are read
+        moments = tuple(self._moments(rows, name) for name, rows in sets.items())
+        variances = [m.square / np.maximum(m.counts, 1.0) for m in moments]
+        refuse_constant(sum(variances), max(np.abs(m.mean).max() for m in moments))
         rows = tuple(sets.values())
-        gaps = any((m.count < r.n_rows).any() for m, r in zip(found, rows, strict=True))
-        design = self._design(self.n_features_in_, n_target, n_shared, gaps=gaps)
+        missing = any((m.counts < r.n_rows).any() for m, r in zip(moments, rows, strict=True))
+        architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if resume is not None:
-            seed = resume.seed if isinstance(resume, State) else read_seed(resume)
-        data = prepared(design, rows, found, fraction, np.random.default_rng([seed, 1]))
-        training = Training(design, plan, data, place, seed)
-        if resume is not None:
-            known = isinstance(resume, State)
-            training.resume(resume if known else read_state(resume, training.state))
         with verbosity(enabled=self.verbose):
-            finished = self._run(training)
-        fitted = Fitted(design, training.state.best, data.units, data.scaling)
-        self.state_ = training.state
-        self._publish(fitted.centred(*rows), training.state.history)
-        bounds = [
-            self.network_.bound(r, of, training.state.seed)
-            for r, of in zip(rows, ("target", "background"), strict=False)
-        ]
-        self.lower_bound_ = sum(value for value, _ in bounds)
-        self.lower_bound_error_ = float(np.sqrt(sum(variance for _, variance in bounds)))
-        self.n_iter_, self.converged_ = training.epochs_done, finished
+            fit = fit_networks(architecture, plan, rows, moments, place, seed, resume)
+        self._publish(fit, rows)
+
+    def _publish(self, fit: NetworkFit, rows: tuple[NetworkRows, ...]) -> None:
+        self.state_ = fit.state
+        self._publish_networks(fit.networks, fit.state.history)
+        self.lower_bound_, self.lower_bound_error_ = fit.lower_bound, fit.lower_bound_error
+        self.n_iter_, self.converged_ = fit.n_epochs, fit.converged
         self.n_samples_ = rows[0].n_rows
         if len(rows) > 1:
             self.n_background_samples_ = rows[1].n_rows
 
-    def _run(self, training: Training) -> bool:
-        """Round by round; whether it came to its end."""
-        name, total = type(self).__name__, training.schedule.epochs
-        try:
-            with progress(name, total, logger, unit="epoch") as advance:
-                while training.goes_on:
-                    before = training.epochs_done
-                    training.round()
-                    if self.checkpoint is not None and training.state.n_rounds:
-                        write_state(self.checkpoint, training.state)
-                    advance(training.epochs_done - before, training.message())
-        except KeyboardInterrupt:
-            if training.state.n_rounds == 0:
-                raise
-            warnings.warn(
-                f"interrupted after epoch {training.epochs_done}; the best state so far is kept, "
-                "and fit(..., resume=model.state_) goes on from the last.",
-                UserWarning,
-                stacklevel=4,
-            )
-            return False
-        return not training.gave_up
+    def _publish_networks(self, networks: TrainedNetworks, history: dict[str, Array]) -> None:
+        self.network_, self.history_ = networks, history
+        self.lower_bounds_ = history["bound"]
+        self.mean_ = networks.units.restore(networks.constants.target_mean)
+        learned, nuisance = networks.weights.likelihood, networks.nuisance
+        one = np.ndim(learned.get("noise", 0.0)) == 0
+        self.noise_variance_ = float(nuisance.noise[0]) if one else nuisance.noise
+        self.dispersion_ = nuisance.dispersion if "dispersion" in learned else None
+
+    # Files
 
     def _fitted_arrays(self) -> dict[str, Any]:
         history = {f"history.{name}": values for name, values in self.history_.items()}
         return network_arrays(self.network_) | history
 
     def _fitted_facts(self) -> dict[str, Any]:
-        design = self.network_.design
+        architecture = self.network_.architecture
         return {
-            "n_target": design.n_target,
-            "n_shared": design.n_shared,
-            "gaps": design.gaps,
+            "n_target": architecture.n_target,
+            "n_shared": architecture.n_shared,
+            "gaps": architecture.encodes_missing,
             "bound": float(self.lower_bound_),
             "bound_error": float(self.lower_bound_error_),
             "n_iter": int(self.n_iter_),
@@ -238,72 +213,23 @@ class Autoencoder(
 
     def _restore(self, arrays: Arrays, facts: Facts) -> None:
         sizes = facts.whole("n_target", 1), facts.whole("n_shared")
-        design = self._design(self.n_features_in_, *sizes, gaps=facts.flag("gaps"))
+        missing = facts.flag("gaps")
+        architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
         history = {name: arrays.take(f"history.{name}", (None,), "any") for name in HISTORY}
         if len({values.shape for values in history.values()}) > 1:
             raise ValueError("the arrays of its history have different lengths")
-        self._publish(restored_network(design, arrays), history)
+        self._publish_networks(restored_network(architecture, arrays), history)
         self.lower_bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter")
         self.converged_ = facts.flag("converged")
         self.lower_bound_error_ = facts.number("bound_error", "not negative")
 
     def _check_settings(self) -> None:
-        self._plan(0.0)
-        self._fraction()
-        check_whole("refine_steps", self.refine_steps, 0)
-        if self.n_devices is not None:
-            check_whole("n_devices", self.n_devices, 1)
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
+        self._plan()
+        self._device_limit()
 
-    def _fraction(self) -> float:
-        return check_number(
-            "validation_fraction", self.validation_fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"
-        )
+    # Predictions
 
-    def _decoded(
-        self, t: Array | None, z: Array | None, n: int, of: str, sizes: Any = 0.0
-    ) -> Array:
-        """Expected rows of the parts that are given."""
-        fitted = self.network_
-        eta = fitted.predictor(n, t, z, of) + sizes
-        law = fitted.design.likelihood.response(eta, np.zeros_like(eta), fitted.nuisance)
-        expected: Array = law[0]
-        return expected
-
-    def _sizes(self, rows: Source) -> Any:
-        """Log size factors of rows of counts, (N, D); 0 for other data."""
-        profile = np.asarray(self.network_.scaling.profile, dtype=np.float64)
-        if not profile.any():
-            return 0.0
-        found = np.concatenate([log_sizes(block, profile) for block in rows.blocks()])
-        return np.where(profile > 0, found[:, None], 0.0)
-
-    def _filled(self, X: Any, of: str, draws: int) -> tuple[Array, Array]:
-        """Rows whose NaN are replaced, and the standard deviations of what replaced them."""
-        fitted, rows = self._rows(X, of)
-        sizes, begin = self._sizes(rows), 0
-        values = np.concatenate([widen(block) for block in rows.blocks()])
-        gaps, std = np.isnan(values), np.zeros(values.shape)
-        for mean, variance in fitted.filled(rows, of, 0, draws):
-            at = slice(begin, begin + len(mean))
-            own = sizes[at] if isinstance(sizes, np.ndarray) else 0.0
-            law = fitted.design.likelihood.response(mean + own, variance, fitted.nuisance)
-            values[at] = np.where(gaps[at], law[0], values[at])
-            std[at] = np.where(gaps[at], np.sqrt(law[1]), 0.0)
-            begin = at.stop
-        return values, std
-
-    def _drawn(
-        self, t: Array | None, z: Array | None, n: int, of: str, rng: np.random.RandomState
-    ) -> Array:
-        """New rows at given latents."""
-        fitted = self.network_
-        eta = fitted.predictor(n, t, z, of)
-        drawn: Array = fitted.design.likelihood.draw(eta, fitted.nuisance, rng)
-        return drawn
-
-    def _latents_given(self, T: Any, k: int) -> Array:
+    def _given_latents(self, T: Any, k: int) -> Array:
         check_is_fitted(self)
         given: Array = np.asarray(T, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != k or not np.isfinite(given).all():
@@ -314,22 +240,12 @@ class Autoencoder(
         return given
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Mean (or weighted mean) of `score_samples`."""
+        """Return the (weighted) mean of `score_samples`."""
         return float(np.average(self.score_samples(X), weights=sample_weight))
 
     @abstractmethod
     def score_samples(self, X: Any) -> Array:
-        """Of each row; the estimators say more."""
-
-    def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
-        """Name the results."""
-        self.network_, self.history_ = fitted, history
-        self.lower_bounds_ = history["bound"]
-        self.mean_ = fitted.units.restored(fitted.scaling.target_mean)
-        noise = fitted.nuisance
-        one = getattr(fitted.design.likelihood, "isotropic", True)
-        self.noise_variance_ = float(noise.noise[0]) if one else noise.noise
-        self.dispersion_ = noise.dispersion if noise.dispersion.any() else None
+        """Return a lower bound on the log-likelihood of each row."""
 
 
 def _positive(name: str, value: Any) -> float:

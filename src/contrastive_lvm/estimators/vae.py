@@ -94,12 +94,12 @@ class VAE(Autoencoder):
         5
         """
         k = check_whole("n_components", self.n_components, 1)
-        self._train({"X": self._source(X, "X", reset=True)}, k, 0, 0.0, resume)
+        self._fit({"X": self._read(X, "X", reset=True)}, (k, 0), 0.0, resume)
         return self
 
     def _restore(self, arrays: Arrays, facts: Facts) -> None:
         super()._restore(arrays, facts)
-        if self.network_.design.n_shared:
+        if self.network_.architecture.n_shared:
             raise ValueError("a VAE has no shared dimensions")
 
     def _check_settings(self) -> None:
@@ -108,7 +108,7 @@ class VAE(Autoencoder):
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.network_.design.n_target)
+        return self.network_.architecture.n_target
 
     def transform(self, X: Any) -> Array:
         """Posterior mean of the latents, (n, n_components).
@@ -121,8 +121,8 @@ class VAE(Autoencoder):
         >>> model.transform(rows).shape
         (400, 2)
         """
-        fitted, rows = self._rows(X)
-        return fitted.codes(rows, "target")[0]
+        networks, rows = self._rows(X)
+        return networks.latents(rows, "target")[0]
 
     @follows_output
     def inverse_transform(self, T: Any) -> Array:
@@ -137,8 +137,8 @@ class VAE(Autoencoder):
         (1, 30)
         """
         check_is_fitted(self)
-        T = self._latents_given(T, self._n_features_out)
-        return self._decoded(T, None, len(T), "target")
+        T = self._given_latents(T, self._n_features_out)
+        return self.network_.expected_rows(len(T), T, None, "target")
 
     @follows_output
     def reconstruct(self, X: Any) -> Array:
@@ -152,9 +152,9 @@ class VAE(Autoencoder):
         >>> model.reconstruct(rows).shape
         (400, 30)
         """
-        fitted, rows = self._rows(X)
-        t = fitted.codes(rows, "target")[0]
-        return self._decoded(t, None, len(t), "target", self._sizes(rows))
+        networks, rows = self._rows(X)
+        t, _ = networks.latents(rows, "target")
+        return networks.expected_rows(len(t), t, None, "target", networks.size_factors(rows))
 
     @follows_output
     def impute(
@@ -171,7 +171,9 @@ class VAE(Autoencoder):
         >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
         False
         """
-        filled, std = self._filled(X, "target", check_whole("n_draws", n_draws, 1))
+        n_draws = check_whole("n_draws", n_draws, 1)
+        networks, rows = self._rows(X)
+        filled, std = networks.impute(rows, "target", n_draws)
         return (filled, std) if return_std else filled
 
     @follows_output
@@ -189,7 +191,7 @@ class VAE(Autoencoder):
         check_is_fitted(self)
         n, rng = check_whole("n_samples", n_samples, 1), check_random_state(random_state)
         t: Array = rng.standard_normal((n, self._n_features_out))
-        return self._drawn(t, None, n, "target", rng)
+        return self.network_.draw_rows(n, t, None, "target", rng)
 
     def score_samples(self, X: Any, *, n_draws: int = 100) -> Array:
         """An importance-weighted bound on the log-likelihood of each row's observed entries.
@@ -202,5 +204,6 @@ class VAE(Autoencoder):
         >>> model.score_samples(rows).shape
         (400,)
         """
-        fitted, rows = self._rows(X)
-        return fitted.weighted_bounds(rows, "target", 0, check_whole("n_draws", n_draws, 1))
+        n_draws = check_whole("n_draws", n_draws, 1)
+        networks, rows = self._rows(X)
+        return networks.weighted_bounds(rows, "target", n_draws)

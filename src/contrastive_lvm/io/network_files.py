@@ -4,9 +4,14 @@ from itertools import pairwise
 from typing import Any
 
 from contrastive_lvm.io.schema import Arrays, Values
-from contrastive_lvm.vae.design import Design, Scaling, Units
-from contrastive_lvm.vae.fitted_networks import Fitted
-from contrastive_lvm.vae.networks import Layer
+from contrastive_lvm.vae.architecture import (
+    Architecture,
+    FeatureUnits,
+    NetworkConstants,
+    NetworkWeights,
+)
+from contrastive_lvm.vae.networks import Layer, Network
+from contrastive_lvm.vae.trained_networks import TrainedNetworks
 
 LEAST: dict[str, Values] = {
     "target_mean": "finite",
@@ -15,43 +20,44 @@ LEAST: dict[str, Values] = {
     "spread": "positive",
     "profile": "not negative",
 }
-NETWORKS = ("target encoder", "target decoder", "background encoder", "shared decoder")
 
 
-def network_arrays(fitted: Fitted) -> dict[str, Any]:
+def network_arrays(fitted: TrainedNetworks) -> dict[str, Any]:
     """All numbers of a trained model."""
     arrays: dict[str, Any] = {}
-    for name, network in fitted.parameters.items():
-        if name == "learned":
-            arrays |= {f"learned.{key}": value for key, value in network.items()}
+    for name, network in fitted.weights._asdict().items():
+        if name == "likelihood":
+            arrays |= {f"learned.log {key}": value for key, value in network.items()}
             continue
         for i, layer in enumerate(network):
-            arrays |= {f"{name}.{i}.{key}": value for key, value in layer._asdict().items()}
+            own = layer._asdict().items()
+            arrays |= {f"{name.replace('_', ' ')}.{i}.{key}": value for key, value in own}
     arrays |= {f"units.{key}": value for key, value in fitted.units._asdict().items()}
-    return arrays | {f"scaling.{key}": value for key, value in fitted.scaling._asdict().items()}
+    return arrays | {f"scaling.{key}": value for key, value in fitted.constants._asdict().items()}
 
 
-def restored_network(design: Design, arrays: Arrays) -> Fitted:
+def restored_network(architecture: Architecture, arrays: Arrays) -> TrainedNetworks:
     """The way back; networks are of single precision.
 
     Sizes are compared, never allocated: a file may claim any.
     """
-    D, sizes = (design.n_features,), design.sizes
-    parameters: dict[str, Any] = {
-        "learned": {
-            name: arrays.single(f"learned.{name}", shape)
-            for name, shape in design.learned_shapes.items()
-        }
-    }
-    for name in NETWORKS:
-        if name in sizes:
-            parameters[name] = tuple(
-                Layer(
-                    arrays.single(f"{name}.{i}.weights", pair),
-                    arrays.single(f"{name}.{i}.bias", pair[1:]),
-                )
-                for i, pair in enumerate(pairwise(sizes[name]))
+    D, sizes = (architecture.n_features,), architecture.layer_sizes
+    networks: dict[str, Network] = {"background_encoder": (), "shared_decoder": ()}
+    for name, widths in sizes.items():
+        stored = name.replace("_", " ")
+        networks[name] = tuple(
+            Layer(
+                arrays.single(f"{stored}.{i}.weights", pair),
+                arrays.single(f"{stored}.{i}.bias", pair[1:]),
             )
-    units = Units(arrays.take("units.shift", D), arrays.take("units.unit", D, "positive"))
-    scaling = Scaling(*(arrays.single(f"scaling.{n}", D, LEAST[n]) for n in Scaling._fields))
-    return Fitted(design, parameters, units, scaling)
+            for i, pair in enumerate(pairwise(widths))
+        )
+    learned = {
+        name: arrays.single(f"learned.log {name}", value.shape)
+        for name, value in architecture.initial_parameters.items()
+    }
+    weights = NetworkWeights(**networks, likelihood=learned)
+    units = FeatureUnits(arrays.take("units.shift", D), arrays.take("units.unit", D, "positive"))
+    fields = NetworkConstants._fields
+    constants = NetworkConstants(*(arrays.single(f"scaling.{n}", D, LEAST[n]) for n in fields))
+    return TrainedNetworks(architecture, weights, units, constants)

@@ -117,6 +117,10 @@ class Likelihood(Protocol):
         """Rows for a Gaussian start."""
         ...
 
+    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
+        """Log density of each entry, in JAX, for likelihoods that networks can have."""
+        ...
+
     def network_parameters(self, n_features: int) -> dict[str, Array] | None:
         """First values of the positive parameters that an autoencoder learns, by name.
 
@@ -148,6 +152,10 @@ class Entries:
     def noisy_columns(self, n_features: int) -> np.ndarray:
         """None."""
         return np.zeros(n_features, dtype=bool)
+
+    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
+        """Refuse: entries are not independent given their predictors."""
+        raise TypeError(f"{self!r} has no log density entry by entry.")
 
     def network_parameters(self, n_features: int) -> dict[str, Array] | None:
         """Not an output of networks."""

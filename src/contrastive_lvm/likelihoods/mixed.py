@@ -176,6 +176,10 @@ class Mixed:
             rows[:, at] = part.draw(predictor[:, at], nuisance.of(at), rng)
         return rows
 
+    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
+        """Refuse: Student-t features may share a scale per row."""
+        raise TypeError(f"{self!r} has no log density entry by entry.")
+
     def network_parameters(self, n_features: int) -> dict[str, Array] | None:
         """Not an output of networks."""
         return None

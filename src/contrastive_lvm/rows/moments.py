@@ -91,11 +91,13 @@ def moments_of(check: Check, rows: Matrix, *, scatter: bool) -> Moments:
 
 
 def _of_columns(rows: Matrix) -> Moments:
-    parts = (_of_slice(widen(rows[some])) for some in row_slices(*rows.shape))
+    parts = (column_moments(widen(rows[some])) for some in row_slices(*rows.shape))
     return reduce(Moments.plus, parts)
 
 
-def _of_slice(rows: Array) -> Moments:
+def column_moments(rows: Array) -> Moments:
+    """Compute the moments of each feature of a dense block."""
+    rows = widen(rows)
     seen = ~np.isnan(rows)
     counts = seen.sum(axis=0).astype(np.float64)
     mean = np.where(seen, rows, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
