@@ -18,6 +18,7 @@ import contrastive_lvm as clvm
 from contrastive_lvm.black_box import initialization as starting
 from contrastive_lvm.black_box.initialization import starting_point
 from contrastive_lvm.black_box.svi.svi_batches import Order, Rows
+from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import minibatches as shuffled
@@ -259,7 +260,8 @@ def test_empty_columns_are_refused() -> None:
 def test_nuts_has_all_rows_in_memory(tmp_path: Path) -> None:
     X, B = counts()
     model = clvm.ContrastiveLVM(1, 2, likelihood="poisson", inference="nuts")
-    _, _, target, background = model._resolved(hdf5(X, tmp_path / "X.h5"), lazy(B, tmp_path))
+    given = read_input(model, hdf5(X, tmp_path / "X.h5"), lazy(B, tmp_path))
+    target, background = given.sets
     assert isinstance(target, np.ndarray)
     np.testing.assert_array_equal(target, X)
     np.testing.assert_array_equal(background, B)
@@ -336,9 +338,9 @@ def test_two_devices_give_what_one_gives(tmp_path: Path) -> None:
 
 
 def test_more_devices_than_there_are_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"n_devices=99, but JAX has \d+ here"):
+    with pytest.raises(ValueError, match=r"n_devices=99 is more than the \d+ that JAX has"):
         fit(*counts(), n_devices=99)
-    with pytest.raises(ValueError, match="n_devices=0 must be a whole number of at least 1 or"):
+    with pytest.raises(ValueError, match="n_devices=0 must be an integer of at least 1 or"):
         clvm.SVI(n_devices=0)
 
 

@@ -169,7 +169,7 @@ def test_what_comes_from_files(tmp_path: Path) -> None:
         ),
         (
             {"likelihood": "poisson:size_factors=some"},
-            "--likelihood poisson: size_factors='some' is unknown",
+            "--likelihood poisson:size_factors='some' is unknown",
         ),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
+from contrastive_lvm.estimators.linear_fit import read_input
 from tests.oracles import Array, gapped, planted
 
 LIKELIHOODS: dict[str, Any] = {
@@ -179,6 +180,6 @@ def test_auto_takes_the_engine_that_can(on_s: str, on_w: str) -> None:
     X, B = sets("complete")
     model = clvm.ContrastiveLVM(N_TARGET, N_SHARED, **pieces("isotropic", on_s, on_w))
     engines = [e for e in ENGINES if not refused(on_s, on_w, e)]
-    chosen = model._resolved(X, B)[1]
+    chosen = read_input(model, X, B).engine
     expected = ENGINES[engines[0]] if engines else clvm.SVI()  # no closed form has both
     assert type(chosen) is type(expected)

@@ -210,7 +210,7 @@ def test_texture_and_digits_add_up() -> None:
 @pytest.mark.parametrize(
     ("words", "pattern"),
     [
-        ({"n_target": 0}, "n_target=0 must be a whole number of at least 1"),
+        ({"n_target": 0}, "n_target=0 must be an integer of at least 1"),
         ({"n_background": 1.5}, "n_background=1.5 must be"),
         ({"intensity": 0.0}, "intensity=0.0 must be a positive number"),
         ({"intensity": np.nan}, "intensity=nan must be a positive number"),

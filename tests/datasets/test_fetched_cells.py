@@ -88,7 +88,7 @@ def test_most_variable_genes_are_those_of_the_dense_ratio() -> None:
     expected = np.sort(np.argsort(-ratio)[:7])
     np.testing.assert_array_equal(most_variable(csr_array(counts), 7), expected)
     assert 4 not in most_variable(csr_array(counts), 29)
-    with pytest.raises(ValueError, match="n_genes=31 must be a whole number from 1 to 30"):
+    with pytest.raises(ValueError, match="n_genes=31 must be an integer from 1 to 30"):
         most_variable(csr_array(counts), 31)
 
 

@@ -141,13 +141,13 @@ def test_damaged_logs_are_a_sentence(home: Path, raw: bytes, pattern: str) -> No
 @pytest.mark.parametrize(
     ("words", "pattern"),
     [
-        ({"subjects": [0]}, "subjects=0 must be a whole number from 1 to 10"),
+        ({"subjects": [0]}, "subjects=0 must be an integer from 1 to 10"),
         ({"subjects": []}, r"subjects=\[\] must name at least one"),
         ({"subjects": [2, 2]}, r"subjects=\[2, 2\] must name .* none of them twice"),
         ({"subjects": 3}, "subjects=3 must be a list of numbers"),
-        ({"every": True}, "every=True must be a whole number of at least 1"),
-        ({"every": 0}, "every=0 must be a whole number of at least 1"),
-        ({"every": 2.5}, r"every=2\.5 must be a whole number"),
+        ({"every": True}, "every=True must be an integer of at least 1"),
+        ({"every": 0}, "every=0 must be an integer of at least 1"),
+        ({"every": 2.5}, r"every=2\.5 must be an integer"),
     ],
 )
 def test_mhealth_arguments_are_checked(words: Any, pattern: str) -> None:

@@ -112,7 +112,7 @@ def test_every_method_is_finite(fitted: tuple[str, clvm.ContrastiveLVM, Any]) ->
         draws["t"][0].mean(axis=0)[:20], latents.target, atol=0.6 * float(latents.target_std.max())
     )
     for of in ("target", "background", "denoised"):
-        assert model._likelihood().objection(model.sample(30, of=of, random_state=0)) is None
+        assert model._fitted().likelihood.objection(model.sample(30, of=of, random_state=0)) is None
 
 
 def test_travels(fitted: tuple[str, clvm.ContrastiveLVM, Any], tmp_path: Path) -> None:

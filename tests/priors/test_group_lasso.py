@@ -117,9 +117,9 @@ def test_a_dict_of_groups_takes_names_and_positions() -> None:
     ("groups", "message"),
     [
         (["a", "b"], "groups has 2 labels for 3 features; give one a feature"),
-        ({"g": ["q"]}, "groups names the feature 'q', which X does not have"),
-        ({"g": [3]}, "groups names the feature 3, which X does not have"),
-        ({"g": [-1]}, "groups names the feature -1, which X does not have"),
+        ({"g": ["q"]}, "groups names the feature 'q', which is not in the data"),
+        ({"g": [3]}, "groups names the feature 3, which is not in the data"),
+        ({"g": [-1]}, "groups names the feature -1, which is not in the data"),
         ({"g": [0, 1], "h": [1]}, "groups puts the feature 1 into two groups"),
     ],
 )

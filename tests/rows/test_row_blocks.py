@@ -532,7 +532,7 @@ def test_bad_values_are_refused_by_name(name: str, elsewhere: Callable[[Any], An
         fit(name, X, elsewhere(B[:, :7]))
     with pytest.raises(ValueError, match="has 7 features, but ContrastiveLVM is expecting 8"):
         in_memory(name).transform(elsewhere(X[:, :7]))
-    with pytest.raises(ValueError, match="X and background do not vary"):
+    with pytest.raises(ValueError, match="The rows do not vary"):
         fit("complete", elsewhere(np.ones((50, D))), elsewhere(np.ones((40, D))))
 
 

@@ -64,7 +64,7 @@ def test_digits_are_added_to_grass_of_their_own() -> None:
 
 
 def test_what_is_missing_or_broken_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="n_target=0 must be a whole number from 1"):
+    with pytest.raises(ValueError, match="n_target=0 must be an integer from 1"):
         fetch_mnist_on_grass(0)
     with pytest.raises(ValueError, match="intensity=-1 must be a positive number"):
         small(intensity=-1)

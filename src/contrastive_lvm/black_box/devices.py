@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from contrastive_lvm._jax import module
+from contrastive_lvm.exceptions import InvalidParameterError
 
 
 class Placement(NamedTuple):
@@ -38,9 +39,7 @@ def placement(n_devices: int | None) -> Placement:
     jax, sharding = module("jax"), module("jax.sharding")
     available = jax.devices()
     if n_devices is not None and n_devices > len(available):
-        raise ValueError(
-            f"n_devices={n_devices}, but JAX has {len(available)} here; use at most that many, or "
-            "None for all."
-        )
+        reason = f"is more than the {len(available)} that JAX has here; use None for all of them."
+        raise InvalidParameterError("n_devices", n_devices, reason)
     chosen = available if n_devices is None else available[:n_devices]
     return Placement(sharding.Mesh(chosen, ("rows",)), len(chosen))

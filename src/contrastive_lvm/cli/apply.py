@@ -9,7 +9,8 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.cli_progress import reading, working
-from contrastive_lvm.cli.output import destination, whole
+from contrastive_lvm.cli.output import destination, user_warnings, whole
+from contrastive_lvm.exceptions import InvalidDataError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +117,6 @@ def _apply(
     of: str = "target",
 ) -> None:
     """Read the model and the rows, compute, and write or print."""
-    from contrastive_lvm.cli.translate_errors import plainly, warnings_told
     from contrastive_lvm.io.tables.prepare import frame, read_rows
     from contrastive_lvm.io.tables.size_factor_column import sizes_of
     from contrastive_lvm.io.tables.write import ending_of
@@ -130,8 +130,13 @@ def _apply(
         table = read_rows(file, preparation, where or (), told=told)
     named = hasattr(estimator, "feature_names_in_")
     sizes = sizes_of(table, preparation.sizes)
-    with working("Computing"), plainly(rows=str(file)), warnings_told(rows=str(file)):
-        columns, values = compute(estimator, frame(table, named=named), preparation, **sizes)
+    try:
+        with working("Computing"), user_warnings() as said:
+            columns, values = compute(estimator, frame(table, named=named), preparation, **sizes)
+    except InvalidDataError as error:
+        raise InvalidDataError(str(file), error.reason) from error
+    for sentence in said:
+        typer.echo(f"warning: {sentence}", err=True)
     _give(table, columns, values, output, as_json=as_json)
 
 

@@ -1,7 +1,6 @@
 """`clvm fit`: two sets of rows in, a model file and what it found out."""
 
 import json
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.cli_progress import reading, working
-from contrastive_lvm.cli.output import destination, whole
+from contrastive_lvm.cli.output import destination, user_warnings, whole
 from contrastive_lvm.progress_bars import on_terminal
 
 if TYPE_CHECKING:
@@ -114,7 +113,6 @@ def _fitted(
 ) -> dict[str, Any]:
     """Fit, write the model file and the page, and collect the facts."""
     from contrastive_lvm.cli.report import write_page
-    from contrastive_lvm.cli.translate_errors import plainly, told_to_users
     from contrastive_lvm.io.tables.prepare import frame
     from contrastive_lvm.report.advice import data_advice, fit_advice
     from contrastive_lvm.report.findings import findings
@@ -123,8 +121,7 @@ def _fitted(
     estimator = words.estimator(sets.preparation.features, verbose=words.has_bar and on_terminal())
     others = None if sets.background is None else frame(sets.background, named=named)
     advice = data_advice(sets, words.likelihood)
-    with warnings.catch_warnings(record=True) as caught, plainly():
-        warnings.simplefilter("always")
+    with user_warnings() as said:
         with working("Fitting", shown=not words.has_bar):
             estimator.fit(
                 frame(sets.target, named=named),
@@ -135,7 +132,6 @@ def _fitted(
         with working("Looking at rows"):
             facts = findings(estimator, sets, top=top)
     save(estimator, sets, path)
-    said = told_to_users(caught)
     facts["warnings"] = list(dict.fromkeys([*advice, *said, *fit_advice(facts)]))
     if page is not None:
         write_page(estimator, sets, page, Path(sets.target.source).name)

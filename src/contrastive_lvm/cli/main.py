@@ -17,11 +17,14 @@ from contrastive_lvm.cli.apply import denoise, impute, transform
 from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
 from contrastive_lvm.cli.fit import fit
+from contrastive_lvm.cli.options import OPTION_OF
 from contrastive_lvm.cli.report import report
 from contrastive_lvm.cli.reproduce import reproduce
 from contrastive_lvm.cli.select import select
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 
 BAD_INPUT, INTERRUPTED = 2, 130
+SETS = {"X": "the target", "background": "the background"}
 NOT_FOR_USERS = (RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning)
 
 # Newer versions of typer carry a copy of click, so the class has no name to import from everywhere.
@@ -44,10 +47,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, TypeError, OSError, ImportError) as error:  # an extra may be absent
-        return _refuse(str(error))
-    except MemoryError:
-        return _refuse("there is not enough memory; use fewer rows or features, or float32.")
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
+        return _refuse(_sentence(error))
     return code if isinstance(code, int) else 0
 
 
@@ -56,6 +57,20 @@ def _refuse(sentence: str) -> int:
     end = "" if sentence.endswith((".", "?")) else "."
     typer.echo(f"clvm: {sentence}{end}", err=True)
     return BAD_INPUT
+
+
+def _sentence(error: Exception) -> str:
+    """Say what the library refuses in the words of the command line."""
+    if isinstance(error, InvalidParameterError):
+        option = OPTION_OF.get(error.parameter, error.parameter)
+        return f"{option}={error.value} {error.reason}"
+    if isinstance(error, InvalidDataError):
+        return f"{SETS.get(error.name, error.name)} {error.reason}"
+    if isinstance(error, ArithmeticError):
+        return f"a number is out of range ({error}); try --scale standard."
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; use fewer rows or features, or float32."
+    return str(error)
 
 
 def _usage_sentence(message: str) -> str:

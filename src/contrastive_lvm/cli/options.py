@@ -5,6 +5,19 @@ from typing import Annotated
 
 import typer
 
+# The options by which the parameters of estimators are given.
+OPTION_OF = {
+    "n_target": "--n-target",
+    "n_shared": "--n-shared",
+    "likelihood": "--likelihood",
+    "shared_prior": "--shared-prior",
+    "target_prior": "--target-prior",
+    "inference": "--inference",
+    "n_init": "--n-init",
+    "random_state": "--seed",
+    "size_factors": "--size-factors",
+    "background_size_factors": "--size-factors",
+}
 LARGEST_SEED = 2**32 - 1  # what scikit-learn takes
 
 

@@ -2,8 +2,21 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def user_warnings() -> Iterator[list[str]]:
+    """Collect what the library warns its users about, each sentence once."""
+    sentences: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield sentences
+    said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    sentences.extend(dict.fromkeys(said))
 
 
 def folder(path: Path) -> Path:

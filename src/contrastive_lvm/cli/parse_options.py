@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm.cli.options import size_column
-from contrastive_lvm.cli.translate_errors import plainly
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS
+from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.mixed import Mixed
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
@@ -70,19 +70,18 @@ class Words:
         """The estimator for data with these features; without them tables are not yet read."""
         likelihood = _likelihood(self.likelihood, features)
         common = {"likelihood": likelihood, "random_state": self.seed, "verbose": verbose}
-        with plainly():
-            if self.model == "vae":
-                own = {k: v for k, v in self.settings.items() if k != "resume"}
-                return ContrastiveVAE(self.n_target, int(self.n_shared), **own, **common)
-            priors = {
-                name: None if text is None else _built(_option(name), text, PRIORS, features)
-                for name, text in self.priors.items()
-            }
-            engine = "auto"
-            if self.inference != "auto":
-                engine = _built("--inference", self.inference, ENGINES, features, also="auto, ")
-            own = priors | {"inference": engine, "n_init": self.n_init}
-            return ContrastiveLVM(self.n_target, self.n_shared, **own, **common)
+        if self.model == "vae":
+            own = {k: v for k, v in self.settings.items() if k != "resume"}
+            return ContrastiveVAE(self.n_target, int(self.n_shared), **own, **common)
+        priors = {
+            name: None if text is None else _built(_option(name), text, PRIORS, features)
+            for name, text in self.priors.items()
+        }
+        engine = "auto"
+        if self.inference != "auto":
+            engine = _built("--inference", self.inference, ENGINES, features, also="auto, ")
+        own = priors | {"inference": engine, "n_init": self.n_init}
+        return ContrastiveLVM(self.n_target, self.n_shared, **own, **common)
 
     @property
     def fit_arguments(self) -> dict[str, Any]:
@@ -188,8 +187,11 @@ def _built(
         settings["size_factors"] = "none"  # a word here, not the absence of a value
     if "given" in settings:
         settings["given"] = _sites(option, settings["given"])
-    with plainly(f"{option} {word}"):
+    try:
         return kind(**settings)
+    except InvalidParameterError as error:
+        setting = f"{option} {word}:{error.parameter}"
+        raise InvalidParameterError(setting, error.value, error.reason) from error
 
 
 def _sites(option: str, path: Any) -> Any:

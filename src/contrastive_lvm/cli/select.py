@@ -1,7 +1,6 @@
 """`clvm select`: which features carry what the target has, or how many dimensions are shared."""
 
 import json
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,7 @@ import typer
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.cli_progress import working
 from contrastive_lvm.cli.fit import read, save, sizes
-from contrastive_lvm.cli.output import aligned, destination
+from contrastive_lvm.cli.output import aligned, destination, user_warnings
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
@@ -54,7 +53,6 @@ def select(
 ) -> None:
     """Say which features matter in the target, or how many dimensions both sets share."""
     from contrastive_lvm.cli.parse_options import Words, spelled
-    from contrastive_lvm.cli.translate_errors import plainly, told_to_users
     from contrastive_lvm.io.tables.prepare import Choice
 
     path = None if output is None else destination(output)
@@ -74,8 +72,7 @@ def select(
     choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
     sets = read(file, background_file, choice, scale, words)
     estimator = words.estimator(sets.preparation.features)
-    with plainly(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with user_warnings() as said:
         if kind == "group_lasso":
             facts, chosen = _path(estimator, sets, strengths)
         else:
@@ -83,7 +80,7 @@ def select(
     if path is not None:
         save(chosen, sets, path)
         facts["model"] = str(path)
-    facts["warnings"] = told_to_users(caught)
+    facts["warnings"] = said
     typer.echo(json.dumps(facts, indent=1, allow_nan=False) if as_json else _text(facts))
 
 

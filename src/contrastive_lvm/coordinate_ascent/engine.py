@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.coordinate_ascent.ard_pruning import Sizing
 from contrastive_lvm.coordinate_ascent.sweep import Carry, Info, Task
 from contrastive_lvm.likelihoods.student_t import StudentT
@@ -45,12 +46,9 @@ class CoordinateAscent:
     posterior: ClassVar[bool] = False  # whether loadings have covariances
 
     def __post_init__(self) -> None:
-        for name, least in (("max_iter", 1), ("memory", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name}={value!r} must be a whole number of at least {least}.")
-        if not isinstance(self.tol, int | float | np.number) or not self.tol > 0:
-            raise ValueError(f"tol={self.tol!r} must be a positive number of nats, e.g. 1e-6.")
+        check_integer("max_iter", self.max_iter, 1)
+        check_integer("memory", self.memory, 0)
+        check_positive("tol", self.tol, what="a positive number of nats, such as 1e-6")
 
     def objection(self, model: Model) -> str | None:
         """Why this engine cannot fit a model, and what can; None when it can."""

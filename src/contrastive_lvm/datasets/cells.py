@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.checks import whole
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.datasets.files import BMMC, arrays, find, present, reading
 from contrastive_lvm.datasets.geo import drawn_cells
 from contrastive_lvm.datasets.tenx import read_10x
@@ -100,7 +100,7 @@ def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
     >>> data.target.shape, data.background.shape  # doctest: +SKIP
     ((1500, 500), (500, 500))
     """
-    whole("n_genes", n_genes)
+    check_integer("n_genes", n_genes, 1)
     description = "Blood cells with (1) and without (0) interferon beta, and others without."
     if small := present(KANG_SMALL):
         if n_genes == 500:
@@ -153,7 +153,7 @@ def fetch_bmmc(n_genes: int = 500) -> CellCounts:
     """
     from scipy import sparse
 
-    whole("n_genes", n_genes)
+    check_integer("n_genes", n_genes, 1)
     paths = [find(f"bmmc/{name}_filtered_gene_bc_matrices.tar.gz") for name in BMMC]
     samples = [read_10x(path) for path in paths]
     for path, sample in zip(paths, samples, strict=True):
@@ -182,7 +182,7 @@ def most_variable(counts: Any, n_genes: int) -> npt.NDArray[np.intp]:
     >>> most_variable(csr_array([[1, 0, 9, 0], [1, 0, 0, 2]]), 2)
     array([2, 3])
     """
-    whole("n_genes", n_genes, 1, counts.shape[1])
+    check_integer("n_genes", n_genes, 1, counts.shape[1])
     mean = np.asarray(counts.sum(axis=0)) / counts.shape[0]
     square = np.asarray(counts.power(2).sum(axis=0)) / counts.shape[0]
     ratio = np.divide(square - mean**2, mean, out=np.zeros_like(mean), where=mean > 0)

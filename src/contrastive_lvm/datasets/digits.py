@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.checks import whole
+from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.datasets.files import arrays, find, reading
 
 SIDE = 28
@@ -77,9 +77,8 @@ def fetch_mnist_on_grass(
     rng = np.random.default_rng(random_state)
     sizes = {"n_target": n_target, "n_background": n_background, "n_held_out": n_held_out}
     for (name, n), most in zip(sizes.items(), (60_000, 10**7, 10_000), strict=True):
-        whole(name, n, 1, most)
-    if not 0 < intensity < np.inf:
-        raise ValueError(f"intensity={intensity!r} must be a positive number.")
+        check_integer(name, n, 1, most)
+    check_positive("intensity", intensity)
     grass = _Grass(find(f"grass/{GRASS}"))
     target, labels = _digits("train", n_target, rng)
     held_out, held_out_labels = _digits("test", n_held_out, rng)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.checks import whole
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.datasets.files import arrays, find, present, reading, reason
 
 MHEALTH_ZIP = "mhealth/mhealth+dataset.zip"
@@ -122,7 +122,7 @@ def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> Sen
     >>> data.sensor_types[-1]  # doctest: +SKIP
     'mag'
     """
-    whole("every", every)
+    check_integer("every", every, 1)
     logs = _logs(_subjects(subjects))
     recordings = []
     for subject, path in logs.items():
@@ -142,7 +142,7 @@ def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> Sen
 def _subjects(subjects: Iterable[int]) -> list[int]:
     if not isinstance(subjects, Iterable):
         raise ValueError(f"subjects={subjects!r} must be a list of numbers from 1 to 10.")  # noqa: TRY004
-    chosen = [whole("subjects", subject, 1, 10) for subject in subjects]
+    chosen = [check_integer("subjects", subject, 1, 10) for subject in subjects]
     if not chosen or len(set(chosen)) < len(chosen):
         raise ValueError(f"subjects={chosen!r} must name at least one, and none of them twice.")
     return chosen
@@ -240,7 +240,7 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     """
     if which not in list(SPORTS):
         raise ValueError(f"which={which!r} must be one of {', '.join(map(repr, SPORTS))}.")
-    whole("every", every)
+    check_integer("every", every, 1)
     design = SPORTS[which]
     path = find(f"daily_sports/daily_sports_{which}.npz", SPORTS_ZIP)
     recordings = _unpacked(path, design) if path.suffix == ".zip" else _stored(path, design)

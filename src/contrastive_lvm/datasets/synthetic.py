@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.checks import whole
+from contrastive_lvm.checks import check_integer
 
 WITHIN_CLUSTER = 0.25  # standard deviation of target latents about their cluster
 
@@ -55,11 +55,11 @@ def make_subgroups(
     ((400, 30), (400, 30))
     """
     rng = np.random.default_rng(random_state)
-    labels = np.arange(whole("n_target", n_target)) * 4 // n_target
+    labels = np.arange(check_integer("n_target", n_target, 1)) * 4 // n_target
     target = rng.standard_normal((n_target, 30))
     target[:, :10] += 6.0 * (labels >= 2)[:, None]
     target[:, 10:20] += 3.0 * (labels % 2)[:, None]
-    background = rng.standard_normal((whole("n_background", n_background), 30))
+    background = rng.standard_normal((check_integer("n_background", n_background, 1), 30))
     background[:, :10] *= 3.0
     target[:, 20:] *= 10.0
     background[:, 20:] *= 10.0
@@ -104,10 +104,10 @@ def make_contrastive(
     """
     rng = np.random.default_rng(random_state)
     for name, value in (("n_features", n_features), ("n_clusters", n_clusters)):
-        whole(name, value)
+        check_integer(name, value, 1)
     if not noise_std > 0:
         raise ValueError(f"noise_std={noise_std!r} must be positive.")
-    labels = np.arange(whole("n_target", n_target)) * n_clusters // n_target
+    labels = np.arange(check_integer("n_target", n_target, 1)) * n_clusters // n_target
     angle = 2.0 * np.pi * labels / n_clusters
     radius = np.sqrt(2.0 * (1.0 - WITHIN_CLUSTER**2))
     t = radius * np.column_stack([np.cos(angle), np.sin(angle)])
@@ -119,7 +119,7 @@ def make_contrastive(
         return rng.standard_normal((rows, n_shared)) @ S.T + noise
 
     target = shared(n_target) + t @ W.T
-    background = shared(whole("n_background", n_background))
+    background = shared(check_integer("n_background", n_background, 1))
     description = (
         f"The generative model: {n_shared} shared dimensions, {n_clusters} target clusters."
     )
@@ -160,7 +160,7 @@ def make_outliers(
     """
     clean = make_contrastive(n_target, n_background, random_state=random_state, **settings)
     rng = np.random.default_rng(None if random_state is None else [random_state, 1])
-    size = (whole("n_outliers", n_outliers, least=0), clean.target.shape[1])
+    size = (check_integer("n_outliers", n_outliers, 0), clean.target.shape[1])
     return clean._replace(
         target=np.vstack([clean.target, rng.uniform(-20.0, 20.0, size)]),
         background=np.vstack([clean.background, rng.uniform(-20.0, 20.0, size)]),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.checks import whole
+from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.datasets.synthetic import ContrastiveData
 
 SIDE = 16
@@ -55,10 +55,9 @@ def make_digits_on_texture(
     >>> data.target.shape, data.background.shape
     ((1000, 256), (1000, 256))
     """
-    whole("n_target", n_target)
-    whole("n_background", n_background)
-    if not 0 < intensity < np.inf:
-        raise ValueError(f"intensity={intensity!r} must be a positive number.")
+    check_integer("n_target", n_target, 1)
+    check_integer("n_background", n_background, 1)
+    check_positive("intensity", intensity)
     rng = np.random.default_rng(random_state)
     digits, labels = _digits(n_target, rng)
     return ContrastiveData(

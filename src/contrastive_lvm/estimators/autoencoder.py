@@ -6,30 +6,24 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.devices import placement
+from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
-from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.frames import NamedRows, unnamed
+from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.frames import unnamed
+from contrastive_lvm.estimators.input_rows import check_features, read_rows
+from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.validation import (
-    check_choice,
-    check_number,
-    check_whole,
-    read_background,
-    read_rows,
     refuse_constant,
     refuse_empty_columns,
-    refuse_few_rows,
-    refuse_objectionable,
     refuse_values,
-    remember_features,
 )
 from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.network_files import network_arrays, restored_network
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.likelihoods.base import Likelihood
@@ -42,9 +36,7 @@ from contrastive_lvm.vae.trained_networks import TrainedNetworks
 from contrastive_lvm.vae.training import HISTORY, TrainingPlan
 
 
-class Autoencoder(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator, ABC
-):
+class Autoencoder(Estimator, ABC):
     """An estimator with networks, for one or two sets."""
 
     hidden_layer_sizes: Any
@@ -71,14 +63,13 @@ class Autoencoder(
     ) -> Architecture:
         widths = self.hidden_layer_sizes
         if isinstance(widths, int | str) or not hasattr(widths, "__iter__"):
-            raise TypeError(
-                f"hidden_layer_sizes={widths!r} must list the widths of hidden layers: (128, 256)."
-            )
+            reason = "must list the widths of the hidden layers, such as (128, 256)."
+            raise InvalidParameterError("hidden_layer_sizes", widths, reason)
         return Architecture(
             n_features,
             n_target,
             n_shared,
-            tuple(check_whole("hidden_layer_sizes", width, 1) for width in widths),
+            tuple(check_integer("hidden_layer_sizes", width, 1) for width in widths),
             check_choice("activation", self.activation, ACTIVATIONS),
             self._output(),
             encodes_missing,
@@ -87,67 +78,60 @@ class Autoencoder(
     def _output(self) -> Likelihood:
         likelihood: Likelihood = parse_params.likelihood(self.likelihood)
         if likelihood.network_parameters(1) is None:
-            raise TypeError(
-                f"likelihood={likelihood!r} is not an output of {type(self).__name__}; use "
-                "'gaussian', 'bernoulli', 'poisson' or 'negative_binomial', or ContrastiveLVM."
+            reason = (
+                f"is not an output of {type(self).__name__}; use 'gaussian', 'bernoulli', "
+                "'poisson' or 'negative_binomial', or ContrastiveLVM."
             )
+            raise InvalidParameterError("likelihood", likelihood, reason)
         return likelihood
 
     def _plan(self, separation: float = 0.0) -> TrainingPlan:
         epochs, patience, fraction = self.max_epochs, self.patience, self.validation_fraction
         if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
-        check_whole("refine_steps", self.refine_steps, 0)
+            raise InvalidParameterError("checkpoint", self.checkpoint, "must be a path or None.")
+        check_integer("refine_steps", self.refine_steps, 0)
         return TrainingPlan(
-            None if epochs is None else check_whole("max_epochs", epochs, 1),
-            check_whole("batch_size", self.batch_size, 1),
+            None if epochs is None else check_integer("max_epochs", epochs, 1),
+            check_integer("batch_size", self.batch_size, 1),
             _positive("learning_rate", self.learning_rate),
             check_number("kl_warm_up", self.kl_warm_up, 0.0, 1.0, "a share of the epochs, 0 to 1"),
             _positive("clip", self.clip),
-            None if patience is None else check_whole("patience", patience, 1),
+            None if patience is None else check_integer("patience", patience, 1),
             separation,
             check_number("validation_fraction", fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"),
             self.checkpoint,
         )
 
     def _device_limit(self) -> int | None:
-        return None if self.n_devices is None else check_whole("n_devices", self.n_devices, 1)
+        return None if self.n_devices is None else check_integer("n_devices", self.n_devices, 1)
 
     # Rows
 
     def _read(self, X: Any, name: str, *, reset: bool = False) -> NetworkRows:
         """Check rows in memory; those that are read by chunks are checked while they are read."""
         if not reads_chunks(unnamed(X)):
-            background = name == "background"
-            rows = read_background(self, X) if background else read_rows(self, X, reset=reset)
-            refuse_objectionable(self._output(), name, rows)
+            rows = read_rows(self, X, name=name, reset=reset)
+            refuse_unsupported(self._output(), name, rows)
             return NetworkRows(rows)
-        found = open_network_rows(unnamed(X), name, partial(self._check, name))
-        if reset:
-            remember_features(self, X)
-        elif isinstance(X, NamedRows):
-            X.settle(self, name, reset=False)
-        if found.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{name} has {found.shape[1]} features, but {type(self).__name__} was fitted "
-                f"with {self.n_features_in_}; give it the same columns."
-            )
-        return found
+        check_features(self, X, name, reset=reset)
+        return open_network_rows(unnamed(X), name, partial(self._check, name))
 
     def _rows(self, X: Any, of: str = "target") -> tuple[TrainedNetworks, NetworkRows]:
         """Return the networks, and rows to apply them to."""
         check_is_fitted(self)
         check_choice("of", of, ("target", "background"))
         rows = self._read(X, "X")
-        steps = check_whole("refine_steps", self.refine_steps, 0)
+        steps = check_integer("refine_steps", self.refine_steps, 0)
         return self.network_._replace(refine_steps=steps), rows
 
     def _check(self, name: str, rows: Matrix) -> None:
         refuse_values(rows, name)
-        refuse_objectionable(self._output(), name, rows)
+        refuse_unsupported(self._output(), name, rows)
 
     def _moments(self, rows: NetworkRows, name: str) -> Moments:
-        refuse_few_rows(rows, name)
+        if rows.n_rows < 2:
+            reason = f"has {rows.n_rows} sample (row), but fitting needs at least 2; add rows."
+            raise InvalidDataError(name, reason)
         moments = rows.moments()
         refuse_empty_columns(moments.counts, name)
         return moments

@@ -4,35 +4,26 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.input_rows import background_for_fit, by_blocks, target_for_fit
-from contrastive_lvm.estimators.validation import (
-    check_whole,
-    read_rows,
-    refuse_constant,
-    refuse_sliced_background,
-    warn_about_scales,
-)
-from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.checks import check_integer, check_number
+from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
+from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.gram_trick import reduce_to_span
 from contrastive_lvm.rows.scatter import DenseScatter, summarise
-from contrastive_lvm.rows.source import Source, is_elsewhere
+from contrastive_lvm.rows.source import Source
 from contrastive_lvm.rows.streamed import at_hand, first_pass
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
 
 
-class ContrastivePCA(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator
-):
+class ContrastivePCA(Estimator):
     """Directions of much variance in the target and little in the background.
 
     The leading eigenvectors of `cov(target) - alpha cov(background)` (Abid et al. 2018; eq. 1 of
@@ -97,16 +88,15 @@ class ContrastivePCA(
         >>> model.components_.shape
         (1, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)
-        target = target_for_fit(self, X, missing=False)
+        target = rows_for_fit(self, X, missing=False)
         if background is None:
             raise ValueError(
                 "background=None, but ContrastivePCA compares X with it; pass background=..., "
                 "or use sklearn.decomposition.PCA."
             )
-        others = background_for_fit(self, background, missing=False)
-        refuse_sliced_background(target.shape[0], others.shape[0])
+        others = rows_for_fit(self, background, name="background", missing=False)
         most = min(target.shape[1], target.shape[0] + others.shape[0] - 2)
         if q > most:
             raise ValueError(
@@ -133,6 +123,7 @@ class ContrastivePCA(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    @by_chunks
     def transform(self, X: Any) -> Array:
         """Project new rows: `(x - mean_) / scale_` on the components.
 
@@ -145,9 +136,6 @@ class ContrastivePCA(
         (400, 2)
         """
         check_is_fitted(self)
-        if is_elsewhere(X):
-            found: Array = by_blocks(self, "transform", X)
-            return found
         rows = read_rows(self, X, missing=False)
         projected = np.empty((rows.shape[0], len(self.components_)))
         for part in row_slices(*rows.shape):
@@ -190,13 +178,13 @@ class ContrastivePCA(
         self.components_ = self.alphas_components_[at[0]]
 
     def _check_settings(self) -> None:
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
         _check_alpha(self.alpha)
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are welcome."""
+        """Accept no missing entries."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = False
         return tags
 
 
@@ -282,8 +270,5 @@ def _check_alpha(alpha: Any) -> float | None:
     """A given weight, or None for the automatic choice."""
     if isinstance(alpha, str) and alpha == "auto":
         return None
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
-        raise TypeError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
-    if not 0 <= alpha < np.inf:
-        raise ValueError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
-    return float(alpha)
+    most = float(np.finfo(np.float64).max)
+    return check_number("alpha", alpha, 0.0, most, "'auto' or a non-negative number")

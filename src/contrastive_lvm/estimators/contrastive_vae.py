@@ -7,17 +7,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
-from contrastive_lvm.estimators.reporting import Reporting
-from contrastive_lvm.estimators.validation import check_choice, check_number, check_whole
+from contrastive_lvm.estimators.reporting import report
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
 
 
-class ContrastiveVAE(Autoencoder, Reporting):
+class ContrastiveVAE(Autoencoder):
     """Nonlinear structure that a target set has and a background set has not.
 
     Rows of the target follow `x = f_s(z) + f_t(t) + mean + noise`, rows of the background
@@ -116,6 +116,8 @@ class ContrastiveVAE(Autoencoder, Reporting):
     n_shared_: int
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
+    report = report
+
     def __init__(
         self,
         n_target: int = 2,
@@ -193,8 +195,8 @@ class ContrastiveVAE(Autoencoder, Reporting):
         return self
 
     def _sizes(self) -> tuple[int, int]:
-        n_shared = check_whole("n_shared", self.n_shared, 1)
-        return check_whole("n_target", self.n_target, 1), n_shared
+        n_shared = check_integer("n_shared", self.n_shared, 1)
+        return check_integer("n_target", self.n_target, 1), n_shared
 
     def _separation(self) -> float:
         return check_number("separation", self.separation, 0.0, 1e9, "a number of at least 0")
@@ -364,7 +366,7 @@ class ContrastiveVAE(Autoencoder, Reporting):
         >>> bool(filled[0, 0] == filled[0, 0]), bool(std[0, 0] > 0), bool(std[0, 1] > 0)
         (True, True, False)
         """
-        n_draws = check_whole("n_draws", n_draws, 1)
+        n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X, of)
         filled, std = networks.impute(rows, of, n_draws)
         return (filled, std) if return_std else filled
@@ -391,7 +393,7 @@ class ContrastiveVAE(Autoencoder, Reporting):
         """
         check_is_fitted(self)
         check_choice("of", of, (*SETS, "denoised"))
-        n, rng = check_whole("n_samples", n_samples, 1), check_random_state(random_state)
+        n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t = rng.standard_normal((n, self.n_target_)) if of != "background" else None
         if of == "denoised":
             return self.network_.expected_rows(n, t, None, "target")
@@ -419,6 +421,6 @@ class ContrastiveVAE(Autoencoder, Reporting):
         >>> model.score_samples(data.target).shape
         (400,)
         """
-        n_draws = check_whole("n_draws", n_draws, 1)
+        n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X, of)
         return networks.weighted_bounds(rows, of, n_draws)

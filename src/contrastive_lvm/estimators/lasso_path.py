@@ -1,5 +1,6 @@
 """The path of the group lasso over its strength, since rho is chosen by looking at it."""
 
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -7,10 +8,13 @@ import numpy as np
 from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.sweep import Task
-from contrastive_lvm.estimators import parse_params as resolve
+from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.estimators.linear_fit import compress, read_input
+from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
@@ -83,16 +87,20 @@ def group_lasso_path(
     >>> path.row_norms.shape, bool((np.diff(path.n_selected) <= 0).all())
     ((5, 50), True)
     """
-    prior = resolve.prior("target_prior", estimator.target_prior)
+    prior = parse_params.prior("target_prior", estimator.target_prior)
     if not isinstance(prior, GroupLasso | Flat):
-        raise TypeError(
-            f"target_prior={prior!r} is not a GroupLasso; give estimator a GroupLasso or None."
-        )
+        reason = "is not a GroupLasso; give the estimator a GroupLasso or None."
+        raise InvalidParameterError("target_prior", prior, reason)
     lasso = prior if isinstance(prior, GroupLasso) else GroupLasso()
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
-    model, engine, data = shell._prepared(X, background)
+    given = read_input(shell, X, background)
+    model, engine = given.model, given.engine
+    if not isinstance(engine, CoordinateAscent):
+        raise TypeError(f"inference={engine!r} has no closed form; use inference='em'.")
+    data = compress(given, engine)
     if model.n_target == 0:
-        raise ValueError("n_target=0 leaves no loadings to choose features by; use n_target=1.")
+        reason = "leaves no loadings to choose features by; use at least 1."
+        raise InvalidParameterError("n_target", 0, reason)
     bound_lasso = replace(lasso, groups=getattr(model.target_prior, "groups", None))
     current = engine.run_prepared(replace(model, target_prior=Flat()), data)
     grid = _grid(rhos, n_rhos, model, data, current, bound_lasso)
@@ -100,8 +108,9 @@ def group_lasso_path(
     for rho in grid:
         task = Task(replace(model, target_prior=replace(bound_lasso, rho=float(rho))), data)
         current = engine.continued(task, _point(task, current))
-        fitted: ContrastiveLVM = clone(shell).set_params(target_prior=replace(lasso, rho=rho))
-        models.append(fitted._adopt(shell, current))
+        fitted: ContrastiveLVM = copy(shell).set_params(target_prior=replace(lasso, rho=rho))
+        fitted._publish(current, model)
+        models.append(fitted)
     norms = np.array([fitted.feature_relevance_ for fitted in models])
     parts = [fitted.posterior_.bound_parts or {} for fitted in models]
     likelihoods = [sum(v for k, v in part.items() if "rows" in k) for part in parts]
@@ -129,7 +138,7 @@ def _grid(
         if len(grid) == 0 or not (grid > 0).all() or not np.isfinite(grid).all():
             raise ValueError(f"rhos={rhos!r} must be positive numbers.")
         return grid
-    n_rhos = check_whole("n_rhos", n_rhos, 2)
+    n_rhos = check_integer("n_rhos", n_rhos, 2)
     # At rho_g the gradient of the unpenalised fit no longer holds the group away from zero.
     task = Task(replace(model, target_prior=Flat()), data)
     point = _point(task, start)

@@ -5,24 +5,19 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm import prediction as predict
+from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
-from contrastive_lvm.estimators.display import NotebookCard
+from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import by_blocks, target_for_fit
-from contrastive_lvm.estimators.validation import (
-    check_whole,
-    read_rows,
-    refuse_constant,
-    refuse_too_many_dimensions,
-)
-from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
+from contrastive_lvm.estimators.linear_predictions import check_latents
+from contrastive_lvm.estimators.validation import refuse_constant, refuse_too_many_dimensions
 from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.likelihoods.gaussian import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
@@ -30,12 +25,9 @@ from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.rows.data import Data, prepare
 from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
-from contrastive_lvm.rows.source import is_elsewhere
 
 
-class PPCA(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator
-):
+class PPCA(Estimator):
     """Probabilistic PCA: `x = W t + mean + noise` with isotropic Gaussian noise.
 
     Closed form for complete data (Tipping & Bishop 1999, eqs. 7-8): with the eigenpairs of the
@@ -93,10 +85,10 @@ class PPCA(
         >>> model.components_.shape
         (2, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
-        rows = target_for_fit(self, X)
-        refuse_too_many_dimensions({"n_components": q}, rows, None)
+        rows = rows_for_fit(self, X)
+        refuse_too_many_dimensions({"n_components": q}, [rows])
         model = Model(n_shared=0, n_target=q)
         data = prepare(model, rows, None)
         refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
@@ -145,12 +137,13 @@ class PPCA(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _linear(self) -> predict.Linear:
+    def _linear(self) -> prediction.Linear:
         check_is_fitted(self)
         psi = np.full(len(self.mean_), self.noise_variance_)
         loadings = Loadings(np.ascontiguousarray(self.components_.T))
-        return predict.Linear(loadings, self.mean_, psi)
+        return prediction.Linear(loadings, self.mean_, psi)
 
+    @by_chunks
     def transform(self, X: Any) -> Array:
         """Posterior mean of the latents, (n, n_components).
 
@@ -162,10 +155,7 @@ class PPCA(
         >>> model.transform(rows).shape
         (400, 2)
         """
-        if is_elsewhere(X):
-            found: Array = by_blocks(self, "transform", X)
-            return found
-        return predict.latent_means(self._linear(), read_rows(self, X))
+        return prediction.latent_means(self._linear(), read_rows(self, X))
 
     @follows_output
     def inverse_transform(self, T: Any) -> Array:
@@ -180,16 +170,11 @@ class PPCA(
         (400, 30)
         """
         model = self._linear()
-        T = np.asarray(T, dtype=np.float64)
-        if T.ndim != 2 or T.shape[1] != model.L.shape[1]:
-            raise ValueError(
-                f"T has shape {T.shape}, but needs one column for each of the "
-                f"{model.L.shape[1]} components; pass what transform returns."
-            )
-        inverse: Array = model.mean + T @ model.L.T
+        inverse: Array = model.mean + check_latents(T, model.L.shape[1]) @ model.L.T
         return inverse
 
     @follows_output
+    @by_chunks
     def impute(self, X: Any, *, return_std: bool = False) -> Array | tuple[Array, Array]:
         """X with its NaN replaced by conditional means (and their standard deviations).
 
@@ -203,10 +188,7 @@ class PPCA(
         >>> bool(std[0, 0] > 0), bool(std[0, 1] == 0)
         (True, True)
         """
-        if is_elsewhere(X):
-            found: Array | tuple[Array, Array] = by_blocks(self, "impute", X, return_std=return_std)
-            return found
-        filled, std = predict.fill(self._linear(), read_rows(self, X), with_std=return_std)
+        filled, std = prediction.fill(self._linear(), read_rows(self, X), with_std=return_std)
         return filled if std is None else (filled, std)
 
     @follows_output
@@ -222,9 +204,10 @@ class PPCA(
         (3, 30)
         """
         model, rng = self._linear(), check_random_state(random_state)
-        n = check_whole("n_samples", n_samples, 1)
-        return predict.draw(model, n, rng)
+        n = check_integer("n_samples", n_samples, 1)
+        return prediction.draw(model, n, rng)
 
+    @by_chunks
     def score_samples(self, X: Any) -> Array:
         """Exact log-likelihood of each row's observed entries.
 
@@ -236,10 +219,7 @@ class PPCA(
         >>> bool(abs(model.score_samples(rows).sum() - model.lower_bound_) < 1e-6)
         True
         """
-        if is_elsewhere(X):
-            found: Array = by_blocks(self, "score_samples", X)
-            return found
-        return predict.log_likelihoods(self._linear(), read_rows(self, X))
+        return prediction.log_likelihoods(self._linear(), read_rows(self, X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean (or weighted mean) log-likelihood of rows.
@@ -275,15 +255,8 @@ class PPCA(
         self.converged_ = facts.flag("converged")
 
     def _check_settings(self) -> None:
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
         EM(max_iter=self.max_iter, tol=self.tol)
-
-    def __sklearn_tags__(self) -> Any:
-        """NaN and sparse rows are welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _leading(scatter: Scatter, q: int) -> tuple[Array, Array]:

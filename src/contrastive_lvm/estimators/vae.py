@@ -6,9 +6,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.io.schema import Arrays, Facts
 
 
@@ -93,7 +93,7 @@ class VAE(Autoencoder):
         >>> model.n_iter_
         5
         """
-        k = check_whole("n_components", self.n_components, 1)
+        k = check_integer("n_components", self.n_components, 1)
         self._fit({"X": self._read(X, "X", reset=True)}, (k, 0), 0.0, resume)
         return self
 
@@ -104,7 +104,7 @@ class VAE(Autoencoder):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
 
     @property
     def _n_features_out(self) -> int:
@@ -171,7 +171,7 @@ class VAE(Autoencoder):
         >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
         False
         """
-        n_draws = check_whole("n_draws", n_draws, 1)
+        n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X)
         filled, std = networks.impute(rows, "target", n_draws)
         return (filled, std) if return_std else filled
@@ -189,7 +189,7 @@ class VAE(Autoencoder):
         (3, 30)
         """
         check_is_fitted(self)
-        n, rng = check_whole("n_samples", n_samples, 1), check_random_state(random_state)
+        n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t: Array = rng.standard_normal((n, self._n_features_out))
         return self.network_.draw_rows(n, t, None, "target", rng)
 
@@ -204,6 +204,6 @@ class VAE(Autoencoder):
         >>> model.score_samples(rows).shape
         (400,)
         """
-        n_draws = check_whole("n_draws", n_draws, 1)
+        n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X)
         return networks.weighted_bounds(rows, "target", n_draws)

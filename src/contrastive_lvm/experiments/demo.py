@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.datasets import ContrastiveData, make_subgroups
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.experiments.measures import ari, contrastive_pca, pca, silhouette
 from contrastive_lvm.plots import plot_comparison
 
@@ -54,7 +54,7 @@ def run_demo(*, random_state: int = 0) -> DemoResult:
     >>> {method.name: round(method.ari, 1) for method in result.methods}["cLVM"]
     1.0
     """
-    data = make_subgroups(random_state=check_whole("random_state", random_state, 0))
+    data = make_subgroups(random_state=check_integer("random_state", random_state, 0))
     fits: dict[str, Callable[[ContrastiveData], Array]] = {
         "PCA": lambda own: pca(own.target),
         "cPCA": lambda own: contrastive_pca(own.target, own.background),

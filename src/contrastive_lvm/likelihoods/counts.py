@@ -5,6 +5,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.likelihoods.base import Working
 from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
 
@@ -16,10 +17,11 @@ MOST_LOG_MEAN, MOST_VARIANCE = 300.0, 100.0
 def check_size_factors(value: str) -> None:
     """One of the two ways."""
     if value not in get_args(SizeFactors):
-        raise ValueError(
-            f"size_factors={value!r} is unknown; use 'total' (of each row) or 'none', "
-            "and give factors of your own to fit and the other methods."
+        reason = (
+            "is unknown; use 'total' (of each row) or 'none', and give factors of your own to fit "
+            "and the other methods."
         )
+        raise InvalidParameterError("size_factors", value, reason)
 
 
 def objection_to_counts(rows: Matrix) -> str | None:

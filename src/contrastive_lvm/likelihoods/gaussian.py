@@ -7,6 +7,7 @@ import numpy as np
 
 from contrastive_lvm._jax import flat_site, load
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import LOG_2PI, Entries, Expected, Nuisance, Working
 from contrastive_lvm.linalg.matrices import column_means
 
@@ -37,11 +38,7 @@ class Gaussian(Entries):
     noise: Noise = "isotropic"
 
     def __post_init__(self) -> None:
-        if self.noise not in get_args(Noise):
-            raise ValueError(
-                f"noise={self.noise!r} is not a kind of Gaussian noise; "
-                "use 'isotropic' or 'feature'."
-            )
+        check_choice("noise", self.noise, get_args(Noise))
 
     @property
     def isotropic(self) -> bool:

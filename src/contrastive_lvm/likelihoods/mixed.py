@@ -94,7 +94,7 @@ class Mixed:
     def _position(feature: Any, position: dict[str, int], n_features: int) -> int:
         i = position.get(feature, feature)
         if isinstance(i, bool) or not isinstance(i, int | np.integer) or not 0 <= i < n_features:
-            raise ValueError(f"Mixed names the feature {feature!r}, which X does not have.")
+            raise ValueError(f"Mixed names the feature {feature!r}, which is not in the data.")
         return int(i)
 
     @property

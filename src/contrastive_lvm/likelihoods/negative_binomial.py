@@ -8,6 +8,7 @@ from scipy.special import gammaln
 
 from contrastive_lvm._jax import load, special
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import Entrywise, Expected, Nuisance, Working
 from contrastive_lvm.likelihoods.counts import (
     SizeFactors,
@@ -52,10 +53,7 @@ class NegativeBinomial(Entrywise):
 
     def __post_init__(self) -> None:
         check_size_factors(self.size_factors)
-        if self.dispersion not in get_args(Dispersion):
-            raise ValueError(
-                f"dispersion={self.dispersion!r} is unknown; use 'feature' or 'shared'."
-            )
+        check_choice("dispersion", self.dispersion, get_args(Dispersion))
 
     def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
         """The log dispersion, with its prior."""

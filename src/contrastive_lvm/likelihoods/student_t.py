@@ -10,6 +10,7 @@ from scipy.special import betaln, digamma, gammaln
 
 from contrastive_lvm._jax import flat_site, load, special
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_choice, check_positive
 from contrastive_lvm.likelihoods.base import (
     LOG_2PI,
     Entries,
@@ -59,11 +60,9 @@ class StudentT(Entries):
 
     def __post_init__(self) -> None:
         Gaussian(self.noise)
-        if self.per not in get_args(Per):
-            raise ValueError(f"per={self.per!r} is unknown; use 'element' or 'sample'.")
-        number = isinstance(self.df, int | float | np.number) and not isinstance(self.df, bool)
-        if self.df != "learn" and not (number and 0 < float(self.df) < np.inf):
-            raise ValueError(f"df={self.df!r} must be a positive number or 'learn'.")
+        check_choice("per", self.per, get_args(Per))
+        if self.df != "learn":
+            check_positive("df", self.df, what="a positive number or 'learn'")
 
     @property
     def isotropic(self) -> bool:

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection, LineCollection
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.validation import check_choice, check_whole
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.plots.inputs import KINDS, Groups, able, row_groups
 from contrastive_lvm.plots.scatter import centres_of, draw_rows, name_centres
 from contrastive_lvm.plots.style import (
@@ -61,7 +61,7 @@ def plot_uncertainty(
     'dimension 1'
     """
     mean, cov = _target_block(latents)
-    groups, n = row_groups(labels, len(mean)), check_whole("n", n, 1)
+    groups, n = row_groups(labels, len(mean)), check_integer("n", n, 1)
     shown = np.arange(len(mean))
     if len(mean) > n:
         shown = np.sort(np.random.default_rng(0).choice(len(mean), n, replace=False))

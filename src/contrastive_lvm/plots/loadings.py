@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.validation import check_choice, check_whole
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.plots.inputs import Groups, feature_groups, feature_names, learned
 from contrastive_lvm.plots.latents import WIDEST
 from contrastive_lvm.plots.style import (
@@ -71,7 +71,7 @@ def plot_loadings(
     (5, 'loading, with 90 % intervals')
     """
     components, stds = _components(model, check_choice("of", of, ("target", "shared")))
-    dimension, n = _dimension(dimension, len(components)), check_whole("n", n, 1)
+    dimension, n = _dimension(dimension, len(components)), check_integer("n", n, 1)
     loadings = components[dimension]
     names = feature_names(model, len(loadings))
     found = feature_groups(groups, len(loadings), names)
@@ -97,7 +97,7 @@ def _components(model: Any, of: str) -> tuple[Array, Array | None]:
 def _dimension(dimension: Any, count: int) -> int:
     if count == 0:
         raise ValueError("model has no such dimensions; fit it with at least one.")
-    chosen = check_whole("dimension", dimension, 0)
+    chosen = check_integer("dimension", dimension, 0)
     if chosen >= count:
         raise ValueError(f"dimension={chosen} must be below {count}, the number of dimensions.")
     return chosen

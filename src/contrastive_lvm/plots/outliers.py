@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.plots.inputs import able, read_gaps, row_groups
 from contrastive_lvm.plots.style import (
     INK,
@@ -67,7 +67,7 @@ def plot_outliers(
     'length of the latents'
     """
     rank = able(model, "outliers", "ContrastiveLVM")
-    n = check_whole("n", n, 0)
+    n = check_integer("n", n, 0)
     worst = rank(X, of=of).rows[:n]
     far, known = _lengths(model, X, of), np.maximum(read_gaps(X, "X").known(), 1)
     ill = -model.score_samples(X, of=of) / known
@@ -160,7 +160,7 @@ def plot_weights(
             f"model has likelihood={model.likelihood!r}, under which all entries weigh the same; "
             "fit it with likelihood='student_t'."
         )
-    rows = found.rows[: check_whole("n", n, 1)]
+    rows = found.rows[: check_integer("n", n, 1)]
     weights = found.weights[rows]
     if weights.shape[1] == 1:
         weights = np.repeat(weights, model.n_features_in_, axis=1)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.validation import check_choice, check_whole
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.plots.density import density_curve, draw_contours
 from contrastive_lvm.plots.inputs import KINDS, Groups, read_points, row_groups
 from contrastive_lvm.plots.style import (
@@ -116,7 +116,7 @@ def plot_comparison(
     check_choice("kind", kind, KINDS)
     points = _panels(panels)
     groups = row_groups(labels, len(next(iter(points.values()))))
-    wide = min(len(points), check_whole("columns", columns or len(points), 1))
+    wide = min(len(points), check_integer("columns", columns or len(points), 1))
     high = -(-len(points) // wide)
     if figure is None:
         width, height = PANEL_INCHES

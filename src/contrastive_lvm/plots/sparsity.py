@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params as resolve
-from contrastive_lvm.estimators.validation import check_whole
 from contrastive_lvm.plots.inputs import Groups, feature_groups, feature_names, learned
 from contrastive_lvm.plots.style import (
     INK,
@@ -98,7 +98,7 @@ def _path(path: Any) -> tuple[Array, Array]:
 def _mark(mark: Any, count: int) -> int | None:
     if mark is None:
         return None
-    chosen = check_whole("mark", mark, 0)
+    chosen = check_integer("mark", mark, 0)
     if chosen >= count:
         raise ValueError(f"mark={chosen} must be below {count}, the number of strengths.")
     return chosen

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.validation import check_choice, check_number
+from contrastive_lvm.checks import check_choice, check_number
 from contrastive_lvm.plots.inputs import learned, named_models
 from contrastive_lvm.plots.style import (
     BACKGROUND,

@@ -7,8 +7,8 @@ import numpy as np
 
 from contrastive_lvm._jax import load, normal_loadings
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_positive
 from contrastive_lvm.linalg.inverse_gamma import InverseGamma, expected_log_prior
-from contrastive_lvm.priors.feature_groups import check_positive
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 

@@ -8,13 +8,6 @@ import numpy as np
 Groups = Any  # None, one label a feature, or {group: [features]}
 
 
-def check_positive(name: str, value: float) -> None:
-    """A positive, finite number."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 < value < np.inf:
-        raise ValueError(f"{name}={value!r} must be a positive number.")
-
-
 def group_index(groups: Groups, n_features: int, names: Sequence[str] | None = None) -> np.ndarray:
     """The group of each feature, numbered from 0.
 
@@ -50,7 +43,7 @@ def _labels_of(
         for member in [members] if isinstance(members, str) else members:
             i = position.get(member, member)
             if not isinstance(i, int | np.integer) or not 0 <= i < n_features:
-                raise ValueError(f"groups names the feature {member!r}, which X does not have.")
+                raise ValueError(f"groups names the feature {member!r}, which is not in the data.")
             if int(i) in taken:
                 raise ValueError(f"groups puts the feature {member!r} into two groups; keep one.")
             taken.add(int(i))

@@ -7,7 +7,8 @@ import numpy as np
 
 from contrastive_lvm._jax import flat_site, load
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.priors.feature_groups import Groups, check_positive, group_index
+from contrastive_lvm.checks import check_positive
+from contrastive_lvm.priors.feature_groups import Groups, group_index
 
 HALVINGS = 60
 

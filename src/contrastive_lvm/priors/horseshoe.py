@@ -7,13 +7,14 @@ import numpy as np
 
 from contrastive_lvm._jax import load, normal_loadings
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_number, check_positive
 from contrastive_lvm.linalg.inverse_gamma import (
     InverseGamma,
     expected_log_prior,
     probability_product_below,
     product_density,
 )
-from contrastive_lvm.priors.feature_groups import Groups, check_positive, group_index
+from contrastive_lvm.priors.feature_groups import Groups, group_index
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 PASSES = 3
@@ -60,12 +61,10 @@ class Horseshoe:
     p0: float = 0.5
 
     def __post_init__(self) -> None:
-        check_positive("scale", self.scale)
+        what = "a positive number whose square neither overflows nor vanishes"
+        check_number("scale", self.scale, 1e-150, 1e150, what)
         check_positive("delta", self.delta)
-        if not 1e-150 < self.scale < 1e150:
-            raise ValueError(f"scale={self.scale!r} is out of range: its square is no number.")
-        if not isinstance(self.p0, int | float | np.number) or not 0 < self.p0 < 1:
-            raise ValueError(f"p0={self.p0!r} must be a probability between 0 and 1.")
+        check_positive("p0", self.p0, 1.0, "a probability between 0 and 1")
 
     def init(self, shape: tuple[int, int]) -> HorseshoeState:
         """Scales of one."""

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.estimators.validation import read_background, read_rows
+from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.io.tables.prepare import Sets, unprepared
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.report.page import page
@@ -39,7 +39,7 @@ def write_report(
     target = _table(rows, X, labels, "labels", preparation.features)
     other = None
     if background is not None:
-        others = read_background(model, background)
+        others = read_rows(model, background, name="background")
         other = _table(
             others, background, background_labels, "background_labels", preparation.features
         )

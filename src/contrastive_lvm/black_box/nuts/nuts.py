@@ -20,6 +20,7 @@ from contrastive_lvm.black_box.nuts.nuts_parametrization import (
     freedom,
 )
 from contrastive_lvm.black_box.sites import learned_of
+from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.draws import Draws, diagnosed, turns
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
@@ -88,13 +89,12 @@ class NUTS:
     given: Any = None
 
     def __post_init__(self) -> None:
-        _check_whole("n_warmup", self.n_warmup, 50, "the sampler is tuned by them")
-        _check_whole("n_draws", self.n_draws, 50, "R-hat of fewer draws is noise")
-        _check_whole("n_chains", self.n_chains, 2, "R-hat compares chains")
-        _check_whole("max_tree_depth", self.max_tree_depth, 1, "a draw takes a step", most=20)
-        accept = self.target_accept
-        if not isinstance(accept, int | float | np.number) or not 0 < accept < 1:
-            raise ValueError(f"target_accept={accept!r} must be between 0 and 1, e.g. 0.9.")
+        check_integer("n_warmup", self.n_warmup, 50, detail=": they tune the sampler")
+        check_integer("n_draws", self.n_draws, 50, detail=": R-hat of fewer draws is noise")
+        check_integer("n_chains", self.n_chains, 2, detail=": R-hat compares chains")
+        check_integer("max_tree_depth", self.max_tree_depth, 1, 20)
+        what = "a probability between 0 and 1, such as 0.9"
+        check_positive("target_accept", self.target_accept, 1.0, what)
         if self.given is not None:
             object.__setattr__(self, "given", _frozen(self.given))
 
@@ -199,13 +199,6 @@ class NUTS:
                 divergences += int(diverging.sum())
                 advance(1, f"{divergences} draws diverged")
         return {name: np.stack([v[name] for v in found]) for name in found[0]}, divergences
-
-
-def _check_whole(name: str, value: Any, least: int, reason: str, most: float = np.inf) -> None:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
-        limits = f"of at least {least}" if most == np.inf else f"between {least} and {most}"
-        raise ValueError(f"{name}={value!r} must be a whole number {limits}: {reason}.")
 
 
 def _frozen(given: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from contrastive_lvm.black_box.svi.svi_batches import Rows
 from contrastive_lvm.black_box.svi.svi_loop import Climb, SVIState
 from contrastive_lvm.black_box.svi.svi_posterior import summarised
 from contrastive_lvm.black_box.svi.svi_step import Layout
+from contrastive_lvm.checks import check_choice, check_integer, check_positive
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -97,22 +98,17 @@ class SVI:
     n_devices: int | None = field(default=None, repr=False)  # of the machine, not of the model
 
     def __post_init__(self) -> None:
-        others: dict[str, tuple[Any, ...]] = {"batch_size": ("auto", None), "n_devices": (None,)}
-        for name in ("max_iter", "n_particles", "rank", "batch_size", "n_devices"):
-            value, also = getattr(self, name), others.get(name, ())
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not (whole and value >= 1) and not any(value == other for other in also):
-                words = {(): "", (None,): " or None"}.get(also, ", 'auto' or None")
-                raise ValueError(f"{name}={value!r} must be a whole number of at least 1{words}.")
-        for name in ("tol", "learning_rate"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float | np.number) and 0 < value < np.inf
-            if not number and not (name == "learning_rate" and callable(value)):
-                raise ValueError(f"{name}={value!r} must be a positive number.")
-        for name, choices in (("family", get_args(FamilyKind)), ("local", get_args(Locals))):
-            if getattr(self, name) not in choices:
-                known = ", ".join(map(repr, choices))
-                raise ValueError(f"{name}={getattr(self, name)!r} is unknown; use {known}.")
+        for name in ("max_iter", "n_particles", "rank"):
+            check_integer(name, getattr(self, name), 1)
+        if self.batch_size not in ("auto", None):
+            check_integer("batch_size", self.batch_size, 1, detail=", 'auto' or None")
+        if self.n_devices is not None:
+            check_integer("n_devices", self.n_devices, 1, detail=" or None")
+        check_positive("tol", self.tol)
+        if not callable(self.learning_rate):
+            check_positive("learning_rate", self.learning_rate)
+        check_choice("family", self.family, get_args(FamilyKind))
+        check_choice("local", self.local, get_args(Locals))
 
     def objection(self, model: Model) -> str | None:
         """Why this engine cannot fit a model, and what can; None when it can."""
