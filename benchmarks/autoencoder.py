@@ -17,6 +17,8 @@ import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds
 from contrastive_lvm._jax import module
 from contrastive_lvm.black_box.devices import placement
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.training import Training, TrainingPlan
@@ -67,8 +69,8 @@ def _twenty_epochs(rng: np.random.Generator) -> str:
 def _ours(X: Any, Y: Any) -> Callable[[], Any]:
     architecture = Architecture(D, T, Z, HIDDEN, "relu", clvm.Gaussian(), encodes_missing=False)
     plan = TrainingPlan(1000, 2 * B, RATE, 0.0, 1.0, None)
-    sets = (NetworkRows(X), NetworkRows(Y))
-    moments = tuple(rows.moments() for rows in sets)
+    sets = tuple(NetworkRows(LocalRows(rows)) for rows in (X, Y))
+    moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)
     data = prepare_training(architecture, sets, moments, 0.0, np.random.default_rng(0))
     training = Training(architecture, plan, data, placement(1), 0)
     inputs = next(training.step_inputs(0))

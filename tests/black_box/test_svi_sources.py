@@ -22,7 +22,7 @@ from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import minibatches as shuffled
-from contrastive_lvm.rows.source import Checks, Source, source_of
+from contrastive_lvm.rows.reader import Checks, RowReader, open_rows
 
 pytest.importorskip("numpyro", reason="the extra jax is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
@@ -131,7 +131,7 @@ class Spied:
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is a chunk; three of them are shuffled together; a start sees a third of the rows."""
-    monkeypatch.setattr(stored, "BLOCK_ENTRIES", CHUNK * D)
+    monkeypatch.setattr(stored, "CHUNK_ENTRIES", CHUNK * D)
     monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * CHUNK * D)
     monkeypatch.setattr(starting, "START_ENTRIES", (N + M) * D // 3)
     monkeypatch.setattr(starting, "START_ROWS", 10)
@@ -166,8 +166,8 @@ def test_a_start_from_some_rows_has_latents_of_all(tmp_path: Path) -> None:
         assert fits[1].sum() < 0.1 * (whole.latents[which] ** 2).sum()
 
 
-def source(X: Any) -> Source:
-    return source_of(X, "X", Checks(lambda block: None, lambda observed: None))
+def source(X: Any) -> RowReader:
+    return open_rows(X, "X", Checks(lambda block: None, lambda observed: None))
 
 
 @pytest.mark.usefixtures("little_memory")

@@ -124,7 +124,9 @@ def test_places_that_cannot_be_read(
     def locked(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("contrastive_lvm.io.tables.text._opened", locked)  # root may read anything
+    monkeypatch.setattr(
+        "contrastive_lvm.io.tables.read_csv._opened", locked
+    )  # root may read anything
     error = refused(arguments(command, path, model, output), capsys)
     assert "locked.csv cannot be opened (permission denied)" in error
     assert not output.exists()
@@ -191,9 +193,9 @@ def test_no_command_shows_a_traceback(
     def broken(*_: object, **__: object) -> None:
         raise error("something\nis wrong")
 
-    for place in ("demo.run_demo", "reproduce"):
+    for place in ("subgroups_demo.run_demo", "reproduce"):
         monkeypatch.setattr(f"contrastive_lvm.experiments.{place}", broken)
-    monkeypatch.setattr("contrastive_lvm.datasets.files.present", broken)
+    monkeypatch.setattr("contrastive_lvm.datasets.download.present", broken)
     options = {"demo": ["--output", str(tmp_path)], "reproduce": ["mice"], "datasets": []}
     if command == "reproduce":
         options[command] += ["--output", str(tmp_path)]

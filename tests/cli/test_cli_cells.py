@@ -13,7 +13,7 @@ from scipy import sparse
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
-from contrastive_lvm.io.model_files import Preparation, read_model, write_model
+from contrastive_lvm.io.model_files import read_model, write_model
 
 Capture = pytest.CaptureFixture[str]
 RNG = np.random.default_rng(0)
@@ -97,16 +97,12 @@ def test_models_of_a_layer_refuse_files_without_it(tmp_path: Path, capsys: Captu
     assert "has no layer 'counts'; it has none" in refused(capsys, "transform", model, path)
 
 
-def test_files_of_before_layers_are_read(tmp_path: Path, capsys: Capture) -> None:
+def test_layers_and_columns_that_are_no_text_are_refused(tmp_path: Path, capsys: Capture) -> None:
     path, model = cells(tmp_path / "c.h5ad"), tmp_path / "m.clvm"
     ran(capsys, "fit", path, *BY, *SMALL, "-o", model)
-    estimator, section = read_model(model)
-    assert section is not None
-    old = {name: section.facts[name] for name in ("features", "named", "scale")}
-    write_model(estimator, model, Preparation(old, section.arrays))
-    assert len(ran(capsys, "transform", model, path)["values"]) == 80
-    for odd in ({"layer": 3}, {"size_factors": ["a"]}):
-        write_model(estimator, model, Preparation(old | odd, section.arrays))
+    estimator, preparation = read_model(model)
+    for odd in ({"layer": 3}, {"sizes": ["a"]}):
+        write_model(estimator, model, preparation._replace(**odd))
         assert "is damaged: its preparation" in refused(capsys, "transform", model, path)
 
 

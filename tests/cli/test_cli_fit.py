@@ -16,7 +16,7 @@ from scipy import sparse
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
-from contrastive_lvm.cli.parse_options import Words
+from contrastive_lvm.cli.parse_options import build_estimator, locate_features
 from contrastive_lvm.io.model_files import Preparation, read_model, write_model
 
 Capture = pytest.CaptureFixture[str]
@@ -199,7 +199,7 @@ def test_select_finds_the_features_and_the_dimensions(tmp_path: Path, capsys: Ca
     assert len(facts["path"]) == 12
     assert clvm.load_model(tmp_path / "m.clvm").selected_features_.sum() == 2
     ran("select", *files, "--n-shared", 2, "--method", "horseshoe:delta=0.01")
-    assert "2 of 8 features matter in the target" in capsys.readouterr().out
+    assert "2 of 8 features selected" in capsys.readouterr().out
     ran("select", *files, "--method", "ard")
     assert capsys.readouterr().out.startswith("2 shared dimensions")
 
@@ -207,18 +207,19 @@ def test_select_finds_the_features_and_the_dimensions(tmp_path: Path, capsys: Ca
 def test_groups_and_kinds_come_from_tables(tmp_path: Path) -> None:
     table = tmp_path / "groups.csv"
     table.write_text("feature,group\nb,left\nc,left\na,gaussian\n")
-    words = Words(target_prior=f"group_lasso:rho=3,groups={table}", n_shared="2")
-    prior = words.estimator(["a", "b", "c"]).target_prior
-    assert prior == clvm.GroupLasso(3, groups={"left": [1, 2], "gaussian": [0]})
+    made = build_estimator(target_prior=f"group_lasso:rho=3,groups={table}", n_shared="2")
+    locate_features(made, ["a", "b", "c"])
+    assert made.target_prior == clvm.GroupLasso(3, groups={"left": [1, 2], "gaussian": [0]})
     table.write_text("feature\tkind\na\tgaussian\nb\tpoisson\n")
-    mixed = Words(likelihood=f"mixed:features={table}").estimator(["a", "b"]).likelihood
-    assert mixed == clvm.Mixed({"gaussian": [0], "poisson": [1]})
+    mixed = build_estimator(likelihood=f"mixed:features={table}")
     with pytest.raises(ValueError, match="names the feature 'b', which the data does not have"):
-        Words(likelihood=f"mixed:features={table}").estimator(["a"])
+        locate_features(mixed, ["a"])
+    locate_features(mixed, ["a", "b"])
+    assert mixed.likelihood == clvm.Mixed({"gaussian": [0], "poisson": [1]})
 
 
 def test_every_setting_has_a_word() -> None:
-    made = Words(
+    made = build_estimator(
         n_shared="auto",
         likelihood="student-t:df=learn,per=sample",
         shared_prior="ard:a0=0.1",
@@ -226,17 +227,17 @@ def test_every_setting_has_a_word() -> None:
         inference="vb:max_iter=7,tol=0.5",
         n_init=3,
         seed=5,
-    ).estimator([])
+    )
     assert made.n_shared == "auto"
     assert made.likelihood == clvm.StudentT("learn", per="sample")
     assert made.shared_prior == clvm.ARD(a0=0.1)
     assert made.target_prior == clvm.Horseshoe(0.5, p0=0.9)
     assert made.inference == clvm.VariationalBayes(max_iter=7, tol=0.5)
     assert (made.n_init, made.random_state) == (3, 5)
-    network = Words(
+    network = build_estimator(
         model="vae:hidden_layer_sizes=16+32,activation=elu,patience=none,max-epochs=3,kl_warm_up=0.2",
         likelihood="bernoulli",
-    ).estimator([])
+    )
     assert (
         network.get_params()
         == clvm.ContrastiveVAE(
@@ -254,26 +255,26 @@ def test_every_setting_has_a_word() -> None:
 BAD_OPTIONS = {
     "--likelihood normal": r"--likelihood normal is unknown; use gaussian, student_t",
     "--likelihood gaussian:df=3": r"--likelihood gaussian has no setting 'df'; it has noise",
-    "--likelihood student_t:df": r"'df' is no setting; write --likelihood student_t:NAME=VALUE",
+    "--likelihood student_t:df": r"'df' is not a setting; write --likelihood student_t:NAME=VALUE",
     "--likelihood student_t:per=week": r"--likelihood student_t:per=week is unknown; use one of",
     "--likelihood mixed": r"--likelihood needs features=FILE",
-    "--likelihood poisson --scale standard": r"--scale=standard does not go with --likelihood poi",
+    "--likelihood poisson --scale standard": r"--scale=standard has no meaning for Poisson",
     "--target-prior group_lasso:groups=no.csv": r"groups=no\.csv cannot be read",
-    "--inference annealing": r"--inference annealing is unknown; use auto, em, vb, svi, nuts",
-    "--inference em:max_iter=0": r"max_iter=0 must be an integer",
-    "--n-shared many": r"--n-shared=many is neither a whole number nor auto",
+    "--inference annealing": r"--inference annealing is unknown; use em, vb, svi, nuts, auto",
+    "--inference em:max_iter=0": r"--inference em:max_iter=0 must be an integer",
+    "--n-shared many": r"--n-shared=many must be a non-negative integer or auto",
     "--n-shared 9": r"--n-shared=9 is too large for 8 feature",
     "--n-target -1": r"--n-target=-1 must be",
     "--model gan": r"--model gan is unknown; use clvm, vae",
     "--model vae:depth=3": r"--model vae has no setting 'depth'; it has activation, batch_size",
-    "--model vae --target-prior ard": r"--target-prior does not go with --model vae",
-    "--model vae --n-shared auto": r"--n-shared=auto is neither",
+    "--model vae --target-prior ard": r"--target-prior has no meaning for --model vae",
+    "--model vae --n-shared auto": r"--n-shared=auto must be an integer",
     "--scale big": r"--scale=big is unknown; use standard, robust, none",
     "--where group=nobody": r"has no value 'nobody'; it has 'c",
     "--annotation nothing": r"has no column 'nothing'",
     "--output no/such/folder/m.clvm": r"cannot be written \(No such file or directory\)",
     "--output .": r"--output=\. is a folder; name a file in it",
-    "--seed x": r"'--seed': 'x' is not a whole number",
+    "--seed x": r"'--seed': 'x' is not an integer",
 }
 
 
@@ -346,7 +347,7 @@ def test_what_applies_models_refuses_what_does_not_fit(
     one_frame().drop(columns="c").to_csv(tmp_path / "less.csv", index=False)
     bad: list[tuple[list[object], str]] = [
         ([one, one, "-o", out], "is not a whole model file"),
-        ([tmp_path / "none.clvm", one, "-o", out], "name what clvm fit has written"),
+        ([tmp_path / "none.clvm", one, "-o", out], "name a model file written by clvm fit"),
         ([tmp_path / "ppca.clvm", one, "-o", out], "holds a PPCA"),
         ([model, tmp_path / "less.csv", "-o", out], "lacks 1 of the 8 columns of the model, 'c'"),
         ([model, one, "--of", "both", "-o", out], "--of=both is unknown"),

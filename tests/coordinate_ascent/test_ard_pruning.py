@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contrastive_lvm.coordinate_ascent.reparametrize import best_turn
 from scipy.optimize import minimize
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.ard_rank import supported_rank
-from contrastive_lvm.coordinate_ascent.reparametrize import best_turn
 
 
 def spiked(seed: int, n: int, d: int, sizes: list[float]) -> Array:

@@ -12,8 +12,11 @@ from sklearn.decomposition import PCA
 import contrastive_lvm as clvm
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.rows import scatter
+from contrastive_lvm.rows.data import summarize
+from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.masked_rows import MaskedRows
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.scatter import DenseScatter
 from tests.oracles import (
     Array,
     Side,
@@ -205,9 +208,11 @@ def test_shifting_a_set_shifts_its_mean_alone(noise: str, gaps: str) -> None:
 def test_an_all_observed_mask_is_no_mask() -> None:
     point, X, _ = planted(2, n=40, D=6, k=2, t=1, noise="feature")
     L = np.hstack([point.S, point.W])
-    compressed = scatter.summarise(X, dense=True)
-    masked = MaskedRows(X).statistics(Loadings(L), point.psi, compressed.mean)
-    complete = scatter.statistics(compressed, Loadings(L), point.psi, 6)
+    reader = LocalRows(X)
+    found = first_pass(reader, scatter=True)
+    masked = MaskedRows(reader, found, None).statistics(Loadings(L), point.psi, found.mean)
+    compressed = DenseScatter(found.n_rows, found.mean, found.scatter)
+    complete = compressed.statistics(Loadings(L), point.psi, found.mean)
     assert masked.bound == pytest.approx(complete.bound, rel=1e-12)
     for name, wide in masked._asdict().items():
         narrow = np.broadcast_to(getattr(complete, name), np.shape(wide))
@@ -247,11 +252,11 @@ def test_every_scatter_is_the_dense_matrix(n: int, dtype: Any) -> None:
     T = scatter_about_mean(X.astype(np.float64))
     for rows in (X, sp.csr_array(X), sp.csr_matrix(X)):
         for dense in (True, False):
-            summary = scatter.summarise(rows, dense=dense)
+            summary: Any = summarize(LocalRows(rows), None, dense=dense)
             rtol = 1e-5 if dtype is np.float32 else 1e-10
             assert summary.n_rows == n
             assert_close(summary.product(M), T @ M, rtol)
-            assert_close(summary.diagonal, np.diag(T), rtol)
+            assert_close(summary.square, np.diag(T), rtol)
             assert_close(summary.mean, X.mean(axis=0, dtype=np.float64), 1e-6)
 
 

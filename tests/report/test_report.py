@@ -15,11 +15,11 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 import contrastive_lvm as clvm
-from contrastive_lvm.report import page_data as contents_of
-from contrastive_lvm.report.arrays import CODES, coded
-from contrastive_lvm.report.columns import columns
+from contrastive_lvm.report import page_data
+from contrastive_lvm.report.annotations import columns
+from contrastive_lvm.report.encode_arrays import CODES, coded
+from contrastive_lvm.report.fit_diagnostics import diagnostics
 from contrastive_lvm.report.page import escaped
-from contrastive_lvm.report.page_text import diagnostics
 
 DATA = clvm.datasets.make_subgroups(60, 50, random_state=0)
 KINDS = {"f4": "<f4", "u2": "<u2", "i4": "<i4"}
@@ -212,7 +212,7 @@ def test_rows_of_both_sets_share_annotations(tmp_path: Path) -> None:
     sex = data["columns"][0]
     assert (sex["name"], sex["levels"]) == ("sex", ["f", "m"])
     assert unpacked(sex["codes"]).tolist() == [0, 1] * 30 + [1] * 50
-    assert [c["name"] for c in data["columns"]] == ["sex", "age", "outlyingness (robust stds)"]
+    assert [c["name"] for c in data["columns"]] == ["sex", "age", "outlyingness (robust std)"]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_size_factors_of_ones_own(tmp_path: Path) -> None:
     assert data["columns"][0]["name"] == "size factor"
     with pytest.raises(ValueError, match="fitted with size factors of your own"):
         model.report(path, target, background=background)
-    with pytest.raises(ValueError, match="background_size_factors=None does not go"):
+    with pytest.raises(ValueError, match="background_size_factors=None does not match"):
         model.report(path, target, background=background, size_factors=words["size_factors"])
 
 
@@ -280,9 +280,9 @@ def test_without_a_background(tmp_path: Path) -> None:
 def test_large_sets_are_sampled_and_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contents_of, "MOST_ROWS", 25)
-    monkeypatch.setattr(contents_of, "MOST_ENTRIES", 500)
-    monkeypatch.setattr(contents_of, "FEWEST_FEATURES", 6)
+    monkeypatch.setattr(page_data, "MOST_ROWS", 25)
+    monkeypatch.setattr(page_data, "MOST_ENTRIES", 500)
+    monkeypatch.setattr(page_data, "FEWEST_FEATURES", 6)
     model = fitted()
     data = written(tmp_path, model, labels={"number": [f"n{i}" for i in range(60)]})
     assert len(data["rows"]) == len(set(data["rows"])) == 25
@@ -308,7 +308,8 @@ def test_words_say_when_little_is_enriched() -> None:
         "target_std": np.full((500, 1), 2.0),
         "background_target": rng.normal(size=(500, 1)),
     }
-    from contrastive_lvm.io.tables.prepare import Sets, unprepared
+    from contrastive_lvm.io.tables.preparation import unprepared
+    from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.report.findings import findings
     from contrastive_lvm.report.write_report import _table
 
@@ -322,15 +323,15 @@ def test_words_say_when_little_is_enriched() -> None:
     said = diagnostics(model, sets, findings(model, sets, top=2), points)
     care = " ".join(item["text"] for item in said if item["level"] == "care")
     assert "Little is enriched" in care
-    assert "is blurred" in care
+    assert "is uncertain" in care
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ({"labels": [1, 2]}, "labels has 2 values, but there are 60 rows"),
-        ({"labels": {"a": [1] * 60, "b": [1]}}, "labels is not one value a row"),
-        ({"labels": np.ones((60, 2))}, "labels is not one value a row"),
+        ({"labels": {"a": [1] * 60, "b": [1]}}, "labels is not one value per row"),
+        ({"labels": np.ones((60, 2))}, "labels is not one value per row"),
         ({"background_labels": ["x"]}, "background_labels has 1 values"),
         ({"background": None}, "background=None, but the model has shared dimensions"),
         ({"background": DATA.background[:, :3]}, "background has 3 features"),
@@ -349,9 +350,9 @@ def test_the_file_is_replaced_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, path = fitted(), tmp_path / "r.html"
-    with pytest.raises(ValueError, match="folder that does not exist"):
+    with pytest.raises(FileNotFoundError, match="cannot be written"):
         model.report(tmp_path / "no" / "r.html", DATA.target, background=DATA.background)
-    with pytest.raises(ValueError, match="is a folder"):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
         model.report(tmp_path, DATA.target, background=DATA.background)
     path.write_text("old")
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from contrastive_lvm.coordinate_ascent.sweep import Task
+from contrastive_lvm.rows.streamed import StreamedGaps
 
 import contrastive_lvm as clvm
-from contrastive_lvm.coordinate_ascent.sweep import Task
 from contrastive_lvm.rows import data, sums
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import streaming_median as selection
-from contrastive_lvm.rows.dask_rows import LazyRows
+from contrastive_lvm.rows.dask_rows import DaskRows
 from contrastive_lvm.rows.moments import Moments, moments_of
-from contrastive_lvm.rows.source import is_elsewhere
-from contrastive_lvm.rows.streamed import StreamedGaps
+from contrastive_lvm.rows.reader import is_out_of_core
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
@@ -237,14 +237,14 @@ def test_a_lost_worker_costs_nothing_but_time(
     doomed = next(iter(cluster.run(os.getpid).values()))
     sweeps: list[int] = []
 
-    def kill(self: LazyRows, *given: Any, **settings: Any) -> Any:
+    def kill(self: DaskRows, *given: Any, **settings: Any) -> Any:
         sweeps.append(1)
         if len(sweeps) == 9:
             threading.Timer(0.02, os.kill, (doomed, signal.SIGKILL)).start()
         return renewed(self, *given, **settings)
 
-    renewed = LazyRows.renewed
-    monkeypatch.setattr(LazyRows, "renewed", kill)
+    renewed = DaskRows.renewed
+    monkeypatch.setattr(DaskRows, "renewed", kill)
     assert_same(fit("Student-t", X, B, LOOSE), in_memory("Student-t", LOOSE))
     assert len(sweeps) > 12
     assert doomed not in cluster.run(os.getpid).values()
@@ -360,7 +360,7 @@ def test_files_and_sparse_blocks_fit_alike(
 ) -> None:
     X, B = rows(name)
     elsewhere = store(X, tmp_path)
-    assert is_elsewhere(elsewhere)
+    assert is_out_of_core(elsewhere)
     model = fit(name, elsewhere, B, LOOSE)
     sparse = "sparse" in store.__name__ and name == "complete"  # whose squares are of zeros too
     (assert_alike if sparse else assert_same)(model, in_memory(name, LOOSE))

@@ -16,7 +16,9 @@ from tests.vae.autoencoders import DATA, counts, fitted, known, quick, same
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
 from contrastive_lvm.rows import minibatches as shuffled
-from contrastive_lvm.vae.network_rows import NetworkRows, open_network_rows
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.reader import UNCHECKED, open_rows
+from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.training import Training
 
 
@@ -138,7 +140,7 @@ def test_rows_in_files_are_read_by_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     with h5py.File(tmp_path / "rows.h5", "w") as file:
         X = file.create_dataset("x", data=DATA.target, chunks=(40, DATA.target.shape[1]))
         B = file.create_dataset("b", data=DATA.background, chunks=(40, DATA.target.shape[1]))
-        monkeypatch.setattr("contrastive_lvm.rows.file_rows.BLOCK_ENTRIES", 400)
+        monkeypatch.setattr("contrastive_lvm.rows.file_rows.CHUNK_ENTRIES", 400)
         largest: list[int] = []
 
         def floats(rows: Any) -> Any:
@@ -156,8 +158,8 @@ def test_rows_in_files_are_read_by_blocks(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_epoch_goes_through_all_rows(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
     X = np.arange(50.0)[:, None] * np.ones(3)
-    lazy = open_network_rows(da.from_array(X, chunks=(7, 3)), "X", print)
-    for rows in (NetworkRows(X), lazy):
+    lazy = open_rows(da.from_array(X, chunks=(7, 3)), "X", UNCHECKED)
+    for rows in (NetworkRows(LocalRows(X)), NetworkRows(lazy)):
         left = rows.without(np.array([3, 30]))
         assert left.n_rows == 48
         np.testing.assert_array_equal(left[np.array([5, 3, 47])][:, 0], [6, 4, 49])

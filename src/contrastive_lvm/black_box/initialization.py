@@ -13,7 +13,7 @@ import numpy as np
 from contrastive_lvm import prediction as predict
 from contrastive_lvm.arrays import Array, Matrix, Parameters
 from contrastive_lvm.coordinate_ascent.em import EM
-from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, compress
 from contrastive_lvm.coordinate_ascent.sweep import Task
 from contrastive_lvm.coordinate_ascent.variational_bayes import VariationalBayes
 from contrastive_lvm.likelihoods.base import Likelihood, Nuisance
@@ -23,8 +23,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
-from contrastive_lvm.rows.data import prepare
-from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.reader import RowReader
 
 DISPERSION = 0.5  # to begin with
 MOST_LOADING = 3.0  # of the predictor of counts and binary data: more would overshoot
@@ -62,7 +61,7 @@ def starting_point(
     it sees random rows, which `sample` seeds; only their latents are found for all rows, in a pass.
     """
     few = [_few(X, s, sets, sample) for X, s in zip(sets, log_sizes, strict=True)]
-    if model.has_closed_form:
+    if model.likelihood._has_closed_form:
         begun = _linear_start(model, [X for X, _ in few], seed, settle=settle)
         return begun._replace(latents=_all_latents(begun, None, sets, log_sizes))
     working = [model.likelihood.working(X, s) for X, s in few]
@@ -85,7 +84,7 @@ def starting_point(
 
 def _few(X: Matrix, log_sizes: Array, sets: list[Matrix], seed: int) -> tuple[Matrix, Array]:
     """Rows in memory and their log sizes: all, or of a large set elsewhere some in proportion."""
-    if not isinstance(X, Source):
+    if not isinstance(X, RowReader):
         return X, log_sizes
     n_rows, n_features = X.shape
     share = START_ENTRIES / (n_features * sum(other.shape[0] for other in sets))
@@ -104,7 +103,7 @@ def _all_latents(
         if len(latents) < X.shape[0]:
             L = np.ascontiguousarray(begun.L[:, : latents.shape[1]])
             law = predict.Linear(Loadings(L), mean, psi)
-            found.append(np.asarray(X.mapped(partial(_block_latents, law, likelihood, s))))
+            found.append(np.asarray(X.map(partial(_block_latents, law, likelihood, s))))
         else:
             found.append(latents)
     return tuple(found)
@@ -124,7 +123,7 @@ def _linear_start(model: Model, sets: list[Matrix], seed: int | None, *, settle:
     engine: CoordinateAscent = VariationalBayes()
     if engine.objection(fitted) is not None or fitted.all_flat:
         engine = EM()
-    data = prepare(fitted, sets[0], sets[1] if len(sets) > 1 else None, posterior=True)
+    data = compress(fitted, sets, posterior=True)
     task = Task(fitted, data, posterior=engine.posterior)
     if fitted.sizes_itself:
         task, point = task.sized_start()

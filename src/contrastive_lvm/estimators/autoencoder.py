@@ -9,31 +9,43 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import unnamed
-from contrastive_lvm.estimators.input_rows import check_features, read_rows
-from contrastive_lvm.estimators.linear_fit import refuse_unsupported
-from contrastive_lvm.estimators.validation import (
-    refuse_constant,
-    refuse_empty_columns,
-    refuse_values,
+from contrastive_lvm.estimators.input_rows import (
+    check_features,
+    open_input,
+    read_rows,
+    rows_for_fit,
 )
-from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
-from contrastive_lvm.io.network_files import network_arrays, restored_network
-from contrastive_lvm.io.schema import Arrays, Facts
+from contrastive_lvm.estimators.linear_fit import refuse_unsupported
+from contrastive_lvm.estimators.network_checks import check_networks
+from contrastive_lvm.estimators.validation import refuse_constant
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.io.checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
-from contrastive_lvm.rows.moments import Moments
+from contrastive_lvm.progress import verbosity
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.reader import RowReader, is_out_of_core
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, fit_networks
-from contrastive_lvm.vae.network_rows import NetworkRows, open_network_rows, reads_chunks
+from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.networks import ACTIVATIONS
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
 from contrastive_lvm.vae.training import HISTORY, TrainingPlan
+
+NETWORK_STATE = ("weights", "units", "constants")
+SIZES = {"n_target": whole(1), "n_shared": whole(), "encodes_missing": flag()}
+LEARNED = {
+    "lower_bound": number(),
+    "lower_bound_error": number("not negative"),
+    "n_iter": whole(),
+    "converged": flag(),
+}
 
 
 class Autoencoder(Estimator, ABC):
@@ -77,7 +89,7 @@ class Autoencoder(Estimator, ABC):
 
     def _output(self) -> Likelihood:
         likelihood: Likelihood = parse_params.likelihood(self.likelihood)
-        if likelihood.network_parameters(1) is None:
+        if likelihood._network_parameters(1) is None:
             reason = (
                 f"is not an output of {type(self).__name__}; use 'gaussian', 'bernoulli', "
                 "'poisson' or 'negative_binomial', or ContrastiveLVM."
@@ -107,40 +119,33 @@ class Autoencoder(Estimator, ABC):
 
     # Rows
 
-    def _read(self, X: Any, name: str, *, reset: bool = False) -> NetworkRows:
-        """Check rows in memory; those that are read by chunks are checked while they are read."""
-        if not reads_chunks(unnamed(X)):
-            rows = read_rows(self, X, name=name, reset=reset)
-            refuse_unsupported(self._output(), name, rows)
-            return NetworkRows(rows)
-        check_features(self, X, name, reset=reset)
-        return open_network_rows(unnamed(X), name, partial(self._check, name))
+    def _read(self, X: Any, name: str, *, fit: bool = False) -> NetworkRows:
+        """Check rows in memory; those out of core are checked while they are read."""
+        check = partial(refuse_unsupported, self._output(), name)
+        if fit:
+            rows = rows_for_fit(self, X, name=name)
+        elif is_out_of_core(unnamed(X)):
+            rows = open_input(unnamed(X), name, missing=True)
+            check_features(self, X, name)
+        else:
+            rows = read_rows(self, X, name=name)
+        if isinstance(rows, RowReader):
+            return NetworkRows(rows.checked(check))
+        check(rows)
+        return NetworkRows(LocalRows(rows))
 
     def _rows(self, X: Any, of: str = "target") -> tuple[TrainedNetworks, NetworkRows]:
         """Return the networks, and rows to apply them to."""
         check_is_fitted(self)
         check_choice("of", of, ("target", "background"))
-        rows = self._read(X, "X")
         steps = check_integer("refine_steps", self.refine_steps, 0)
-        return self.network_._replace(refine_steps=steps), rows
-
-    def _check(self, name: str, rows: Matrix) -> None:
-        refuse_values(rows, name)
-        refuse_unsupported(self._output(), name, rows)
-
-    def _moments(self, rows: NetworkRows, name: str) -> Moments:
-        if rows.n_rows < 2:
-            reason = f"has {rows.n_rows} sample (row), but fitting needs at least 2; add rows."
-            raise InvalidDataError(name, reason)
-        moments = rows.moments()
-        refuse_empty_columns(moments.counts, name)
-        return moments
+        return self.network_._replace(refine_steps=steps), self._read(X, "X")
 
     # Fit
 
     def _fit(
         self,
-        sets: dict[str, NetworkRows],
+        sets: tuple[NetworkRows, ...],
         sizes: tuple[int, int],
         separation: float,
         resume: Resume,
@@ -148,16 +153,15 @@ class Autoencoder(Estimator, ABC):
         """Train on one or two sets, the target first, and publish the results."""
         plan, place = self._plan(separation), placement(self._device_limit())
         self._architecture(1, *sizes, encodes_missing=False)  # refuse before rows are read
-        moments = tuple(self._moments(rows, name) for name, rows in sets.items())
+        moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)
         variances = [m.square / np.maximum(m.counts, 1.0) for m in moments]
         refuse_constant(sum(variances), max(np.abs(m.mean).max() for m in moments))
-        rows = tuple(sets.values())
-        missing = any((m.counts < r.n_rows).any() for m, r in zip(moments, rows, strict=True))
+        missing = not all(m.complete for m in moments)
         architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with verbosity(enabled=self.verbose):
-            fit = fit_networks(architecture, plan, rows, moments, place, seed, resume)
-        self._publish(fit, rows)
+            fit = fit_networks(architecture, plan, sets, moments, place, seed, resume)
+        self._publish(fit, sets)
 
     def _publish(self, fit: NetworkFit, rows: tuple[NetworkRows, ...]) -> None:
         self.state_ = fit.state
@@ -179,37 +183,35 @@ class Autoencoder(Estimator, ABC):
 
     # Files
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        history = {f"history.{name}": values for name, values in self.history_.items()}
-        return network_arrays(self.network_) | history
-
-    def _fitted_facts(self) -> dict[str, Any]:
-        architecture = self.network_.architecture
+    def _fitted_state(self) -> dict[str, Any]:
+        networks = self.network_
         return {
-            "n_target": architecture.n_target,
-            "n_shared": architecture.n_shared,
-            "gaps": architecture.encodes_missing,
-            "bound": float(self.lower_bound_),
-            "bound_error": float(self.lower_bound_error_),
-            "n_iter": int(self.n_iter_),
-            "converged": bool(self.converged_),
+            "n_target": networks.architecture.n_target,
+            "n_shared": networks.architecture.n_shared,
+            "encodes_missing": networks.architecture.encodes_missing,
+            **{name: getattr(networks, name) for name in NETWORK_STATE},
+            "history": self.history_,
+            **{name: getattr(self, f"{name}_") for name in LEARNED},
         }
 
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        sizes = facts.whole("n_target", 1), facts.whole("n_shared")
-        missing = facts.flag("gaps")
-        architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
-        history = {name: arrays.take(f"history.{name}", (None,), "any") for name in HISTORY}
-        if len({values.shape for values in history.values()}) > 1:
-            raise ValueError("the arrays of its history have different lengths")
-        self._publish_networks(restored_network(architecture, arrays), history)
-        self.lower_bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter")
-        self.converged_ = facts.flag("converged")
-        self.lower_bound_error_ = facts.number("bound_error", "not negative")
-
-    def _check_settings(self) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        check_values({**LEARNED, **SIZES}, state)
+        check_values({name: array("rounds", values="any") for name in HISTORY}, state["history"])
+        architecture = self._saved_architecture(state)
+        check_networks(architecture, *(state[name] for name in NETWORK_STATE))
         self._plan()
         self._device_limit()
+
+    def _saved_architecture(self, state: dict[str, Any]) -> Architecture:
+        missing, sizes = state["encodes_missing"], (state["n_target"], state["n_shared"])
+        return self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        arrays = (state[name] for name in NETWORK_STATE)
+        networks = TrainedNetworks(self._saved_architecture(state), *arrays)
+        self._publish_networks(networks, state["history"])
+        for name in LEARNED:
+            setattr(self, f"{name}_", state[name])
 
     # Predictions
 

@@ -1,37 +1,20 @@
 """The base of all estimators: scikit-learn's, with a model file and a view in notebooks."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from contrastive_lvm.estimators.display import card_of
-from contrastive_lvm.io.model_files import write_model
+from contrastive_lvm.io.model_files import Saveable
 
 
-class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Estimator(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer that can be saved, and that shows what it found in a notebook.
 
     The card of a fitted estimator stands above scikit-learn's diagram; diagrams of pipelines are
     scikit-learn's own. `sklearn.set_config(display="text")` turns both off.
     """
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that `contrastive_lvm.load_model` reads.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.clvm"
-        >>> model.save(path)
-        >>> clvm.load_model(path).lower_bound_ == model.lower_bound_
-        True
-        """
-        write_model(self, path)
 
     @property
     def _repr_html_(self) -> Callable[[], str]:

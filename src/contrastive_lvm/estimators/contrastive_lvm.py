@@ -16,19 +16,12 @@ from contrastive_lvm.estimators.linear_fit import (
     warn_about_fit,
 )
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
+from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.io.posterior_files import (
-    posterior_arrays,
-    posterior_facts,
-    refuse_mismatch,
-    restored_posterior,
-)
-from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.priors.horseshoe import Horseshoe
+from contrastive_lvm.progress import verbosity
 
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions
 
@@ -206,8 +199,8 @@ class ContrastiveLVM(LinearPredictions):
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
             fits = run_engine(given, (size_factors, background_size_factors), n_init, rng)
-        self._publish(max(fits, key=lambda posterior: posterior.bound), given.model)
-        self.n_iter_ = sum(posterior.n_sweeps for posterior in fits)
+        self._publish(max(fits, key=lambda posterior: posterior.lower_bound), given.model)
+        self.n_iter_ = sum(posterior.n_iter for posterior in fits)
         warn_about_fit(self, given.engine)
         return self
 
@@ -292,11 +285,16 @@ class ContrastiveLVM(LinearPredictions):
         """Give the results the names that users know."""
         self.posterior_ = posterior
         self._prediction_model = PredictionModel(posterior, model.likelihood)
-        W, S, psi = posterior.target_loadings, posterior.shared_loadings, posterior.noise_variance
+        W, S = posterior.loadings["target"], posterior.loadings["shared"]
+        psi, stds = posterior.noise_variance, posterior.loading_stds()
         self.target_components_, self.shared_components_ = W.T.copy(), S.T.copy()
-        self.shared_components_std_, self.target_components_std_ = posterior.loading_stds()
-        self.mean_, self.background_mean_ = posterior.target_mean, posterior.background_mean
-        one_noise = getattr(model.likelihood, "isotropic", not psi.any())
+        self.shared_components_std_, self.target_components_std_ = (
+            None if std is None else np.ascontiguousarray(std.T)
+            for std in (stds["shared"], stds["target"])
+        )
+        self.mean_ = posterior.means["target"]
+        self.background_mean_ = posterior.means.get("background", self.mean_)
+        one_noise = model.likelihood._is_isotropic or not psi.any()
         self.noise_variance_ = float(psi[0]) if one_noise else psi
         self.dispersion_ = posterior.dispersion
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
@@ -306,28 +304,26 @@ class ContrastiveLVM(LinearPredictions):
         self.shared_variance_ratio_ = shares[self.n_target_ : -1]
         self.noise_variance_ratio_ = float(shares[-1])
         self.feature_relevance_ = np.sqrt((W**2).sum(axis=1))
-        self.selected_features_ = self.feature_relevance_ > 0
-        prior, state = model.target_prior, posterior.prior_states[1]
-        if isinstance(prior, Horseshoe) and state is not None:
-            self.selected_features_ = ~prior.dropped(state, posterior.unit_variance)
-        self.lower_bound_, self.lower_bounds_ = posterior.bound, posterior.bound_trace
-        self.lower_bound_error_ = posterior.bound_error
-        self.n_iter_, self.converged_ = posterior.n_sweeps, posterior.converged
+        self.selected_features_ = model.priors[1]._selected_features(
+            posterior.prior_states.get("target"), self.feature_relevance_, posterior.unit_variance
+        )
+        self.lower_bound_, self.lower_bounds_ = posterior.lower_bound, posterior.lower_bounds
+        self.lower_bound_error_ = posterior.lower_bound_error
+        self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return posterior_arrays(self.posterior_._replace(n_sweeps=self.n_iter_))
+    def _fitted_state(self) -> dict[str, Any]:
+        # What SVI continues from is as large as the data.
+        return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return posterior_facts(self.posterior_._replace(n_sweeps=self.n_iter_))
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        posterior, model = restored_posterior(self.n_features_in_, arrays, facts), self._model()
-        refuse_mismatch(posterior, model)
-        self._publish(posterior, model)
-
-    def _check_settings(self) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        model, posterior = self._model(), state["posterior"]
+        check_posterior(posterior, self.n_features_in_)
+        check_posterior_of(model, posterior)
         check_integer("n_init", self.n_init, 1)
-        parse_params.engine(self.inference, self._model())
+        parse_params.engine(self.inference, model)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._publish(state["posterior"], self._model())
 
     def _model(self) -> Model:
         """Return the model that the parameters describe, for as many rows as one likes."""

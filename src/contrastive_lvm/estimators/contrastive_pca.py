@@ -7,20 +7,29 @@ import scipy.linalg
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.checks import check_integer, check_number
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
-from contrastive_lvm.io.schema import Arrays, Facts
+from contrastive_lvm.io.checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import reduce_to_span
-from contrastive_lvm.rows.scatter import DenseScatter, summarise
-from contrastive_lvm.rows.source import Source
-from contrastive_lvm.rows.streamed import at_hand, first_pass
+from contrastive_lvm.rows.moments import Moments, first_pass
+from contrastive_lvm.rows.reader import RowReader
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
+
+
+LEARNED = {
+    "alphas": array("alphas", values="not negative"),
+    "alphas_components": array("alphas", "components", "D"),
+    "mean": array("D"),
+    "scale": array("D", values="positive"),
+    "alpha": number("not negative"),
+}
 
 
 class ContrastivePCA(Estimator):
@@ -154,32 +163,21 @@ class ContrastivePCA(Estimator):
         """
         return self.fit(X, y, background=background).transform(X)
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return {
-            "alphas": self.alphas_,
-            "alphas_components": self.alphas_components_,
-            "mean": self.mean_,
-            "scale": self.scale_,
-        }
+    def _fitted_state(self) -> dict[str, Any]:
+        return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return {"alpha": self.alpha_}
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        D = self.n_features_in_
-        self.alphas_ = arrays.take("alphas", (None,), "not negative")
-        self.alphas_components_ = arrays.take("alphas_components", (len(self.alphas_), None, D))
-        self.mean_ = arrays.take("mean", (D,))
-        self.scale_ = arrays.take("scale", (D,), "positive")
-        self.alpha_ = facts.number("alpha", "not negative")
-        at = np.flatnonzero(self.alphas_ == self.alpha_)
-        if not len(at) or not self.alphas_components_.shape[1]:
-            raise ValueError(f"alpha={self.alpha_} has no components among its arrays")
-        self.components_ = self.alphas_components_[at[0]]
-
-    def _check_settings(self) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        check_values(LEARNED, state, {"D": self.n_features_in_})
+        alphas, components = state["alphas"], state["alphas_components"]
+        if state["alpha"] not in alphas or not components.shape[1]:
+            raise ValueError(f"alpha={state['alpha']} has no components")
         check_integer("n_components", self.n_components, 1)
         _check_alpha(self.alpha)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, f"{name}_", value)
+        self.components_ = self.alphas_components_[list(self.alphas_).index(self.alpha_)]
 
     def __sklearn_tags__(self) -> Any:
         """Accept no missing entries."""
@@ -223,26 +221,23 @@ class _Contrast(NamedTuple):
 def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
     if n_rows < D and not scale:
-        sets = [at_hand(X) if isinstance(X, Source) else X for X in (target, background)]
+        sets = [X.load() if isinstance(X, RowReader) else X for X in (target, background)]
         span = reduce_to_span(sets)
         first, second = (s.matrix / s.n_rows for s in span.scatters)
         basis = span.lift(np.eye(len(first)))
         refuse_constant(np.diag(first + second), 0.0)
         return _Contrast((first, second), span.means[0], np.ones(D), basis)
-    scatters: list[Any] = [_scatter(X) for X in (target, background)]
-    pooled = sum(s.diagonal for s in scatters) / n_rows
-    refuse_constant(pooled, max(np.abs(s.mean).max() for s in scatters))
+    found: list[Any] = [_moments(X) for X in (target, background)]
+    pooled = sum(m.square for m in found) / n_rows
+    refuse_constant(pooled, max(np.abs(m.mean).max() for m in found))
     divisor = np.sqrt(np.where(pooled > 0, pooled, 1.0)) if scale else np.ones(D)
     units = np.outer(divisor, divisor)
-    first, second = (s.matrix / s.n_rows / units for s in scatters)
-    return _Contrast((first, second), scatters[0].mean, divisor, None)
+    first, second = (m.scatter / m.n_rows / units for m in found)
+    return _Contrast((first, second), found[0].mean, divisor, None)
 
 
-def _scatter(X: Matrix | Source) -> Any:
-    if not isinstance(X, Source):
-        return summarise(X, dense=True)
-    found: Any = first_pass(X, scatter=True)
-    return DenseScatter(found.n_rows, found.mean, found.scatter)
+def _moments(X: Matrix | RowReader) -> Moments:
+    return first_pass(X if isinstance(X, RowReader) else LocalRows(X), scatter=True)
 
 
 def _medoids(spaces: list[Array]) -> list[int]:
@@ -270,5 +265,8 @@ def _check_alpha(alpha: Any) -> float | None:
     """A given weight, or None for the automatic choice."""
     if isinstance(alpha, str) and alpha == "auto":
         return None
-    most = float(np.finfo(np.float64).max)
-    return check_number("alpha", alpha, 0.0, most, "'auto' or a non-negative number")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
+        raise TypeError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
+    if not 0 <= alpha < np.inf:
+        raise ValueError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
+    return float(alpha)

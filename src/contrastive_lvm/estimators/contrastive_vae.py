@@ -13,7 +13,6 @@ from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.io.schema import Arrays, Facts
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
 
 
@@ -189,8 +188,8 @@ class ContrastiveVAE(Autoencoder):
                 "background=None, but the shared latents are learned from it; pass background=..., "
                 "or use VAE."
             )
-        target = self._read(X, "X", reset=True)
-        sets = {"X": target, "background": self._read(background, "background")}
+        target = self._read(X, "X", fit=True)
+        sets = (target, self._read(background, "background", fit=True))
         self._fit(sets, sizes, separation, resume)
         return self
 
@@ -201,13 +200,10 @@ class ContrastiveVAE(Autoencoder):
     def _separation(self) -> float:
         return check_number("separation", self.separation, 0.0, 1e9, "a number of at least 0")
 
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        super()._restore(arrays, facts)
-        if not self.n_shared_:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        super()._check_state(state)
+        if not state["n_shared"]:
             raise ValueError("a ContrastiveVAE has shared dimensions")
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
         self._sizes()
         self._separation()
 

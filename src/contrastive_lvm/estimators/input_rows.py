@@ -16,7 +16,7 @@ from contrastive_lvm.estimators.validation import (
     refuse_values,
 )
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.rows.source import Checks, Source, is_elsewhere, source_of
+from contrastive_lvm.rows.reader import Checks, RowReader, is_out_of_core, open_rows
 
 FLOATS = [np.float64, np.float32]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -37,10 +37,10 @@ def read_rows(
 
 def rows_for_fit(
     estimator: Any, X: Any, *, name: str = "X", missing: bool = True
-) -> Matrix | Source:
+) -> Matrix | RowReader:
     """Read rows of a fit; those out of core are checked when they are read."""
-    if is_elsewhere(unnamed(X)):
-        rows = _source(unnamed(X), name, missing=missing)
+    if is_out_of_core(unnamed(X)):
+        rows = open_input(unnamed(X), name, missing=missing)
         check_features(estimator, X, name, reset=True)
     else:
         rows = read_rows(estimator, X, name=name, reset=True, missing=missing)
@@ -80,9 +80,10 @@ def _compare_with_target(estimator: Any, background: Any) -> None:
         )
 
 
-def _source(X: Any, name: str, *, missing: bool) -> Source:
+def open_input(X: Any, name: str, *, missing: bool) -> RowReader:
+    """Open rows out of core, which are checked when they are read."""
     values = partial(refuse_values, name=name, missing=missing)
-    return source_of(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
+    return open_rows(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
 
 
 def by_chunks(method: Method) -> Method:
@@ -93,15 +94,15 @@ def by_chunks(method: Method) -> Method:
 
     @wraps(method)
     def mapped(self: Any, X: Any, **options: Any) -> Any:
-        if not is_elsewhere(unnamed(X)):
+        if not is_out_of_core(unnamed(X)):
             return method(self, X, **options)
         check_is_fitted(self)
-        rows = _source(unnamed(X), "X", missing=True)
+        rows = open_input(unnamed(X), "X", missing=True)
         check_features(self, X, "X")
         if options.get("size_factors") is not None:
             self._fitted().for_rows("target", rows, options["size_factors"])  # refuses wrong ones
             options = {**options, "size_factors": np.asarray(options["size_factors"])}
-        return rows.mapped(partial(_applied, for_travel(self), method.__name__, options))
+        return rows.map(partial(_applied, for_travel(self), method.__name__, options))
 
     return cast("Method", mapped)
 

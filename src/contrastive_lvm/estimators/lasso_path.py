@@ -9,8 +9,8 @@ from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.checks import check_integer
-from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
-from contrastive_lvm.coordinate_ascent.sweep import Task
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, first_step
+from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.linear_fit import compress, read_input
@@ -88,26 +88,30 @@ def group_lasso_path(
     ((5, 50), True)
     """
     prior = parse_params.prior("target_prior", estimator.target_prior)
-    if not isinstance(prior, GroupLasso | Flat):
-        reason = "is not a GroupLasso; give the estimator a GroupLasso or None."
-        raise InvalidParameterError("target_prior", prior, reason)
     lasso = prior if isinstance(prior, GroupLasso) else GroupLasso()
+    if prior not in (lasso, Flat()):
+        raise InvalidParameterError(
+            "target_prior", prior, "is not a GroupLasso; give estimator a GroupLasso or None."
+        )
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
     given = read_input(shell, X, background)
     model, engine = given.model, given.engine
     if not isinstance(engine, CoordinateAscent):
-        raise TypeError(f"inference={engine!r} has no closed form; use inference='em'.")
+        raise InvalidParameterError("inference", engine, "has no closed form; use 'em'.")
     data = compress(given, engine)
-    if model.n_target == 0:
+    target = next(block for block in model.blocks if block.name == "target")
+    if target.n_components == 0:
         reason = "leaves no loadings to choose features by; use at least 1."
         raise InvalidParameterError("n_target", 0, reason)
-    bound_lasso = replace(lasso, groups=getattr(model.target_prior, "groups", None))
-    current = engine.run_prepared(replace(model, target_prior=Flat()), data)
-    grid = _grid(rhos, n_rhos, model, data, current, bound_lasso)
+    bound_lasso = replace(lasso, groups=getattr(target.prior, "groups", None))
+    unpenalised = Problem(model.with_priors({"target": Flat()}), data)
+    current = engine._run(unpenalised.model, data)
+    grid = _grid(rhos, n_rhos, unpenalised, current, bound_lasso)
     models = []
     for rho in grid:
-        task = Task(replace(model, target_prior=replace(bound_lasso, rho=float(rho))), data)
-        current = engine.continued(task, _point(task, current))
+        penalised = model.with_priors({"target": replace(bound_lasso, rho=float(rho))})
+        problem = Problem(penalised, data)
+        current = engine._continue(first_step(problem, _point(problem, current)))
         fitted: ContrastiveLVM = copy(shell).set_params(target_prior=replace(lasso, rho=rho))
         fitted._publish(current, model)
         models.append(fitted)
@@ -124,24 +128,19 @@ def group_lasso_path(
     )
 
 
-def _point(task: Task, posterior: Posterior) -> Array:
-    L = np.hstack([posterior.shared_loadings, posterior.target_loadings])
-    means = (posterior.target_mean, posterior.background_mean)[: len(task.data.sets)]
-    return task.flatten(Parameters(L, posterior.noise_variance, means, posterior.df or 0.0))
+def _point(problem: Problem, posterior: Posterior) -> Array:
+    L, means = np.hstack(list(posterior.loadings.values())), tuple(posterior.means.values())
+    return problem.flatten(Parameters(L, posterior.noise_variance, means, posterior.df or 0.0))
 
 
-def _grid(
-    rhos: Any, n_rhos: int, model: Any, data: Any, start: Posterior, lasso: GroupLasso
-) -> Array:
+def _grid(rhos: Any, n_rhos: int, problem: Problem, start: Posterior, lasso: GroupLasso) -> Array:
     if rhos is not None:
         grid = np.unique(np.asarray(rhos, dtype=np.float64))
         if len(grid) == 0 or not (grid > 0).all() or not np.isfinite(grid).all():
-            raise ValueError(f"rhos={rhos!r} must be positive numbers.")
+            raise InvalidParameterError("rhos", rhos, "must be positive numbers.")
         return grid
     n_rhos = check_integer("n_rhos", n_rhos, 2)
     # At rho_g the gradient of the unpenalised fit no longer holds the group away from zero.
-    task = Task(replace(model, target_prior=Flat()), data)
-    point = _point(task, start)
-    carry = task.start_carry(task.unflatten(point).L)
-    strongest = task.greatest_pull(point, carry, lasso)
+    slope = problem.slope_without("target", _point(problem, start), problem.first_carry())
+    strongest = lasso._strength_without_features(slope)
     return np.geomspace(LEAST * strongest, strongest, n_rhos)

@@ -10,8 +10,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.black_box.nuts.nuts import NUTS
-from contrastive_lvm.black_box.svi.svi import SVI
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.input_rows import rows_for_fit
@@ -23,13 +21,14 @@ from contrastive_lvm.estimators.validation import (
     warn_about_scales,
 )
 from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import column_variances
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.source import Source
-from contrastive_lvm.rows.streamed import at_hand, first_pass
+from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.reader import RowReader
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +37,8 @@ class FitInput(NamedTuple):
     """What a fit needs: the model, the engine and the rows of each set."""
 
     model: Model
-    engine: parse_params.Engine
-    sets: list[Matrix | Source]  # the target, then the background if there is one
+    engine: Engine
+    sets: list[Matrix | RowReader]  # the target, then the background if there is one
     weights: list[Array | None]  # of the rows of each set, None where all are 1
 
 
@@ -55,26 +54,24 @@ def read_input(
             f"background=None, but n_shared={estimator.n_shared} shared dimensions are learned "
             "from it; pass background=... or set n_shared=0."
         )
-    model = parse_params.model(estimator, sum(rows.shape[0] for rows in sets))
+    n_rows = sum(rows.shape[0] for rows in sets)
+    model = parse_params.model(estimator, n_rows, background=background is not None)
     engine = parse_params.engine(estimator.inference, model)
-    sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
-    refuse_too_many_dimensions(sizes, sets, sized_by_data=model.sizes_itself)
+    sizes = {f"n_{block.name}": block.n_components for block in reversed(model.blocks)}
+    refuse_too_many_dimensions(sizes, sets, sized_by_data=model.drops_columns)
     names = ("X", "background")
     for i, rows in enumerate(sets):
         check = partial(refuse_unsupported, model.likelihood, names[i])
-        if isinstance(rows, Source):
-            sets[i] = _out_of_core(rows.checked(check), engine)
+        if isinstance(rows, RowReader):
+            checked = rows.checked(check)
+            sets[i] = checked.load() if engine._needs_rows_in_memory else checked
         else:
             check(rows)
     estimator.n_samples_, estimator.n_background_samples_ = (*(X.shape[0] for X in sets), None)[:2]
     return FitInput(model, engine, sets, _checked_weights(weights, sets))
 
 
-def _out_of_core(rows: Source, engine: parse_params.Engine) -> Matrix | Source:
-    return at_hand(rows) if isinstance(engine, NUTS) else rows  # which wants all rows at every step
-
-
-def _checked_weights(given: tuple[Any, Any], sets: list[Matrix | Source]) -> list[Array | None]:
+def _checked_weights(given: tuple[Any, Any], sets: list[Matrix | RowReader]) -> list[Array | None]:
     if len(sets) == 1 and given[1] is not None:
         raise ValueError("background_sample_weight was given without a background; leave it out.")
     names = ("sample_weight", "background_sample_weight")
@@ -86,20 +83,14 @@ def _checked_weights(given: tuple[Any, Any], sets: list[Matrix | Source]) -> lis
 
 def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
     """Refuse values that a likelihood has no density for."""
-    objection = likelihood.objection(rows)
-    if objection is not None:
-        raise InvalidDataError(name, f"holds {objection}.")
+    reason = likelihood._unsupported_reason(rows)
+    if reason is not None:
+        raise InvalidDataError(name, f"holds {reason}.")
 
 
 def compress(given: FitInput, engine: CoordinateAscent) -> Data:
     """Compress both sets as far as coordinate ascent can use them so."""
-    if any(weights is not None for weights in given.weights):
-        raise ValueError(
-            "sample_weight and background_sample_weight must be 1 for every row in this version; "
-            "repeat or leave out rows instead."
-        )
-    target, background = (*given.sets, None)[:2]
-    data = prepare(given.model, target, background, posterior=engine.posterior)
+    data = engine._prepare(given.model, given.sets, given.weights)
     _check_variances(data.variances, data.variance, [s.mean for s in data.sets], given.model)
     return data
 
@@ -108,7 +99,7 @@ def _check_variances(
     variances: list[Array], pooled: Array, means: list[Array], model: Model
 ) -> None:
     refuse_constant(pooled, max(np.abs(mean).max() for mean in means))
-    if len(variances) == 2 and model.has_closed_form:  # other rows have no units
+    if len(variances) == 2 and model.likelihood._has_closed_form:  # other rows have no units
         warn_about_scales(*(float(variance.mean()) for variance in variances))
 
 
@@ -121,7 +112,7 @@ def run_engine(
             if factors is not None:
                 given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
         data = compress(given, given.engine)
-        run: Callable[..., Posterior] = partial(given.engine.run_prepared, given.model, data)
+        run: Callable[..., Posterior] = partial(given.engine._run, given.model, data)
         starts: list[Any] = [None, *rng.randint(2**31 - 1, size=n_init - 1).tolist()]
     else:
         run = _black_box(given, given.engine, size_factors)
@@ -133,14 +124,14 @@ def run_engine(
             "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
             len(fits),
             n_init,
-            fits[-1].bound,
-            fits[-1].n_sweeps,
+            fits[-1].lower_bound,
+            fits[-1].n_iter,
         )
     return fits
 
 
 def _black_box(
-    given: FitInput, engine: SVI | NUTS, size_factors: tuple[Any, Any]
+    given: FitInput, engine: Any, size_factors: tuple[Any, Any]
 ) -> Callable[..., Posterior]:
     """Return a run of an engine without a closed form, by its number and its seed."""
     if any(weights is not None for weights in given.weights):
@@ -154,26 +145,25 @@ def _black_box(
     sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
 
     def run(seed: tuple[int, int]) -> Posterior:
-        target, background = (*given.sets, None)[:2]
         number, own = seed
-        found = engine.run(
-            given.model, target, background, log_sizes=sizes, seed=own, restart=number > 0
+        found: Posterior = engine._run(
+            given.model, given.sets, log_sizes=sizes, seed=own, restart=number > 0
         )
         return found._replace(profile=profile)
 
     return run
 
 
-def _moments(rows: Matrix | Source) -> tuple[Array, Array]:
+def _moments(rows: Matrix | RowReader) -> tuple[Array, Array]:
     """Return variances and means of features; out of core, in the pass that checks all values."""
-    if not isinstance(rows, Source):
+    if not isinstance(rows, RowReader):
         return column_variances(rows)
     with np.errstate(over="ignore", invalid="ignore"):
         found = first_pass(rows, scatter=False)
     return found.square / np.maximum(found.counts, 1.0), found.mean
 
 
-def warn_about_fit(estimator: Any, engine: parse_params.Engine) -> None:
+def warn_about_fit(estimator: Any, engine: Engine) -> None:
     """Warn of a fit that did not converge, or that uses all dimensions it was allowed."""
     if isinstance(estimator.n_shared, str) and estimator.n_shared_ >= parse_params.MOST_SHARED:
         warnings.warn(
@@ -183,4 +173,4 @@ def warn_about_fit(estimator: Any, engine: parse_params.Engine) -> None:
             stacklevel=3,
         )
     if not estimator.converged_:
-        warnings.warn(engine.shortfall(), ConvergenceWarning, stacklevel=3)
+        warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=3)

@@ -222,9 +222,9 @@ class LinearPredictions(Estimator):
         means = prediction.latent_means(model, rows)
         average = self._fitted().for_new_rows("target", len(means))
         denoised = prediction.rows_at(average, means * self._kept(("target",), "target"))
-        additive = self._fitted().likelihood.noisy_columns(rows.shape[1])
+        additive = self._fitted().likelihood._has_noise(rows.shape[1])
         values = widen(rows[:, additive])
-        S = self.posterior_.shared_loadings[additive]
+        S = self.posterior_.loadings["shared"][additive]
         rest = values - means[:, self.n_target_ :] @ S.T
         denoised[:, additive] = np.where(np.isnan(values), denoised[:, additive], rest)
         return denoised

@@ -18,13 +18,22 @@ from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.linear_predictions import check_latents
 from contrastive_lvm.estimators.validation import refuse_constant, refuse_too_many_dimensions
-from contrastive_lvm.io.schema import Arrays, Facts
-from contrastive_lvm.likelihoods.gaussian import FLOOR
+from contrastive_lvm.io.checks import array, check_values, flag, number, whole
+from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.model import Model
-from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
+from contrastive_lvm.model import Block, Model
+from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.scatter import DenseScatter, Scatter
+
+LEARNED = {
+    "components": array("components", "D"),
+    "mean": array("D"),
+    "noise_variance": number("positive"),
+    "lower_bound": number(),
+    "n_iter": whole(1),
+    "converged": flag(),
+}
 
 
 class PPCA(Estimator):
@@ -89,8 +98,8 @@ class PPCA(Estimator):
         engine = EM(max_iter=self.max_iter, tol=self.tol)
         rows = rows_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, [rows])
-        model = Model(n_shared=0, n_target=q)
-        data = prepare(model, rows, None)
+        model = Model(("rows",), (Block("components", q, ("rows",)),))
+        data = engine._prepare(model, [rows])
         refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
         if data.complete:
             self._fit_closed_form(data, q)
@@ -100,7 +109,7 @@ class PPCA(Estimator):
         return self
 
     def _fit_em(self, engine: EM, model: Model, data: Data) -> None:
-        posterior = engine.run_prepared(model, data)
+        posterior = engine._run(model, data)
         if not posterior.converged:
             warnings.warn(
                 f"EM stopped after max_iter={self.max_iter} sweeps before its gain fell below "
@@ -109,19 +118,19 @@ class PPCA(Estimator):
                 stacklevel=3,
             )
         psi = float(posterior.noise_variance[0])
-        self._publish(posterior.target_loadings, posterior.target_mean, psi)
-        self.lower_bound_, self.n_iter_ = posterior.bound, posterior.n_sweeps
+        self._publish(posterior.loadings["components"], posterior.means["rows"], psi)
+        self.lower_bound_, self.n_iter_ = posterior.lower_bound, posterior.n_iter
         self.converged_ = posterior.converged
 
     def _fit_closed_form(self, data: Data, q: int) -> None:
         scatter: Any = data.sets[0]
         n, d = scatter.n_rows, data.n_features
         values, U = _leading(scatter, q)
-        total = float(scatter.diagonal.sum()) / n
+        total = float(scatter.square.sum()) / n
         noise = max((total - float(values.sum())) / (d - q), FLOOR * total / d)
         W = U * np.sqrt(np.maximum(values - noise, 0.0))
         mean, psi = scatter.mean, np.full(len(U), noise)
-        self.lower_bound_, self.n_iter_ = statistics(scatter, Loadings(W), psi, d).bound, 1
+        self.lower_bound_, self.n_iter_ = scatter.statistics(Loadings(W), psi, mean).bound, 1
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)
@@ -234,29 +243,20 @@ class PPCA(Estimator):
         """
         return float(np.average(np.asarray(self.score_samples(X)), weights=sample_weight))
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return {"components": self.components_, "mean": self.mean_}
+    def _fitted_state(self) -> dict[str, Any]:
+        return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return {
-            "noise_variance": self.noise_variance_,
-            "bound": self.lower_bound_,
-            "n_iter": self.n_iter_,
-            "converged": self.converged_,
-        }
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        components = arrays.take("components", (None, self.n_features_in_))
-        if not len(components):
+    def _check_state(self, state: dict[str, Any]) -> None:
+        check_values(LEARNED, state, {"D": self.n_features_in_})
+        if not len(state["components"]):
             raise ValueError("components is empty")
-        mean = arrays.take("mean", (self.n_features_in_,))
-        self._publish(components.T, mean, facts.number("noise_variance", "positive"))
-        self.lower_bound_, self.n_iter_ = facts.number("bound"), facts.whole("n_iter", 1)
-        self.converged_ = facts.flag("converged")
-
-    def _check_settings(self) -> None:
         check_integer("n_components", self.n_components, 1)
         EM(max_iter=self.max_iter, tol=self.tol)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._publish(state["components"].T, state["mean"], state["noise_variance"])
+        self.lower_bound_, self.n_iter_ = state["lower_bound"], state["n_iter"]
+        self.converged_ = state["converged"]
 
 
 def _leading(scatter: Scatter, q: int) -> tuple[Array, Array]:

@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
+from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, ScaleMixture
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, View
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised
@@ -45,11 +42,11 @@ class Learned(NamedTuple):
 
     def constant(self, rows: Array) -> Array:
         """Terms of the log density that are free of the predictor."""
-        return self.likelihood.constant(rows, self.nuisance)
+        return self.likelihood._constant(rows, self.nuisance)
 
     def expected(self, rows: Array, m: Array, v: Array) -> Expected:
         """Expectations of the log density and its derivatives, without the constant."""
-        return self.likelihood.expected(rows, m, v, self.nuisance, whole=False)
+        return self.likelihood._expected(rows, m, v, self.nuisance, whole=False)
 
     def response(self, m: Array, v: Array) -> tuple[Array, Array]:
         """Mean and variance of new entries."""
@@ -72,39 +69,29 @@ class PredictionModel:
 
     @cached_property
     def _target(self) -> View:
-        p = self.posterior
-        k, t = p.shared_loadings.shape[1], p.target_loadings.shape[1]
-        return self._of_set(self._loadings.turned(np.roll(np.eye(k + t), t, axis=1)), p.target_mean)
+        return self._of_set(("target", "shared"), self.posterior.means["target"])
 
     @cached_property
     def _background(self) -> View:
-        p = self.posterior
-        return self._of_set(self._loadings.leading(p.shared_loadings.shape[1]), p.background_mean)
+        means = self.posterior.means
+        return self._of_set(("shared",), means.get("background", means["target"]))
 
-    @property
-    def _loadings(self) -> Loadings:
-        p, cov = self.posterior, None
-        L = np.hstack([p.shared_loadings, p.target_loadings])
-        if p.loading_covariance is not None:
-            cov = PackedCovariance(p.loading_covariance, np.zeros(len(L)), L.shape[1])
-        return Loadings(L, cov)
-
-    def _of_set(self, loadings: Loadings, mean: Array) -> View:
-        p, likelihood, D = self.posterior, self.likelihood, len(mean)
-        if isinstance(likelihood, StudentT) and p.df is not None:
-            return Linear(
-                loadings,
-                mean,
-                p.noise_variance,
-                likelihood.scaler(p.df),
-                likelihood.variance_factor(p.df),
-                partial(likelihood.draw_scales, p.df),
-            )
-        if isinstance(likelihood, Gaussian | StudentT):
+    def _of_set(self, blocks: tuple[str, ...], mean: Array) -> View:
+        p, likelihood, df = self.posterior, self.likelihood, self.posterior.df or 0.0
+        loadings = p.joint_loadings(blocks)
+        if not isinstance(likelihood, ScaleMixture):
+            learned, sized = Learned(likelihood, p.nuisance), likelihood._sized_features(len(mean))
+            return Generalised(loadings, mean, learned, np.zeros(0), sized)
+        if not likelihood._is_scale_mixture:
             return Linear(loadings, mean, p.noise_variance)
-        dispersion = np.zeros(D) if p.dispersion is None else p.dispersion
-        learned = Learned(likelihood, Nuisance(p.noise_variance, dispersion, p.df))
-        return Generalised(loadings, mean, learned, np.zeros(0), likelihood.sized_columns(D))
+        return Linear(
+            loadings,
+            mean,
+            p.noise_variance,
+            partial(likelihood.scales, df=df),
+            likelihood._variance_factor(df),
+            partial(likelihood._draw_scales, df),
+        )
 
     def for_rows(self, of: str, rows: Matrix, size_factors: Any) -> View:
         """Return what given rows of a set follow; sizes not given come from the rows' totals."""
@@ -156,7 +143,7 @@ def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int
     n, n_features = shape
     if size_factors is None:
         return np.zeros(n)
-    if not likelihood.sized_columns(n_features).any():
+    if not likelihood._sized_features(n_features).any():
         raise ValueError(
             f"size_factors were given, but {likelihood!r} has none; leave them out, or use counts "
             'with size_factors="total".'

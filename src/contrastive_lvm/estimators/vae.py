@@ -9,7 +9,6 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.io.schema import Arrays, Facts
 
 
 class VAE(Autoencoder):
@@ -94,16 +93,13 @@ class VAE(Autoencoder):
         5
         """
         k = check_integer("n_components", self.n_components, 1)
-        self._fit({"X": self._read(X, "X", reset=True)}, (k, 0), 0.0, resume)
+        self._fit((self._read(X, "X", fit=True),), (k, 0), 0.0, resume)
         return self
 
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        super()._restore(arrays, facts)
-        if self.network_.architecture.n_shared:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        super()._check_state(state)
+        if state["n_shared"]:
             raise ValueError("a VAE has no shared dimensions")
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
         check_integer("n_components", self.n_components, 1)
 
     @property

@@ -59,7 +59,7 @@ class Architecture:
     @property
     def initial_parameters(self) -> dict[str, Array]:
         """Positive parameters of the likelihood before training, by name."""
-        return self.likelihood.network_parameters(self.n_features) or {}
+        return self.likelihood._network_parameters(self.n_features) or {}
 
     @property
     def has_noise(self) -> bool:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import JaxArray, JaxArrayLike, load, module
-from contrastive_lvm.likelihoods.gaussian import FLOOR
+from contrastive_lvm._jax import JaxArray, load, module
+from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.vae.architecture import Architecture, NetworkConstants, NetworkWeights
 from contrastive_lvm.vae.networks import apply
 
@@ -65,7 +65,8 @@ class NetworkModel(NamedTuple):
         jnp = load().jnp
         missing, value = jnp.isnan(rows), rows
         if not self.architecture.has_noise:
-            value = jnp.log1p(rows * jnp.exp(-self.log_sizes(rows)))
+            value = rows * jnp.exp(-self.log_sizes(rows))
+            value = jnp.sign(value) * jnp.log1p(jnp.abs(value))
         scaled = (value - self.constants.centre) / self.constants.spread
         inputs: JaxArray = jnp.where(missing, 0.0, scaled)
         if self.architecture.encodes_missing:
@@ -79,23 +80,24 @@ class NetworkModel(NamedTuple):
         mean, log_std = jnp.split(outputs, 2, axis=-1)
         return DiagonalGaussian(mean, jnp.clip(log_std, *LOG_STD))
 
-    def predictor(self, t: JaxArray | None, z: JaxArray | None, of: str) -> JaxArrayLike:
+    def predictor(self, t: JaxArray | None, z: JaxArray | None, of: str) -> JaxArray:
         """Return the mean of a set plus the decoded latents; None leaves a part out."""
         c, activation = self.constants, self.architecture.activation
-        total = c.target_mean if of == "target" else c.background_mean
+        mean = c.target_mean if of == "target" else c.background_mean
+        total: JaxArray = load().jnp.asarray(mean)
         if t is not None:
             total = total + apply(self.weights.target_decoder, t, activation)
         if z is not None and self.architecture.n_shared:
             total = total + apply(self.weights.shared_decoder, z, activation)
         return total
 
-    def decode(self, h: JaxArray, of: str) -> JaxArrayLike:
+    def decode(self, h: JaxArray, of: str) -> JaxArray:
         """Return the predictor at all latents of rows, target dimensions first."""
         k = self.architecture.n_target if of == "target" else 0
         return self.predictor(h[..., :k] if k else None, h[..., k:], of)
 
     def log_likelihood(
-        self, rows: JaxArray, eta: JaxArrayLike, log_floor: JaxArray | float = LEAST_LOG_NOISE
+        self, rows: JaxArray, eta: JaxArray, log_floor: JaxArray | float = LEAST_LOG_NOISE
     ) -> JaxArray:
         """Return the log-likelihood of each row's observed entries at its predictors, (..., B).
 
@@ -103,7 +105,7 @@ class NetworkModel(NamedTuple):
         log-likelihood instead, which is the same to what is large against the noise.
         """
         jnp, likelihood = load().jnp, self.architecture.likelihood
-        sized = likelihood.sized_columns(self.architecture.n_features)
+        sized = likelihood._sized_features(self.architecture.n_features)
         if sized.any():
             eta = eta + jnp.where(sized, self.log_sizes(rows), 0.0)
         observed, logs = ~jnp.isnan(rows), dict(self.weights.likelihood)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.likelihoods.gaussian import CONSTANT
+from contrastive_lvm.likelihoods.base import CONSTANT
 from contrastive_lvm.rows.moments import Moments
 from contrastive_lvm.vae.architecture import (
     Architecture,
@@ -86,7 +86,7 @@ def _constants(
 ) -> NetworkConstants:
     D = architecture.n_features
     means = [_mean_predictor(architecture, m, units) for m in moments]
-    profile = np.where(architecture.likelihood.sized_columns(D), _joint_mean(moments)[1], 0.0)
+    profile = np.where(architecture.likelihood._sized_features(D), _joint_mean(moments)[1], 0.0)
     first = NetworkConstants(
         *(
             np.asarray(value, dtype=np.float32)
@@ -122,4 +122,4 @@ def _mean_predictor(architecture: Architecture, moments: Moments, units: Feature
         mean: Array = (moments.mean - units.shift) / units.unit
         return mean
     smoothed = (moments.counts * moments.mean + 0.5) / (moments.counts + 1.0)
-    return architecture.likelihood.link(smoothed)
+    return architecture.likelihood._link(smoothed)

@@ -94,8 +94,9 @@ class SVI:
     rank: int = 10
     local: Locals = "rows"
     augmented: bool = True
-    start: SVIState | None = None
-    n_devices: int | None = field(default=None, repr=False)  # of the machine, not of the model
+    start: SVIState | None = field(default=None, metadata={"saved": False})
+    # The devices belong to the machine, not to the model.
+    n_devices: int | None = field(default=None, repr=False, metadata={"saved": False})
 
     def __post_init__(self) -> None:
         for name in ("max_iter", "n_particles", "rank"):
@@ -162,7 +163,7 @@ class SVI:
     ) -> Posterior:
         """Fit from the closed-form start, from a random one (`restart`), or from `begin`.
 
-        Either set may be a `Source`, whose rows are elsewhere; they are known to be fine.
+        Either set may be a `RowReader`, whose rows are elsewhere; they are known to be fine.
         """
         sets = [target] if background is None else [target, background]
         sizes = list(log_sizes) or [np.zeros(X.shape[0]) for X in sets]

@@ -9,13 +9,13 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.svi.guides import Batch
 from contrastive_lvm.linalg.matrices import MOST_ROWS, has_missing, is_sparse, row_slices
 from contrastive_lvm.rows.minibatches import shuffled, taken
-from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.reader import Chunk, RowReader
 
 CHUNK_BYTES = 1 << 26  # rows that are made ready for the device at a time
 
 
 class Rows:
-    """Both sets in one precision, each in memory or a `Source`.
+    """Both sets in one precision, each in memory or a `RowReader`.
 
     Sparse rows are made dense, and rows that are elsewhere are read, a few minibatches at a time.
     Each device gets as many rows of a minibatch as any other; all rows at once stay on one.
@@ -48,7 +48,7 @@ class Rows:
     def have_gaps(self) -> bool:
         """Whether any entry is missing; a pass over rows that are elsewhere."""
         return any(
-            X.total(has_missing, _either) if isinstance(X, Source) else has_missing(X)
+            X.reduce(_has_missing, _either) if isinstance(X, RowReader) else has_missing(X)
             for X in self.sets
         )
 
@@ -56,7 +56,7 @@ class Rows:
         """All rows as one batch."""
         n = len(self.sets)
         rows = tuple(
-            self.dense(X.take(np.arange(X.shape[0])) if isinstance(X, Source) else X)
+            self.dense(X.take(np.arange(X.shape[0])) if isinstance(X, RowReader) else X)
             for X in self.sets
         )
         sizes = tuple(s.astype(self.dtype) for s in self.log_sizes)
@@ -73,7 +73,7 @@ class Rows:
     def in_order(self, which: int) -> Iterator[tuple[np.ndarray, Any, Array]]:
         """Positions, rows and log size factors of all rows of a set, a few at a time."""
         X, begin = self.sets[which], 0
-        for block in X.blocks() if isinstance(X, Source) else [X]:
+        for block in X.read() if isinstance(X, RowReader) else [X]:
             for part in row_slices(block.shape[0], 1, most=MOST_ROWS):
                 at = np.arange(begin + part.start, begin + part.stop)
                 yield at, self.dense(block[part]), self.log_sizes[which][at]
@@ -83,6 +83,10 @@ class Rows:
         """As an array in the precision of the fit."""
         dense = rows.toarray() if is_sparse(rows) else rows
         return np.ascontiguousarray(dense, dtype=self.dtype)
+
+
+def _has_missing(chunk: Chunk) -> bool:
+    return has_missing(chunk.rows)
 
 
 def _either(one: bool, other: bool) -> bool:  # noqa: FBT001

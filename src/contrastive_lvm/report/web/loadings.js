@@ -7,8 +7,6 @@ const carriedAt = new Int32Array(nFeatures).fill(-1);
 values.features.forEach((feature, j) => { carriedAt[feature] = j; });
 const table = { dimension: 0, search: "", most: SHOWN };
 
-function dimensionName(k) { return k < nTargetDims ? `target ${k + 1}` : `shared ${k - nTargetDims + 1}`; }
-
 function rankedFeatures() {
   const from = table.dimension * nFeatures, wanted = table.search.trim().toLowerCase();
   const found = [];
@@ -37,20 +35,20 @@ function drawLoadingRows() {
 }
 
 function drawLoadings() {
-  const choices = Array.from({ length: nLoadings }, (_, k) => make("option", { value: k, text: dimensionName(k) }));
+  const choices = Array.from({ length: nLoadings }, (_, k) => make("option", { value: k, text: axes[k].label }));
   const dimension = make("select", { id: "dimension", onchange: () => { table.dimension = Number(dimension.value); table.most = SHOWN; drawLoadingRows(); } }, ...choices);
   const search = make("input", { type: "search", id: "search", placeholder: "part of a name", autocomplete: "off",
     oninput: () => { table.search = search.value; table.most = SHOWN; drawLoadingRows(); } });
-  const more = make("button", { type: "button", id: "loading-more", text: "More", onclick: () => { table.most += 50; drawLoadingRows(); } });
+  const more = make("button", { type: "button", id: "loading-more", text: "Show more", onclick: () => { table.most += 50; drawLoadingRows(); } });
   const head = make("tr", {}, make("th", { scope: "col", text: "feature" }), make("th", { class: "number", scope: "col", text: "loading" }),
     make("th", { class: "number", scope: "col", text: loadingStds ? "std" : "" }), make("th"));
-  const what = report.facts.estimator === "ContrastiveLVM" ? "What a unit of this dimension adds to each feature"
+  const what = report.facts.estimator === "ContrastiveLVM" ? "What one unit of this dimension adds to each feature"
     : "Half of what a step from -1 to 1 along this dimension changes";
   const scaled = report.facts.scale === "none" ? "." : ", in scaled units.";
   document.getElementById("loadings").replaceChildren(make("h2", { text: "Loadings" }),
     make("div", { class: "controls" }, make("label", {}, "Dimension ", dimension), make("label", {}, "Search ", search)),
     make("div", { class: "scroll" }, make("table", { id: "loadings-table" }, make("thead", {}, head), make("tbody", { id: "loading-rows" }))),
     make("p", {}, make("span", { id: "loading-count", class: "small", role: "status" }), " ", more),
-    make("p", { class: "small", text: `${what}${scaled}${loadingStds ? " Standard deviations take the latents as known, so they are on the small side; whiskers are two of them." : ""}` }));
+    make("p", { class: "small", text: `${what}${scaled}${loadingStds ? " Standard deviations treat the latents as known, so they are rather too small; whiskers show two of them." : ""}` }));
   drawLoadingRows();
 }

@@ -1,0 +1,59 @@
+"""Checks of the networks of an autoencoder that were read from a file."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.io.checks import Values, array, check_values
+from contrastive_lvm.vae.architecture import (
+    Architecture,
+    FeatureUnits,
+    NetworkConstants,
+    NetworkWeights,
+)
+from contrastive_lvm.vae.networks import Layer
+
+SINGLE = np.float32
+RANGES: dict[str, Values] = {
+    "target_mean": "finite",
+    "background_mean": "finite",
+    "centre": "finite",
+    "spread": "positive",
+    "profile": "not negative",
+}
+
+
+def check_networks(
+    architecture: Architecture,
+    weights: NetworkWeights,
+    units: FeatureUnits,
+    constants: NetworkConstants,
+) -> None:
+    """Refuse arrays that are not those of the architecture.
+
+    Sizes are compared, never allocated: a file may claim any.
+    """
+    D, sizes = architecture.n_features, architecture.layer_sizes
+    if not isinstance(weights, NetworkWeights) or not isinstance(units, FeatureUnits):
+        raise TypeError("its networks are not those that its parameters describe")
+    for name, network in weights._asdict().items():
+        if name != "likelihood":
+            _check_network(name.replace("_", " "), network, sizes.get(name, (0,)))
+    initial = architecture.initial_parameters
+    if set(weights.likelihood) != set(initial):
+        raise ValueError("what its likelihood has learned belongs to another likelihood")
+    logs = {name: array(*value.shape, dtype=SINGLE) for name, value in initial.items()}
+    check_values(logs, weights.likelihood)
+    check_values({"shift": array(D), "unit": array(D, values="positive")}, units)
+    check_values({n: array(D, values=v, dtype=SINGLE) for n, v in RANGES.items()}, constants)
+
+
+def _check_network(name: str, network: Any, sizes: tuple[int, ...]) -> None:
+    if not isinstance(network, tuple) or len(network) != len(sizes) - 1:
+        raise ValueError(f"the {name} has another number of layers than its parameters say")
+    for layer, (inputs, outputs) in zip(network, pairwise(sizes), strict=True):
+        if not isinstance(layer, Layer):
+            raise TypeError(f"the {name} has a layer that is none")
+        weights = array(inputs, outputs, dtype=SINGLE)
+        check_values({"weights": weights, "bias": array(outputs, dtype=SINGLE)}, layer)
