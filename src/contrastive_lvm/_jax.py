@@ -4,7 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
     from jax import Array as JaxArray
+
+    AnyArray = np.ndarray[Any, Any] | JaxArray  # on the host or on a device
 
 
 class Blackbox(NamedTuple):

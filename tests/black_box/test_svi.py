@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contrastive_lvm.black_box.svi.svi_draws import variational_draws
 from scipy.linalg import subspace_angles
 
 import contrastive_lvm as clvm
 from contrastive_lvm.black_box.initialization import Start, starting_point
-from contrastive_lvm.black_box.svi.svi_draws import variational_draws
 from contrastive_lvm.black_box.svi.svi_loop import Climb
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import progress
