@@ -72,7 +72,7 @@ def fit(name: str, X: Any, B: Any, tol: float = TOL) -> clvm.ContrastiveLVM:
 def assert_same(
     model: Any, reference: Any, names: tuple[str, ...] = NAMES, limit: float = 1e-8
 ) -> None:
-    """To rounding; an accelerated ascent of carried scales magnifies it by another power of ten."""
+    """Up to rounding, of which an accelerated ascent of carried scales makes ten times more."""
     if isinstance(getattr(model, "likelihood", None), clvm.StudentT):
         limit *= 10.0
     for name in names:
@@ -407,7 +407,7 @@ def test_single_precision_and_columns_first(name: str, tmp_path: Path) -> None:
     X_map = mapped(X, tmp_path / "X.npy", np.float32)
     for out_of_core in (X_map, da.from_array(X, chunks=(90, D)), np.asfortranarray(X)):
         model = fit(name, out_of_core, np.asfortranarray(B), LOOSE)
-        assert_same(model, reference, limit=1e-6)
+        assert_same(model, reference, limit=1e-5)
 
 
 @pytest.mark.usefixtures("small_chunks")
