@@ -108,7 +108,7 @@ def _race(
     task = Task(model, compress(model, [X, B]))
     looks = []
     for look in _adam(task, seconds * limit * BEYOND):
-        gap = _bound_at(task, look.parameters) - ours.bound_
+        gap = _bound_at(task, look.parameters) - ours.lower_bound_
         looks.append((gap, look))
         if gap >= -SLACK:
             break

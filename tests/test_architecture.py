@@ -12,20 +12,21 @@ import contrastive_lvm
 
 ROOT = Path(contrastive_lvm.__file__).parent
 LAYERS = {  # a package may import packages of a lower layer, and itself
+    "exceptions": 0,
+    "checks": 1,
     "arrays": 0,
     "_jax": 0,
-    "progress_bars": 0,
-    "progress": 1,
+    "progress": 0,
     "linalg": 1,
     "priors": 2,
     "likelihoods": 2,
     "model": 3,
-    "io": 3,
     "rows": 4,
     "prediction": 5,
     "draws": 4,
     "posterior": 5,
     "coordinate_ascent": 6,
+    "io": 6,
     "black_box": 7,
     "vae": 8,
     "estimators": 9,
@@ -65,7 +66,7 @@ def test_imports_go_one_way(path: Path) -> None:
         other = room(module)
         if own == "datasets":
             assert other == "datasets", f"datasets imports {module}"
-        elif other == DOORS.get(path.relative_to(ROOT).as_posix()) or own == "io":
+        elif other == DOORS.get(path.relative_to(ROOT).as_posix()):
             continue
         elif other in LAYERS and other != own:
             assert LAYERS[other] < LAYERS[own], f"{own} imports {module}"

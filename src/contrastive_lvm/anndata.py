@@ -366,7 +366,13 @@ def _put(place: Any, name: str, array: np.ndarray | None) -> None:
 
 LEARNED = (
     *("target_variance_ratio_", "shared_variance_ratio_", "noise_variance_ratio_"),
-    *("explained_variance_ratio_", "noise_variance_", "bound_", "bound_error_", "alpha_"),
+    *(
+        "explained_variance_ratio_",
+        "noise_variance_",
+        "lower_bound_",
+        "lower_bound_error_",
+        "alpha_",
+    ),
     *("n_target_", "n_shared_", "n_iter_", "converged_"),
 )
 

@@ -69,7 +69,7 @@ def values(data: dict[str, Any]) -> np.ndarray:
 def test_two_commands_and_no_reading(capsys: Capture) -> None:
     ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
     hint = capsys.readouterr().out.splitlines()[-1]
-    assert hint == "report: clvm report model.clvm writes a page to look at"
+    assert hint == "report: run clvm report model.clvm to write one"
     ran("report", "model.clvm")
     assert capsys.readouterr().out == "report: report.html\n"
     data = data_of("report.html")
@@ -128,7 +128,7 @@ def test_models_of_python_and_without_a_background() -> None:
 def test_what_cannot_be_is_said_in_one_sentence(capsys: Capture) -> None:
     ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
     assert "needs a file" in refused(capsys, "report", "model.clvm", "--by", "group")
-    assert "is not a file" in refused(capsys, "report", "absent.clvm")
+    assert "does not exist" in refused(capsys, "report", "absent.clvm")
     assert "alone does not say which rows" in refused(capsys, "report", "model.clvm", "cases.csv")
     rows = pd.read_csv("cases.csv")[NAMES]
     clvm.ContrastiveLVM(2, 0).fit(rows).save("python.clvm")
@@ -138,19 +138,20 @@ def test_what_cannot_be_is_said_in_one_sentence(capsys: Capture) -> None:
     assert "--report=no" in refused(capsys, "fit", "cases.csv", "controls.csv", "--report", "no/r")
     Path("cases.csv").rename("moved.csv")
     moved = refused(capsys, "report", "model.clvm")
-    assert "cases.csv, which model.clvm was fitted to, is not there" in moved
+    assert "cases.csv, which model.clvm was fitted to, does not exist" in moved
     assert not Path("report.html").exists()
     assert not [p for p in Path().iterdir() if p.name.startswith(".")]
 
 
 def test_a_damaged_origin_is_refused(capsys: Capture) -> None:
-    from contrastive_lvm.io.tables.prepare import unprepared
-    from contrastive_lvm.io.tables.reload import origin_of
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.preparation import Origin, check_preparation, unprepared
 
     rows = pd.read_csv("cases.csv")[NAMES]
     preparation = unprepared(clvm.ContrastiveLVM(2, 0).fit(rows))
-    whole: Any = {"by": None, "target": [], "background": [], "where": [], "annotations": []}
-    damaged: list[Any] = [{}, {"files": []}, {"files": [], "choice": whole}, {"files": 3}]
-    for origin in damaged:
+    whole: Any = Origin("a.csv", None, Choice())  # type: ignore[arg-type]
+    assert check_preparation(preparation._replace(origin=whole), Path("m")).origin is not None
+    damaged: list[Any] = [{}, whole._replace(target=3), whole._replace(choice=None)]
+    for origin in [*damaged, whole._replace(choice=Choice(target=[3]))]:  # type: ignore[list-item]
         with pytest.raises(ValueError, match="is damaged"):
-            origin_of(preparation._replace(origin=origin), Path("model.clvm"))
+            check_preparation(preparation._replace(origin=origin), Path("model.clvm"))

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
+KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U32": "<u4"}
+KINDS |= {"U8": "|u1", "BOOL": "|b1"}
 LETTERS = {kind: letters for letters, kind in KINDS.items()}
 
 
@@ -20,8 +21,25 @@ class Contents(NamedTuple):
 
     def described(self) -> "Contents":
         """With settings that describe these arrays, as a careful forger would leave them."""
-        held = {name: [a.dtype.str, list(a.shape)] for name, a in self.arrays.items()}
-        return self._replace(settings={**self.settings, "arrays": held})
+        return self._replace(settings=_described(self.settings, self.arrays, ""))
+
+
+def _described(flat: Any, arrays: dict[str, np.ndarray], path: str) -> Any:
+    """Settings with the types and shapes of the arrays at their paths."""
+    if isinstance(flat, list):
+        return [_described(item, arrays, f"{path}.{i}") for i, item in enumerate(flat)]
+    if not isinstance(flat, dict):
+        return flat
+    if "$array" in flat:
+        array = arrays.get(path)
+        held = {} if array is None else {"$array": array.dtype.str, "shape": list(array.shape)}
+        return {**flat, **held}
+    parts = {key: key if key.isidentifier() else str(i) for i, key in enumerate(flat)}
+    inner = ("fields", "$tuple", "$random_state") if any(k[:1] == "$" for k in flat) else ()
+    return {
+        key: _described(value, arrays, path if key in inner else f"{path}.{parts[key]}".lstrip("."))
+        for key, value in flat.items()
+    }
 
 
 def opened(raw: bytes) -> Contents:

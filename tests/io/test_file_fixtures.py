@@ -14,7 +14,10 @@ import pytest
 
 import contrastive_lvm as clvm
 from contrastive_lvm.io.container import VERSION
-from contrastive_lvm.io.model_files import Preparation, read_model, write_model
+from contrastive_lvm.io.model_files import read_model, write_model
+from contrastive_lvm.io.tables.choose_rows import Choice
+from contrastive_lvm.io.tables.preparation import Origin, Preparation
+from contrastive_lvm.io.tables.standardize import Scaling
 
 HOME = Path(__file__).parent / "fixtures" / "models"
 FILES = sorted(HOME.glob("*/*.clvm"))
@@ -93,8 +96,10 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 NEED_JAX = {"poisson", "negative_binomial", "mixed", "vae", "contrastive_vae"}
 PREPARATION = Preparation(
-    {"features": NAMES, "named": True, "scale": "standard"},
-    {"center": np.arange(5.0), "scale": np.arange(1.0, 6.0)},
+    NAMES,
+    named=True,
+    scaling=Scaling("standard", np.arange(5.0), np.arange(1.0, 6.0)),
+    origin=Origin(Path("mice.csv"), None, Choice(by="group", target=["case"])),
 )
 
 
@@ -136,8 +141,9 @@ def test_files_of_all_versions_say_what_they_said(file: Path) -> None:
         )
     assert (section is not None) == (file.stem == "prepared")
     if section is not None:
-        assert section.facts == PREPARATION.facts
-        assert all((section.arrays[n] == PREPARATION.arrays[n]).all() for n in section.arrays)
+        assert section.features == PREPARATION.features
+        assert section.origin.choice == PREPARATION.origin.choice  # type: ignore[union-attr]
+        np.testing.assert_array_equal(section.scaling[1:], PREPARATION.scaling[1:])
 
 
 def test_there_is_a_file_of_every_kind_in_the_present_version() -> None:
@@ -165,7 +171,8 @@ def write() -> None:
         learned = {
             key: np.asarray(value).tolist()
             for key, value in vars(model).items()
-            if key.endswith(("components_", "mean_", "variance_", "ratio_")) or key == "bound_"
+            if key.endswith(("components_", "mean_", "variance_", "ratio_"))
+            or key == "lower_bound_"
         }
         told = {
             "kind": type(model).__name__,

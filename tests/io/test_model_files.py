@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from sklearn.base import clone
 
 import contrastive_lvm as clvm
-from contrastive_lvm.io import container as sealed
+from contrastive_lvm.io import container
 from tests.io.model_bytes import change
 
 DATA = clvm.datasets.make_contrastive(60, 50, n_features=8, n_shared=2, random_state=0)
@@ -73,13 +73,12 @@ def test_round_trip_is_exact(model: Any, tmp_path: Path) -> None:
         ({"estimator": "os.system"}, "unknown estimator 'os.system'"),
         ({"version": True}, "is damaged: version=True"),
         ({"version": 0}, "is damaged: version=0"),
-        ({"arrays": {}}, "is damaged: its arrays are not those"),
-        ({"feature_names": ["a"]}, "is damaged: it has 1 names for 8 features"),
-        ({"n_features": 10**15, "feature_names": None}, "is damaged: target_mean has shape"),
-        ({"more": 1}, r"is damaged: its settings have the unknown \['more'\]"),
+        ({"feature_names": ["a"]}, "is damaged: its 1 names are not those of its features"),
+        ({"n_features": 10**15, "feature_names": None}, "is damaged: shared_loadings has shape"),
+        ({"more": 1}, r"is damaged: its settings are not those of the model"),
         ({"parameters": {"nonsense": 1}}, "is damaged"),
-        ({"parameters": {"likelihood": {"object": "Popen", "fields": {}}}}, "is damaged"),
-        ({"facts": {}}, "is damaged"),
+        ({"parameters": {"likelihood": {"$class": "os:Popen", "fields": {}}}}, "needs the class"),
+        ({"state": {}}, "is damaged: it lacks 'posterior'"),
     ],
 )
 def test_altered_files_are_refused(changes: dict[str, Any], pattern: str, tmp_path: Path) -> None:
@@ -115,7 +114,7 @@ def test_truncated_files_are_refused(keep: float, tmp_path: Path) -> None:
 def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is not a file"):
         clvm.load_model(tmp_path / "nothing")
-    with pytest.raises(FileNotFoundError, match="folder that does not exist"):
+    with pytest.raises(FileNotFoundError, match="cannot be written"):
         MODELS[0].save(tmp_path / "nowhere" / "model.clvm")
 
 
@@ -142,7 +141,9 @@ def test_foreign_files_are_refused(content: bytes, tmp_path: Path) -> None:
 
 def test_other_kinds_of_our_own_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    sealed.write_sealed(path, "contrastive-lvm training state", {"a": np.ones(2)}, {"facts": {}})
+    container.write_container(
+        path, "contrastive-lvm training state", {"a": np.ones(2)}, {"facts": {}}
+    )
     with pytest.raises(clvm.ModelFileError, match="is not a contrastive-lvm model file"):
         clvm.load_model(path)
 
@@ -166,7 +167,7 @@ def test_a_failure_leaves_the_old_file_and_no_litter(
             Path(file).write_bytes(b"half")
         raise failure
 
-    monkeypatch.setattr(sealed, "save_file", fails)
+    monkeypatch.setattr(container, "save_file", fails)
     with pytest.raises(type(failure)):
         MODELS[1].save(path)
     assert path.read_bytes() == before
@@ -177,7 +178,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def fails(arrays: Any, file: Path, metadata: Any) -> None:
         raise SafetensorError("Error while serializing: No space left on device")
 
-    monkeypatch.setattr(sealed, "save_file", fails)
+    monkeypatch.setattr(container, "save_file", fails)
     with pytest.raises(OSError, match=r"cannot be written \(Error while serializing: No space"):
         MODELS[0].save(tmp_path / "model.clvm")
     assert not list(tmp_path.iterdir())
@@ -283,7 +284,7 @@ def test_names_of_features_may_be_any_words(tmp_path: Path) -> None:
 def test_a_model_that_makes_no_sense_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "model.clvm"
     model = clvm.ContrastiveLVM(1, 1).fit(DATA.target, background=DATA.background)
-    for wrong in ({"n_target": "two"}, {"n_init": 10**30}, {"likelihood": "student_t"}):
+    for wrong in ({"n_target": "two"}, {"n_init": 0}, {"likelihood": "student_t"}):
         changed = clone(model).adopt(model, model.posterior_).set_params(**wrong)
         with pytest.raises(ValueError, match=r"this ContrastiveLVM cannot be saved: .*; fit it"):
             changed.save(path)
@@ -322,7 +323,7 @@ def test_a_function_as_learning_rate_cannot_be_saved(tmp_path: Path) -> None:
     model = clvm.ContrastiveLVM(1, 1, inference=engine, random_state=0)
     with pytest.warns(UserWarning, match="SVI was stopped"):
         model.fit(data.target, background=data.background)
-    with pytest.raises(TypeError, match=r"set model\.inference = 'svi' first"):
+    with pytest.raises(TypeError, match=r"inference\.learning_rate=<function.* cannot be saved"):
         model.save(tmp_path / "model")
     model.inference = "svi"
     model.save(tmp_path / "model")

@@ -12,11 +12,17 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from contrastive_lvm.io.tables import text
-from contrastive_lvm.io.tables.choose_rows import divided, matching, parsed
-from contrastive_lvm.io.tables.prepare import Choice, read_rows, read_sets, restored
+from contrastive_lvm.io.tables import read_csv
+from contrastive_lvm.io.tables.choose_rows import (
+    Choice,
+    matching_rows,
+    parse_condition,
+    split_rows,
+)
+from contrastive_lvm.io.tables.preparation import Preparation, check_preparation
+from contrastive_lvm.io.tables.prepare import read_rows, read_sets
 from contrastive_lvm.io.tables.read import read_table
-from contrastive_lvm.io.tables.standardize import Scaling, scaling_of
+from contrastive_lvm.io.tables.standardize import Scaling, fit_scaling
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import is_sparse
 
@@ -140,7 +146,7 @@ def test_pieces_make_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     frame["flag"] = frame["x"] > 0
     frame.to_csv(tmp_path / "x.csv", index=False)
     whole = read_table(tmp_path / "x.csv")
-    monkeypatch.setattr(text, "PIECE", 1)
+    monkeypatch.setattr(read_csv, "CHUNK", 1)
     pieces = read_table(tmp_path / "x.csv")
     assert whole.features == pieces.features == ["x", "y", "z"]
     np.testing.assert_array_equal(whole.values, frame[["x", "y", "z"]])
@@ -210,7 +216,7 @@ def test_damaged_files_are_one_sentence(name: str, tmp_path: Path) -> None:
 def test_words_that_begin_after_the_first_piece_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text, "PIECE", 1)
+    monkeypatch.setattr(read_csv, "CHUNK", 1)
     with pytest.raises(ValueError, match=r"'oops' in row 201 of column 'b'"):
         read_table(written(tmp_path / "x.csv", f"a,b\n{ROWS}7,oops\n"))
     late = "a,b\n" + "1,x\n" * 150 + "1,2\n"
@@ -277,7 +283,7 @@ def test_conditions_on_one_column_are_alternatives_and_on_several_all_hold(tmp_p
     table = read_table(mice(tmp_path), annotations=["legs"])
 
     def found(*conditions: str) -> list[bool]:
-        mask = matching(table, [parsed("--where", c) for c in conditions])
+        mask = matching_rows(table, [parse_condition("--where", c) for c in conditions])
         return [bool(met) for met in mask]
 
     assert found() == [True] * 4
@@ -333,7 +339,7 @@ def test_division_is_the_same_whichever_set_is_larger() -> None:
     notes = pd.DataFrame({"i": range(3000)})
     for one, two in ((first, ~first), (~first, first & (rng.random(3000) < 0.9))):
         table = Table(values.copy(), [], notes, None, named=True, source="x")
-        a, b = divided(table, one, two)
+        a, b = split_rows(table, one, two)
         np.testing.assert_array_equal(a.values, values[one])
         np.testing.assert_array_equal(b.values, values[two])
         np.testing.assert_array_equal(b.annotations["i"], np.flatnonzero(two))
@@ -378,7 +384,7 @@ def test_scaling_is_of_both_sets_together(method: str) -> None:
     sets[0][3, 1] = np.nan
     sets[1][:, 2] = sets[0][:, 2] = 7.0
     pooled = np.concatenate(sets)
-    scaling = scaling_of(method, list(sets))
+    scaling = fit_scaling(method, list(sets))
     if method == "standard":
         center, spread = np.nanmean(pooled, axis=0), np.nanstd(pooled, axis=0)
     else:
@@ -387,19 +393,19 @@ def test_scaling_is_of_both_sets_together(method: str) -> None:
     spread[2] = 1.0  # it does not vary
     np.testing.assert_allclose(scaling.center, center)
     np.testing.assert_allclose(scaling.scale, spread)
-    scaled = scaling.applied(sets[0].copy())
-    np.testing.assert_allclose(scaling.undone(scaled), sets[0])
+    scaled = scaling.apply(sets[0].copy())
+    np.testing.assert_allclose(scaling.undo(scaled), sets[0])
     np.testing.assert_allclose(scaled, (sets[0] - center) / spread)
 
 
 def test_sparse_rows_are_divided_but_not_centred() -> None:
     dense = np.array([[0.0, 2.0], [0.0, 0.0], [3.0, 4.0]])
-    scaling = scaling_of("standard", [sparse.csr_array(dense)])
-    scaled = scaling.applied(sparse.csr_array(dense))
+    scaling = fit_scaling("standard", [sparse.csr_array(dense)])
+    scaled = scaling.apply(sparse.csr_array(dense))
     assert is_sparse(scaled)
     np.testing.assert_allclose(scaled.toarray(), dense / dense.std(axis=0))
     with pytest.raises(ValueError, match="use --scale standard"):
-        scaling_of("robust", [sparse.csr_array(dense)])
+        fit_scaling("robust", [sparse.csr_array(dense)])
 
 
 def test_new_rows_get_the_columns_and_units_of_the_fit(tmp_path: Path) -> None:
@@ -426,13 +432,16 @@ def test_new_rows_get_the_columns_and_units_of_the_fit(tmp_path: Path) -> None:
     ],
 )
 def test_a_preparation_that_is_damaged_is_refused(change: dict[str, Any]) -> None:
-    facts = {"features": ["a", "b"], "named": True, "scale": "standard"}
-    arrays = {"center": np.zeros(2), "scale": np.ones(2)}
-    assert restored(facts, arrays, Path("m")).scaling == Scaling("standard", *arrays.values())
-    arrays |= {"center": change.get("center", arrays["center"])}
-    arrays |= {"scale": change.get("divisor", arrays["scale"])}
+    whole: dict[str, Any] = {"features": ["a", "b"], "named": True, "scale": "standard"}
+    whole |= {"center": np.zeros(2), "divisor": np.ones(2)}
+
+    def preparation(held: dict[str, Any]) -> Preparation:
+        scaling = Scaling(held["scale"], held["center"], held["divisor"])
+        return Preparation(held["features"], held["named"], scaling)
+
+    assert check_preparation(preparation(whole), Path("m")).features == ["a", "b"]
     with pytest.raises(ValueError, match="m is damaged: its preparation"):
-        restored(facts | change, arrays, Path("m"))
+        check_preparation(preparation(whole | change), Path("m"))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -444,16 +453,8 @@ def test_dividing_keeps_the_order_of_both_sets_and_the_array(n: int, seed: int) 
     array = rows.copy()
     notes = pd.DataFrame({"kind": kinds})
     table = Table(array, list("abc"), notes, None, named=True, source="here.csv")
-    for found, kind in zip(divided(table, kinds == 0, kinds == 1), (0, 1), strict=True):
+    for found, kind in zip(split_rows(table, kinds == 0, kinds == 1), (0, 1), strict=True):
         np.testing.assert_array_equal(found.values, rows[kinds == kind])
         assert np.shares_memory(found.values, array) or not len(found.values)
         assert (found.annotations["kind"] == kind).all()
         assert found.labels() == [str(i + 1) for i in np.flatnonzero(kinds == kind)]
-
-
-def test_dividing_moves_blocks_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pairs(n: int, _: int) -> list[slice]:
-        return [slice(i, min(i + 2, n)) for i in range(0, n, 2)]
-
-    monkeypatch.setattr("contrastive_lvm.io.tables.choose_rows.row_slices", pairs)
-    test_dividing_keeps_the_order_of_both_sets_and_the_array(333, 0)

@@ -5,10 +5,10 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from contrastive_lvm.coordinate_ascent.spectral import leading_eigenpairs
 from hypothesis import given, settings
 
 from contrastive_lvm.coordinate_ascent.loading_step import loading_step
-from contrastive_lvm.coordinate_ascent.spectral import leading_eigenpairs
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import _bold_weights, _steady_weights, ascend
 from contrastive_lvm.linalg.gauge import canonical, canonical_rotation

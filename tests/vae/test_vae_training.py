@@ -116,7 +116,7 @@ def test_memory_maps_and_sparse_rows_give_what_arrays_give(tmp_path: Path) -> No
     for x, b in (maps, (sp.csr_matrix(X), sp.csr_array(B))):
         model = quick(**words).fit(x, background=b)
         np.testing.assert_array_equal(model.transform(x), expected.transform(X))
-        assert model.bound_ == expected.bound_
+        assert model.lower_bound_ == expected.lower_bound_
 
 
 @pytest.mark.slow

@@ -4,35 +4,35 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.input_rows import background_for_fit, by_blocks, target_for_fit
-from contrastive_lvm.estimators.validation import (
-    check_whole,
-    read_rows,
-    refuse_constant,
-    refuse_sliced_background,
-    warn_about_scales,
-)
-from contrastive_lvm.io.model_files import Saveable
-from contrastive_lvm.io.schema import Arrays, Facts
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
+from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
+from contrastive_lvm.io.checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import reduce_to_span
 from contrastive_lvm.rows.moments import Moments, first_pass
-from contrastive_lvm.rows.reader import RowReader, is_out_of_core
+from contrastive_lvm.rows.reader import RowReader
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
 
 
-class ContrastivePCA(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator
-):
+LEARNED = {
+    "alphas": array("alphas", values="not negative"),
+    "alphas_components": array("alphas", "components", "D"),
+    "mean": array("D"),
+    "scale": array("D", values="positive"),
+    "alpha": number("not negative"),
+}
+
+
+class ContrastivePCA(Estimator):
     """Directions of much variance in the target and little in the background.
 
     The leading eigenvectors of `cov(target) - alpha cov(background)` (Abid et al. 2018; eq. 1 of
@@ -97,16 +97,15 @@ class ContrastivePCA(
         >>> model.components_.shape
         (1, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)
-        target = target_for_fit(self, X, missing=False)
+        target = rows_for_fit(self, X, missing=False)
         if background is None:
             raise ValueError(
                 "background=None, but ContrastivePCA compares X with it; pass background=..., "
                 "or use sklearn.decomposition.PCA."
             )
-        others = background_for_fit(self, background, missing=False)
-        refuse_sliced_background(target.shape[0], others.shape[0])
+        others = rows_for_fit(self, background, name="background", missing=False)
         most = min(target.shape[1], target.shape[0] + others.shape[0] - 2)
         if q > most:
             raise ValueError(
@@ -133,6 +132,7 @@ class ContrastivePCA(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    @by_chunks
     def transform(self, X: Any) -> Array:
         """Project new rows: `(x - mean_) / scale_` on the components.
 
@@ -145,9 +145,6 @@ class ContrastivePCA(
         (400, 2)
         """
         check_is_fitted(self)
-        if is_out_of_core(X):
-            found: Array = by_blocks(self, "transform", X)
-            return found
         rows = read_rows(self, X, missing=False)
         projected = np.empty((rows.shape[0], len(self.components_)))
         for part in row_slices(*rows.shape):
@@ -166,37 +163,26 @@ class ContrastivePCA(
         """
         return self.fit(X, y, background=background).transform(X)
 
-    def _fitted_arrays(self) -> dict[str, Any]:
-        return {
-            "alphas": self.alphas_,
-            "alphas_components": self.alphas_components_,
-            "mean": self.mean_,
-            "scale": self.scale_,
-        }
+    def _fitted_state(self) -> dict[str, Any]:
+        return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return {"alpha": self.alpha_}
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        D = self.n_features_in_
-        self.alphas_ = arrays.take("alphas", (None,), "not negative")
-        self.alphas_components_ = arrays.take("alphas_components", (len(self.alphas_), None, D))
-        self.mean_ = arrays.take("mean", (D,))
-        self.scale_ = arrays.take("scale", (D,), "positive")
-        self.alpha_ = facts.number("alpha", "not negative")
-        at = np.flatnonzero(self.alphas_ == self.alpha_)
-        if not len(at) or not self.alphas_components_.shape[1]:
-            raise ValueError(f"alpha={self.alpha_} has no components among its arrays")
-        self.components_ = self.alphas_components_[at[0]]
-
-    def _check_settings(self) -> None:
-        check_whole("n_components", self.n_components, 1)
+    def _check_state(self, state: dict[str, Any]) -> None:
+        check_values(LEARNED, state, {"D": self.n_features_in_})
+        alphas, components = state["alphas"], state["alphas_components"]
+        if state["alpha"] not in alphas or not components.shape[1]:
+            raise ValueError(f"alpha={state['alpha']} has no components")
+        check_integer("n_components", self.n_components, 1)
         _check_alpha(self.alpha)
 
+    def _restore(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, f"{name}_", value)
+        self.components_ = self.alphas_components_[list(self.alphas_).index(self.alpha_)]
+
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are welcome."""
+        """Accept no missing entries."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = False
         return tags
 
 

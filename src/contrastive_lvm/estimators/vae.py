@@ -6,10 +6,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.validation import check_whole
-from contrastive_lvm.io.schema import Arrays, Facts
 
 
 class VAE(Autoencoder):
@@ -31,8 +30,8 @@ class VAE(Autoencoder):
     ----------
     mean_ : ndarray of shape (n_features,)
         What the decoder adds to; it averages to zero over the rows.
-    noise_variance_, dispersion_, history_, bound_, bound_trace_, bound_error_, n_iter_,
-    converged_, state_, n_samples_
+    noise_variance_, dispersion_, history_, lower_bound_, lower_bounds_, lower_bound_error_,
+    n_iter_, converged_, state_, n_samples_
         As of `ContrastiveVAE`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
@@ -93,18 +92,15 @@ class VAE(Autoencoder):
         >>> model.n_iter_
         5
         """
-        k = check_whole("n_components", self.n_components, 1)
+        k = check_integer("n_components", self.n_components, 1)
         self._train({"X": self._source(X, "X", reset=True)}, k, 0, 0.0, resume)
         return self
 
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
-        super()._restore(arrays, facts)
-        if self.network_.design.n_shared:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        super()._check_state(state)
+        if state["n_shared"]:
             raise ValueError("a VAE has no shared dimensions")
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
 
     @property
     def _n_features_out(self) -> int:
@@ -171,11 +167,11 @@ class VAE(Autoencoder):
         >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
         False
         """
-        filled, std = self._filled(X, "target", check_whole("n_draws", n_draws, 1))
+        filled, std = self._filled(X, "target", check_integer("n_draws", n_draws, 1))
         return (filled, std) if return_std else filled
 
     @follows_output
-    def sample(self, n: int, *, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int, *, random_state: Any = None) -> Array:
         """Draw new rows.
 
         Examples
@@ -187,7 +183,7 @@ class VAE(Autoencoder):
         (3, 30)
         """
         check_is_fitted(self)
-        n, rng = check_whole("n", n, 1), check_random_state(random_state)
+        n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t: Array = rng.standard_normal((n, self._n_features_out))
         return self._drawn(t, None, n, "target", rng)
 
@@ -203,4 +199,4 @@ class VAE(Autoencoder):
         (400,)
         """
         fitted, rows = self._rows(X)
-        return fitted.weighted_bounds(rows, "target", 0, check_whole("n_draws", n_draws, 1))
+        return fitted.weighted_bounds(rows, "target", 0, check_integer("n_draws", n_draws, 1))

@@ -1,19 +1,12 @@
 """Files of arrays and settings: safetensors with JSON in its metadata, and a checksum of both.
 
-Reading one runs no code. A file is written under a temporary name and moved.
-
-Version 2 has two entries of metadata: `settings`, a JSON object with the keys `format`, `version`
-and those of its kind, and `sha256`, over the text of the settings and all arrays. In version 1 the
-checksum is one of the settings and covers the arrays alone.
+Reading one runs no code. The metadata has two entries: `settings`, a JSON object with the keys
+`format`, `version` and those of its kind, and `sha256`, over the text of the settings and all
+arrays.
 """
 
 import hashlib
 import json
-import os
-import secrets
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +14,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-VERSION = 2
-LONGEST = 300  # characters of what another package says about a file
-LONGEST_WHOLE = 19  # characters; every number of this length fits into 64 bits
-DEEPEST = 50  # levels of settings within settings
-NOT_JSON = (ValueError, RecursionError)  # also of numbers too long to convert, and of bad Unicode
+from contrastive_lvm.io.atomic import write_atomically
+
+Arrays = dict[str, np.ndarray]
+VERSION = 1
+LARGEST_INTEGER = 2**63 - 1
+DEEPEST = 50  # levels of settings within settings, far below Python's limit of recursion
+LONGEST = 300  # characters of a value, or of another package's words, in a message
 
 
 class ModelFileError(ValueError):
@@ -45,72 +40,42 @@ class ModelFileError(ValueError):
     """
 
 
-def write_sealed(path: Path, kind: str, arrays: dict[str, Any], settings: dict[str, Any]) -> None:
+def write_container(path: Path, kind: str, arrays: Arrays, settings: dict[str, Any]) -> None:
     """Write arrays of numbers and settings that JSON can hold."""
-    _check_destination(path)
+    _refuse_depth(settings, DEEPEST)
     # safetensors permutes arrays that are not C-contiguous without a word.
-    arrays = {name: np.array(array, order="C", copy=True) for name, array in arrays.items()}
+    arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
     text = json.dumps({"format": kind, "version": VERSION, **settings}, allow_nan=False)
     metadata = {"settings": text, "sha256": _checksum(text, arrays)}
-    with _replacing(path) as temporary:
-        save_file(arrays, temporary, metadata=metadata)
+
+    def write(temporary: Path) -> None:
+        try:
+            save_file(arrays, temporary, metadata=metadata)
+        except SafetensorError as error:  # a full disk, for one
+            raise OSError(clause(error)) from error
+
+    write_atomically(path, write)
 
 
-def _check_destination(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"path={str(path)!r} is a folder; name a file in it.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"path={str(path)!r} is in a folder that does not exist; make it first."
-        )
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside the path, which takes its place when all went well.
-
-    It gets the permissions that any new file has, or those of the old one, and is on the disk
-    before it takes its place.
-    """
-    path = Path(os.path.realpath(path))  # a link goes on pointing to its file
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
-    try:
-        temporary.touch(exist_ok=False)
-        permissions = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)
-        yield temporary
-        temporary.chmod(permissions)  # safetensors leaves the owner's alone
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except SafetensorError as error:  # a full disk, for one
-        raise OSError(f"path={str(path)!r} cannot be written ({clause(error)}).") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def read_sealed(path: Path, kind: str, what: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings and arrays of a whole file of this kind; `what` is its name for people."""
+def read_container(path: Path, kind: str, what: str) -> tuple[dict[str, Any], Arrays]:
+    """Return the settings and arrays of a whole file of this kind; `what` it is called."""
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            settings = read_settings(metadata.get("settings", "{}"))
+            settings = _read_settings(metadata.get("settings", "{}"))
             _check_kind(settings, path, kind, what)
             arrays = {name: file.get_tensor(name) for name in list(file.keys())}
     except ModelFileError:
         raise
     except PermissionError as error:
         raise PermissionError(f"{path} cannot be read; ask its owner for permission.") from error
-    except (SafetensorError, OSError, TypeError, *NOT_JSON) as error:
+    except (SafetensorError, OSError, TypeError, ValueError, RecursionError) as error:
         raise ModelFileError(
             f"{path} is not a whole {what} ({clause(error)}); save it again."
         ) from error
-    if settings["version"] == 1:
-        whole = settings.pop("sha256", None) == _checksum_1(arrays)
-    else:
-        whole = metadata.get("sha256") == _checksum(metadata["settings"], arrays)
-    if not whole:
+    if metadata.get("sha256") != _checksum(metadata["settings"], arrays):
         raise ModelFileError(f"{path} is damaged: its checksum does not match; save it again.")
-    return settings, arrays
+    return {k: v for k, v in settings.items() if k not in ("format", "version")}, arrays
 
 
 def _check_kind(settings: Any, path: Path, kind: str, what: str) -> None:
@@ -121,7 +86,7 @@ def _check_kind(settings: Any, path: Path, kind: str, what: str) -> None:
     version = settings.get("version")
     if type(version) is not int or version < 1:
         raise ModelFileError(
-            f"{path} is damaged: version={clipped(version)} is none of the format; save it again."
+            f"{path} is damaged: version={clipped(version)} does not exist; save it again."
         )
     if version > VERSION:
         raise ModelFileError(
@@ -130,12 +95,12 @@ def _check_kind(settings: Any, path: Path, kind: str, what: str) -> None:
         )
 
 
-def read_settings(text: str) -> Any:
-    """JSON without what Python's reader allows beyond it, of sane depths and numbers."""
+def _read_settings(text: str) -> Any:
+    """Parse JSON without what Python's reader allows beyond it, of sane depths and numbers."""
     found = json.loads(
         text,
         parse_float=_finite,
-        parse_int=_whole,
+        parse_int=_integer,
         parse_constant=_finite,
         object_pairs_hook=_once_each,
     )
@@ -146,7 +111,7 @@ def read_settings(text: str) -> Any:
 def _refuse_depth(value: Any, levels: int) -> None:
     if isinstance(value, dict | list):
         if not levels:
-            raise ValueError("its settings are nested too deeply")
+            raise ValueError("settings are nested too deeply")
         for inner in value.values() if isinstance(value, dict) else value:
             _refuse_depth(inner, levels - 1)
 
@@ -158,8 +123,8 @@ def _finite(text: str) -> float:
     return value
 
 
-def _whole(text: str) -> int:
-    if len(text) > LONGEST_WHOLE:
+def _integer(text: str) -> int:
+    if len(text) > len(str(-LARGEST_INTEGER)) or abs(int(text)) > LARGEST_INTEGER:
         raise ValueError(f"{text[:20]}… is too large a number")
     return int(text)
 
@@ -172,7 +137,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def clause(error: BaseException) -> str:
-    """What an error says, as a part of one sentence."""
+    """Return what an error says, as a part of one sentence."""
     if isinstance(error, KeyError):
         return f"it lacks {clipped(error.args[0] if error.args else '')}"
     words = (str(error).splitlines() or [""])[0].strip() or type(error).__name__
@@ -180,7 +145,7 @@ def clause(error: BaseException) -> str:
 
 
 def clipped(value: Any) -> str:
-    """A value for a message, which may be as long as the file."""
+    """Return a value for a message; it may be as long as the file."""
     try:
         return _short(repr(value))
     except (ValueError, RecursionError):  # a number too long to convert, a list too deep
@@ -191,18 +156,10 @@ def _short(words: str) -> str:
     return words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
 
 
-def _checksum(text: str, arrays: dict[str, Any]) -> str:
+def _checksum(text: str, arrays: Arrays) -> str:
     digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
         digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
-def _checksum_1(arrays: dict[str, Any]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        digest.update(f"{name}{arrays[name].dtype}{arrays[name].shape}".encode())
-        digest.update(arrays[name].tobytes())
     return digest.hexdigest()

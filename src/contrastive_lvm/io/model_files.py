@@ -1,48 +1,37 @@
-"""Model files: arrays and settings in one safetensors file; reading one runs no code.
+"""Model files: a fitted estimator in one file of arrays and settings; reading one runs no code.
 
-The settings travel as JSON in the file's metadata: the estimator's class and parameters, what it
-learned that is no array, its features, and the kind and shape of every array. A checksum covers
-all of it (`sealed.py`).
+A file holds the class of the estimator, its parameters, the features, and its fitted state, as
+`flatten` writes nested values. A file is only read as what writing it again would give.
 """
 
-import inspect
-import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from contrastive_lvm.io.checks import check_values, optional, whole
+from contrastive_lvm.io.class_paths import class_path, find_class
 from contrastive_lvm.io.container import (
-    VERSION,
     ModelFileError,
     clause,
     clipped,
-    read_sealed,
-    read_settings,
-    write_sealed,
+    read_container,
+    write_container,
 )
-from contrastive_lvm.io.schema import FLOATS, Arrays, Facts
-from contrastive_lvm.io.settings import decoded, encoded, refuse_odd_truths
+from contrastive_lvm.io.flatten import flatten, unflatten
 
 FORMAT = "contrastive-lvm"
-PREPARED = "preparation."  # before the names of its arrays; others have no such dot
-ROWS = ("n_samples_", "n_background_samples_")
-# What files can be wrong in, once they are whole: a name, a type, a value, a size.
+ROWS = {"n_samples_": whole(1), "n_background_samples_": optional(whole(1))}
+# What a file can be wrong in, once it is whole: a name, a type, a value, a size.
 WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
-class Preparation(NamedTuple):
-    """What was done to data before a fit: facts for JSON, and arrays."""
-
-    facts: Any
-    arrays: dict[str, Any]
-
-
 class Saveable:
-    """`save(path)` for estimators that can name their fitted arrays and facts."""
+    """Give estimators a method `save`; they say what they have learned and check it."""
 
     n_features_in_: int
 
@@ -57,67 +46,36 @@ class Saveable:
         >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.clvm"
         >>> model.save(path)
-        >>> clvm.load_model(path).bound_ == model.bound_
+        >>> clvm.load_model(path).lower_bound_ == model.lower_bound_
         True
         """
         write_model(self, path)
 
-    def _fitted_arrays(self) -> dict[str, Any]:
+    def _fitted_state(self) -> dict[str, Any]:
+        """Return everything that was learned, as values that `flatten` knows."""
         raise TypeError(f"{type(self).__name__} cannot be saved.")
 
-    def _fitted_facts(self) -> dict[str, Any]:
-        return {}
-
-    def _restore(self, arrays: Arrays, facts: Facts) -> None:
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Refuse a state that does not fit together, and parameters that `fit` would refuse."""
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
 
-    def _check_settings(self) -> None:
-        """Refuse parameters that `fit` would refuse; called after `_restore`."""
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that was checked."""
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
 
 
-def write_model(
-    estimator: Any, path: str | os.PathLike[str], preparation: Preparation | None = None
-) -> None:
-    """Write a fitted estimator, and what was done to its data before, if anything."""
+def write_model(estimator: Any, path: str | os.PathLike[str], preparation: Any = None) -> None:
+    """Write a fitted estimator, and how its data was prepared, if at all."""
     check_is_fitted(estimator)
-    names = getattr(estimator, "feature_names_in_", None)
-    settings = {
-        "estimator": type(estimator).__name__,
-        "parameters": {k: encoded(k, v) for k, v in _parameters(estimator).items()},
-        "facts": estimator._fitted_facts(),
-        "n_features": int(estimator.n_features_in_),
-        "rows": {name: getattr(estimator, name) for name in ROWS if hasattr(estimator, name)},
-        "feature_names": None if names is None else [str(n) for n in names],
-    }
-    arrays = {name: _floats(array) for name, array in estimator._fitted_arrays().items()}
-    _refuse_unreadable(settings, arrays)
-    if preparation is not None:
-        settings["preparation"] = preparation.facts
-        arrays |= {f"{PREPARED}{n}": _floats(array) for n, array in preparation.arrays.items()}
-    settings["arrays"] = _described(arrays)
-    write_sealed(Path(path), FORMAT, arrays, settings)
-
-
-def _floats(array: Any) -> np.ndarray:
-    """Single precision stays, all else becomes double."""
-    found = np.asarray(array)
-    return np.asarray(found, dtype=np.float32 if found.dtype == np.float32 else np.float64)
-
-
-def _described(arrays: dict[str, Any]) -> dict[str, Any]:
-    return {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
-
-
-def _refuse_unreadable(settings: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """What is written can be read: a model that was changed after its fit may make no sense."""
+    contents = _contents(estimator, preparation)
+    settings, arrays = flatten(contents)
     try:
-        travelled = read_settings(json.dumps(settings, allow_nan=False))
-        _rebuilt(travelled, dict(arrays), VERSION)
-    except WRONG as error:
+        estimator._check_state(contents["state"])
+    except WRONG as error:  # a model that was changed after its fit may make no sense
         raise ValueError(
-            f"this {settings['estimator']} cannot be saved: {clause(error)}; fit it again."
+            f"this {type(estimator).__name__} cannot be saved: {clause(error)}; fit it again."
         ) from error
+    write_container(Path(path), FORMAT, arrays, settings)
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -128,7 +86,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If the file is not a whole model file of a version this package knows. It is a `ValueError`.
+        If the file is not a whole model file of a version this package knows, or needs a class
+        of a module that is not imported. It is a `ValueError`.
 
     Examples
     --------
@@ -143,116 +102,63 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return read_model(path)[0]
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[Any, Preparation | None]:
-    """The estimator of a model file, and the preparation of its data, which is not checked."""
+def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """Return the estimator of a model file and the preparation of its data, which is not checked.
+
+    The preparation is None if the file has none.
+    """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"path={str(path)!r} is not a file; give what save() has written.")
-    settings, arrays = read_sealed(path, FORMAT, "model file")
-    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith(PREPARED)}
+        raise FileNotFoundError(f"path={path} is not a file; give what save() has written.")
+    settings, arrays = read_container(path, FORMAT, "model file")
     try:
-        _check_described(settings, arrays | own)
-        prepared = "preparation" in settings
-        facts = settings.pop("preparation", None)
-        if own and not prepared:
-            raise ValueError("it has arrays of a preparation, but no preparation")
-        estimator = _rebuilt(settings, arrays, settings.pop("version"))
+        contents = unflatten(settings, arrays)
+        estimator = _estimator(contents)
+        if arrays:
+            raise ValueError(f"it has the unknown array {clipped(min(arrays))}")
+        if flatten(_contents(estimator, contents["preparation"]))[0] != settings:
+            raise ValueError("its settings are not those of the model that they describe")
+    except ImportError as error:  # a class of another module
+        raise ModelFileError(f"{path} {error}") from error
     except (*WRONG, MemoryError) as error:
         raise ModelFileError(f"{path} is damaged: {clause(error)}; save it again.") from error
-    if not prepared:
-        return estimator, None
-    return estimator, Preparation(facts, {n.removeprefix(PREPARED): a for n, a in own.items()})
+    return estimator, contents["preparation"]
 
 
-def _check_described(settings: dict[str, Any], arrays: dict[str, Any]) -> None:
-    del settings["format"]
-    if settings["version"] > 1 and settings.pop("arrays") != _described(arrays):
-        raise ValueError("its arrays are not those that its settings describe")
-    odd = [name for name, array in arrays.items() if array.dtype not in FLOATS]
-    if odd:
-        raise ValueError(f"{odd[0]} holds numbers of the kind {arrays[odd[0]].dtype}")
+def _contents(estimator: Any, preparation: Any) -> dict[str, Any]:
+    names = getattr(estimator, "feature_names_in_", None)
+    return {
+        "estimator": class_path(type(estimator)),
+        "parameters": estimator.get_params(deep=False),
+        "n_features": int(estimator.n_features_in_),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "rows": {name: getattr(estimator, name) for name in ROWS if hasattr(estimator, name)},
+        "state": estimator._fitted_state(),
+        "preparation": preparation,
+    }
 
 
-def _rebuilt(settings: dict[str, Any], arrays: dict[str, Any], version: int) -> Any:
-    """The estimator, everything checked."""
-    early: dict[str, Any] = (
-        {"rows": {}} if version == 1 else {}
-    )  # which files of version 1 did not count
-    facts = Facts("settings", early | settings)
-    kind = _kind(facts.take("estimator"))
-    estimator = kind(**_decoded_parameters(kind, facts.take("parameters"), version))
-    estimator.n_features_in_ = facts.whole("n_features", 1)
-    if facts.optional("feature_names"):
-        names = facts.words("feature_names")
-        if len(names) != estimator.n_features_in_:
-            raise ValueError(f"it has {len(names)} names for {estimator.n_features_in_} features")
-        if len(set(names)) != len(names):
-            raise ValueError("it has one name for several features")
+def _estimator(contents: dict[str, Any]) -> Any:
+    """Build the estimator, everything checked."""
+    estimator = _class(contents["estimator"])(**contents["parameters"])
+    check_values({"n_features": whole(1)}, contents)
+    estimator.n_features_in_ = contents["n_features"]
+    names, rows = contents["feature_names"], contents["rows"]
+    if names is not None:
+        if len(names) != estimator.n_features_in_ or len(set(names)) != len(names):
+            raise ValueError(f"its {len(names)} names are not those of its features")
         estimator.feature_names_in_ = np.array(names, dtype=object)
-    _restore_rows(estimator, facts.take("rows"))
-    learned, held = _learned(kind, facts.take("facts"), version), Arrays(arrays)
-    estimator._restore(held, learned)
-    for part in (facts, learned, held):
-        part.finish()
-    estimator._check_settings()
+    check_values({name: ROWS[name] for name in rows}, rows)
+    vars(estimator).update(rows)
+    estimator._check_state(contents["state"])
+    estimator._restore(contents["state"])
     check_random_state(getattr(estimator, "random_state", None))
     return estimator
 
 
-def _restore_rows(estimator: Any, counted: Any) -> None:
-    """Numbers of rows; null where a set was not there."""
-    rows = Facts("rows", counted)
-    for name in ROWS:
-        if name in counted:
-            setattr(estimator, name, rows.whole(name, 1) if rows.optional(name) else None)
-    rows.finish()
-
-
-def _kind(name: Any) -> Any:
-    kinds = _estimators()
-    if not isinstance(name, str) or name not in kinds:
-        raise ValueError(f"it holds an unknown estimator {clipped(name)}")
-    return kinds[name]
-
-
-def _decoded_parameters(kind: Any, parameters: Any, version: int) -> dict[str, Any]:
-    """All of them, none other; files of version 1 may lack some that came later."""
-    known = inspect.signature(kind).parameters
-    if not isinstance(parameters, dict) or not set(parameters) <= set(known):
-        raise ValueError(f"its parameters are not those of {kind.__name__}")
-    lacking = sorted(set(known) - set(parameters))
-    if lacking and version > 1:
-        raise ValueError(f"its parameters lack {lacking}")
-    found = {name: decoded(value, version) for name, value in parameters.items()}
-    refuse_odd_truths(found, {name: known[name].annotation for name in found})
-    return found
-
-
-def _learned(kind: Any, facts: Any, version: int) -> Facts:
-    """Early files of version 1 lack what was not yet learned."""
-    if version == 1 and isinstance(facts, dict) and kind.__name__ == "ContrastiveLVM":
-        facts = {"bound_error": 0.0, "divergences": None, **facts}
-    if version == 1 and isinstance(facts, dict) and kind.__name__ == "PPCA":
-        facts = {"converged": True, **facts}
-    return Facts("facts", facts)
-
-
-def _estimators() -> dict[str, Any]:
-    from contrastive_lvm.estimators import (
-        contrastive_lvm,
-        contrastive_pca,
-        contrastive_vae,
-        ppca,
-        vae,
-    )
-
-    kinds = (
-        *(contrastive_lvm.ContrastiveLVM, contrastive_pca.ContrastivePCA, ppca.PPCA),
-        *(contrastive_vae.ContrastiveVAE, vae.VAE),
-    )
-    return {kind.__name__: kind for kind in kinds}
-
-
-def _parameters(estimator: Any) -> dict[str, Any]:
-    parameters: dict[str, Any] = estimator.get_params(deep=False)
-    return parameters
+def _class(path: Any) -> Callable[..., Any]:
+    own = isinstance(path, str) and path.startswith("contrastive_lvm:")
+    kind = find_class(path) if own else object
+    if not issubclass(kind, Saveable) or kind is Saveable:
+        raise ValueError(f"it holds an unknown estimator {clipped(path)}")
+    return kind

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.arrays import Array, Matrix, Statistics
-from contrastive_lvm.likelihoods.base import LOG_2PI
+from contrastive_lvm.arrays import LOG_2PI, Array, Matrix, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import (

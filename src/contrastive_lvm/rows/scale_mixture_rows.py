@@ -65,9 +65,7 @@ class RowStep:
         """Pickle only what it was given."""
         return RowStep, self._given
 
-    def __call__(
-        self, rows: Matrix, weights: Array | Weights, row_weights: Array | None = None
-    ) -> WeightedBlock:
+    def __call__(self, rows: Matrix, weights: Array | Weights) -> WeightedBlock:
         """Take the step for a block of rows with the weights they have had so far."""
         R = widen(rows) - self.mean
         missing, observed = np.isnan(R), None
@@ -88,7 +86,7 @@ class RowStep:
         else:
             chi2 *= observed
             entries, log_noise = observed.sum(axis=1), observed @ self.constant
-        scales = self.scaler(chi2, entries, row_weights)
+        scales = self.scaler(chi2, entries)
         energy = outer[np.diagonal(packed.full_index(self.K))].sum(axis=0) if self.K else 0.0
         bound = scales.bound - log_noise + 0.5 * (self.K - logdet - energy)
         return WeightedBlock(observed, R, h, cov, outer, scales, bound)
@@ -220,7 +218,7 @@ def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
     change the way to the optimum, and with few rows where on that way a fit stops, so that few are
     kept as they are.
     """
-    n_columns = scaler(np.zeros((1, n_features)), np.ones(1), None).weights.shape[1]
+    n_columns = scaler(np.zeros((1, n_features)), np.ones(1)).weights.shape[1]
     return np.float32 if n_rows * n_columns > EXACT else np.float64
 
 
@@ -242,9 +240,8 @@ def _sweep_chunk(
     renewed: list[Any] = []
     slices = list(row_slices(*rows.shape, elements=BLOCK_ELEMENTS)) or [slice(0, 0)]
     for at in slices:
-        own = None if weights is None else weights[at]
-        block = step(rows[at], scales[at], own)
-        found.append(_block_sums(block, own))
+        block = step(rows[at], scales[at])
+        found.append(_block_sums(block, None if weights is None else weights[at]))
         renewed.append(block.scales.weights.astype(kind))
     kept: Weights = np.concatenate(renewed)
     return reduce(RowSums.plus, found), kept
@@ -276,4 +273,5 @@ def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
         n_rows=n_rows,
         bound=float(block.bound.sum() if weights is None else weights @ block.bound),
     )
-    return RowSums(statistics, scales.log_excess, scales.n_scales)
+    excess, n_scales = (float(row @ x) for x in (scales.log_excess, scales.n_scales))
+    return RowSums(statistics, excess, n_scales)

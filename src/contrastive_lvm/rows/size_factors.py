@@ -14,7 +14,7 @@ Sums = tuple[Array, Array]  # of columns, and numbers of their entries
 
 def mean_profile(likelihood: Likelihood, sets: list[Matrix]) -> Array:
     """Mean count of each feature that is sized, over both sets, (D,); zero elsewhere."""
-    sized = likelihood.sized_columns(sets[0].shape[1])
+    sized = likelihood._sized_features(sets[0].shape[1])
     if not sized.any():
         return np.zeros(len(sized))
     sums, counts = zip(*(_sums(X) for X in sets), strict=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm._jax import module
-from contrastive_lvm.io.container import ModelFileError, clause, read_sealed, write_sealed
+from contrastive_lvm.io.container import ModelFileError, clause, read_container, write_container
 from contrastive_lvm.vae.training import HISTORY, State
 
 FORMAT = "contrastive-lvm training state"
@@ -31,7 +31,7 @@ def write_state(path: str | os.PathLike[str], state: State) -> None:
         for i, leaf in enumerate(tree.leaves(getattr(state, name)))
     }
     arrays |= {f"history.{name}": values for name, values in state.history.items()}
-    write_sealed(Path(path), FORMAT, arrays, {"facts": {n: getattr(state, n) for n in FACTS}})
+    write_container(Path(path), FORMAT, arrays, {"facts": {n: getattr(state, n) for n in FACTS}})
 
 
 def read_seed(path: str | os.PathLike[str]) -> int:
@@ -59,7 +59,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]
         raise FileNotFoundError(
             f"resume={str(path)!r} is not a file; give the checkpoint of an earlier fit, or None."
         )
-    settings, arrays = read_sealed(Path(path), FORMAT, "training state")
+    settings, arrays = read_container(Path(path), FORMAT, "training state")
     facts = settings.get("facts")
     if (
         not isinstance(facts, dict)

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import sparse
 
 from contrastive_lvm.datasets.tenx import read_10x
-from contrastive_lvm.io.tables.column_builder import Gatherer
+from contrastive_lvm.io.tables.from_frame import table_from_frame
 from contrastive_lvm.io.tables.table import (
     Table,
     as_floats,
@@ -107,9 +107,9 @@ def read_parquet(
     numbers = isinstance(frame.index, pd.RangeIndex)
     rows = None if numbers else [str(name) for name in frame.index]
     frame = frame.set_axis(columns, axis=1).reset_index(drop=True)
-    gatherer = Gatherer(str(path), columns, annotations, features, typed=True)
-    gatherer.add(frame)
-    return gatherer.table(rows)
+    others = set() if features is None else set(columns).difference(features)
+    aside = {*annotations, *others}
+    return table_from_frame(frame, str(path), aside, row_names=rows, typed=True)
 
 
 def read_h5ad(path: Path, *, layer: str | None = None) -> Table:

@@ -9,11 +9,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from contrastive_lvm.io.tables.table import Table, some
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+from contrastive_lvm.linalg.matrices import is_sparse
 
 Mask = npt.NDArray[np.bool_]
-LISTED = 8  # values that a sentence names
-PARTS = 16  # of the rows that are put in order one after another
+PARTS = 16  # parts of the columns that are reordered one after another, to save memory
 
 
 class Condition(NamedTuple):
@@ -24,22 +23,49 @@ class Condition(NamedTuple):
     negated: bool = False
     option: str = "--where"
 
+    def __str__(self) -> str:
+        """Write the condition as users do."""
+        return f"{self.column}{'!=' if self.negated else '='}{self.value}"
 
-def parsed(option: str, text: str, by: str | None = None) -> Condition:
-    """A condition from `column=value` or `column!=value`; a mere value is one of the column `by`.
+
+class Choice(NamedTuple):
+    """Which rows of which files are target and background, in the words of the command line."""
+
+    by: str | None = None
+    target: Sequence[str] = ()
+    background: Sequence[str] = ()
+    where: Sequence[str] = ()
+    annotations: Sequence[str] = ()
+    layer: str | None = None  # of h5ad files
+    sizes: str | None = None  # the column of size factors
+
+    def conditions(self, set_name: str) -> list[Condition]:
+        """Return the conditions on the target or the background, with those on both."""
+        both = [parse_condition("--where", text) for text in self.where]
+        own = getattr(self, set_name)
+        return both + [parse_condition(f"--{set_name}", text, self.by) for text in own]
+
+    def columns(self) -> set[str]:
+        """Return the columns that are not features because something else is asked of them."""
+        conditions = self.conditions("target") + self.conditions("background")
+        named = {name for name in (self.by, self.sizes) if name}
+        return {*self.annotations, *(condition.column for condition in conditions), *named}
+
+
+def parse_condition(option: str, text: str, by: str | None = None) -> Condition:
+    """Read `column=value` or `column!=value`; a mere value belongs to the column `by`.
 
     Examples
     --------
-    >>> parsed("--target", "Behavior=S/C")
+    >>> parse_condition("--target", "Behavior=S/C")
     Condition(column='Behavior', value='S/C', negated=False, option='--target')
-    >>> parsed("--target", "case", by="group").column
+    >>> parse_condition("--target", "case", by="group").column
     'group'
     """
     left, equals, right = text.partition("=")
-    negated = left.endswith("!")
     column = left.removesuffix("!").strip()
     if equals and column:
-        return Condition(column, right.strip(), negated, option)
+        return Condition(column, right.strip(), left.endswith("!"), option)
     if by is None:
         raise ValueError(
             f"{option} {text!r} is no condition; write {option} COLUMN=VALUE"
@@ -48,20 +74,21 @@ def parsed(option: str, text: str, by: str | None = None) -> Condition:
     return Condition(by, text, negated=False, option=option)
 
 
-def matching(table: Table, conditions: Sequence[Condition]) -> Mask:
-    """Rows that meet conditions: for each column any of its values, for all columns together.
+def matching_rows(table: Table, conditions: Sequence[Condition]) -> Mask:
+    """Return the rows that meet all conditions; those on the same column are alternatives.
 
     Examples
     --------
     >>> notes = pd.DataFrame({"group": ["a", "b", "c"]})
     >>> table = Table(np.ones((3, 1)), ["x"], notes, None, True, "here.csv")
-    >>> matching(table, [parsed("--where", "group=a"), parsed("--where", "group=c")]).tolist()
+    >>> wanted = [parse_condition("--where", text) for text in ("group=a", "group=c")]
+    >>> matching_rows(table, wanted).tolist()
     [True, False, True]
     """
     wanted: dict[str, Mask] = {}
     mask: Mask = np.ones(table.n_rows, dtype=np.bool_)
     for condition in conditions:
-        found = _has(table, condition)
+        found = _rows_with(table, condition)
         if condition.negated:
             mask &= ~found
         else:
@@ -71,16 +98,17 @@ def matching(table: Table, conditions: Sequence[Condition]) -> Mask:
     return mask
 
 
-def _has(table: Table, condition: Condition) -> Mask:
+def _rows_with(table: Table, condition: Condition) -> Mask:
     column = _column(table, condition)
-    found = _equal(column, condition.value)
+    found: Mask = (column.astype(str) == condition.value).to_numpy(dtype=np.bool_)
+    found = found & column.notna().to_numpy()
+    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
+        value = pd.to_numeric(condition.value, errors="coerce") if condition.value else np.nan
+        found |= (column == value).to_numpy(dtype=np.bool_)
     if not found.any():
-        values = [str(value) for value in pd.unique(column.dropna())]
-        listed = ", ".join(repr(value) for value in values[:LISTED])
-        more = f" and {len(values) - LISTED} more" if len(values) > LISTED else ""
         raise ValueError(
             f"{condition.option}: column {condition.column!r} of {table.source} has no value "
-            f"{condition.value!r}; it has {listed}{more}."
+            f"{condition.value!r}; it has {some(pd.unique(column.dropna()))}."
         )
     return found
 
@@ -96,23 +124,13 @@ def _column(table: Table, condition: Condition) -> "pd.Series[Any]":
     )
 
 
-def _equal(column: "pd.Series[Any]", value: str) -> Mask:
-    same: Mask = (column.astype(str) == value).to_numpy(dtype=np.bool_) & column.notna().to_numpy()
-    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
-        number = pd.to_numeric(value, errors="coerce") if value else np.nan
-        same |= (column == number).to_numpy(dtype=np.bool_)
-    return same
+def rows_of(table: Table, mask: Mask) -> Table:
+    """Return the rows of a mask, copied."""
+    return table if mask.all() else _rows_of(table, mask, table.values[mask])
 
 
-def taken(table: Table, mask: Mask) -> Table:
-    """The rows of a mask, copied."""
-    if mask.all():
-        return table
-    return _described(table, mask, table.values[mask])
-
-
-def divided(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
-    """Two sets of rows that have none in common; the array of the table is used up.
+def split_rows(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
+    """Return two sets of rows that have none in common; the array of the table is used up.
 
     Its rows are put in order within the array, the first set above the second, so that there are
     never two of it.
@@ -120,41 +138,23 @@ def divided(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
     Examples
     --------
     >>> table = Table(np.arange(4.0)[:, None], ["x"], pd.DataFrame(index=range(4)), None, True, "")
-    >>> one, other = divided(table, np.array([0, 1, 0, 1], bool), np.array([1, 0, 1, 0], bool))
-    >>> one.values.ravel().tolist(), other.values.ravel().tolist()
+    >>> one, two = split_rows(table, np.array([0, 1, 0, 1], bool), np.array([1, 0, 1, 0], bool))
+    >>> one.values.ravel().tolist(), two.values.ravel().tolist()
     ([1.0, 3.0], [0.0, 2.0])
     """
-    if is_sparse(table.values):
-        return taken(table, first), taken(table, second)
-    above, below = _ordered(table.values, first, second)
-    return _described(table, first, above), _described(table, second, below)
+    values, n = table.values, int(first.sum())
+    if is_sparse(values):
+        return rows_of(table, first), rows_of(table, second)
+    order = np.concatenate([np.flatnonzero(first), np.flatnonzero(second)])
+    width = -(-values.shape[1] // PARTS)
+    for begin in range(0, values.shape[1], width):
+        columns = slice(begin, begin + width)
+        values[: len(order), columns] = values[order, columns]
+    one, two = values[:n], values[n : len(order)]
+    return _rows_of(table, first, one), _rows_of(table, second, two)
 
 
-def _ordered(
-    values: npt.NDArray[Any], first: Mask, second: Mask
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Views of the two sets, one below the other; only a part of the rows is ever copied."""
-    n, m = 0, 0  # rows of either set that are in order
-    for part in np.array_split(np.arange(len(values)), PARTS):
-        own, other = values[part[first[part]]], values[part[second[part]]]
-        _moved_down(values, n, m, len(own))
-        values[n : n + len(own)] = own
-        n += len(own)
-        values[n + m : n + m + len(other)] = other
-        m += len(other)
-    return values[:n], values[n : n + m]
-
-
-def _moved_down(values: npt.NDArray[Any], begin: int, n_rows: int, by: int) -> None:
-    """Move rows from `begin` on, the last ones first, since the two places overlap."""
-    if by == 0:
-        return
-    for part in reversed(list(row_slices(n_rows, values.shape[1]))):
-        start, stop = begin + part.start, begin + part.stop
-        values[start + by : stop + by] = values[start:stop]
-
-
-def _described(table: Table, mask: Mask, values: Any) -> Table:
+def _rows_of(table: Table, mask: Mask, values: Any) -> Table:
     labels = table.labels()  # rows without names keep their numbers
     return table._replace(
         values=values,

@@ -1,11 +1,11 @@
-"""Any file of the known formats as a table."""
+"""Read any file of the known formats as a table."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from contrastive_lvm.io.tables.binary import read_h5ad, read_npy, read_npz, read_parquet, read_tenx
+from contrastive_lvm.io.tables.read_csv import read_csv
 from contrastive_lvm.io.tables.table import Table, some
-from contrastive_lvm.io.tables.text import read_text
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt")
 KNOWN = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .npy, .npz, .h5ad, or a 10x folder"
@@ -17,7 +17,7 @@ def read_table(
     annotations: Collection[str] = (),
     features: Collection[str] | None = None,
     layer: str | None = None,
-    told: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int], None] = lambda n_bytes: None,
 ) -> Table:
     r"""Read a file or a 10x folder; its name says which format it has.
 
@@ -30,8 +30,8 @@ def read_table(
         The only columns that are numbers for the model; others become annotations.
     layer : str, optional
         Which matrix of an h5ad file; other formats have one.
-    told : function
-        Called with the number of bytes that are behind, where that is known.
+    progress : function
+        Called with the number of bytes that have been read, where that is known.
 
     Returns
     -------
@@ -53,11 +53,11 @@ def read_table(
     [[40.0], [nan]]
     """
     try:
-        table = _read(path, annotations, features, layer, told)
+        table = _read(path, annotations, features, layer, progress)
     except FileNotFoundError as error:
-        raise FileNotFoundError(
-            _or_words(error, f"{path} is not there; check its name.")
-        ) from error
+        if error.errno is None:  # a sentence of our own
+            raise
+        raise FileNotFoundError(f"{path} is not there; check its name.") from error
     except IsADirectoryError as error:
         raise ValueError(f"{path} is a folder; name a file in it.") from error
     except PermissionError as error:
@@ -78,12 +78,12 @@ def _read(
     annotations: Collection[str],
     features: Collection[str] | None,
     layer: str | None,
-    told: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> Table:
     if path.is_dir() or path.name.endswith((".tar", ".tar.gz", ".tgz")):
         return read_tenx(path)
     if is_text(path):
-        return read_text(path, annotations=annotations, features=features, told=told)
+        return read_csv(path, annotations=annotations, features=features, progress=progress)
     ending = path.suffix.lower()
     if ending in (".parquet", ".pq"):
         path.open("rb").close()  # whether it is there is said in our own words
@@ -97,27 +97,21 @@ def _read(
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file is to be read as text, by its name."""
+    """Return whether a file is to be read as text, by its name."""
     ending = "".join(path.suffixes[-2:]).lower()
     return ending.removesuffix(".gz").endswith(TEXTS) and not path.is_dir()
 
 
-def _or_words(error: OSError, sentence: str) -> str:
-    """A sentence of our own packages, or this one in place of the system's."""
-    return sentence if error.errno is not None else str(error)
-
-
 def _set_aside(table: Table, annotations: Collection[str]) -> Table:
-    """Features that are to be annotations, in formats that read all columns as features."""
-    aside = [name for name in table.features if name in set(annotations)]
+    """Make features annotations, in formats that read all columns as features."""
+    aside = [i for i, name in enumerate(table.features) if name in set(annotations)]
     if not aside:
         return table
-    notes, keep = table.annotations.copy(), []
-    for i, name in enumerate(table.features):
-        if name in aside:
-            column = table.values[:, [i]]
-            notes[name] = (column.toarray() if hasattr(column, "toarray") else column).ravel()
-        else:
-            keep.append(i)
+    columns = table.values[:, aside]
+    dense = columns.toarray() if hasattr(columns, "toarray") else columns
+    notes = table.annotations.assign(
+        **{table.features[i]: c for i, c in zip(aside, dense.T, strict=True)}
+    )
+    keep = [i for i in range(len(table.features)) if i not in set(aside)]
     features = [table.features[i] for i in keep]
     return table._replace(values=table.values[:, keep], features=features, annotations=notes)

@@ -19,7 +19,7 @@ class Scaling(NamedTuple):
     center: Array  # (d,)
     scale: Array  # (d,)
 
-    def applied(self, values: Matrix) -> Matrix:
+    def apply(self, values: Matrix) -> Matrix:
         """The values in these units; a dense array is changed in place."""
         if self.method == "none":
             return values
@@ -29,7 +29,7 @@ class Scaling(NamedTuple):
             values[rows] = (values[rows] - self.center) / self.scale
         return values
 
-    def undone(self, values: Array, *, spread: bool = False) -> Array:
+    def undo(self, values: Array, *, spread: bool = False) -> Array:
         """Values, or standard deviations (`spread`), in the units of the data."""
         return values * self.scale + (0.0 if spread else self.center)
 
@@ -41,7 +41,7 @@ def check_method(method: str) -> str:
     return method
 
 
-def scaling_of(method: str, sets: list[Matrix]) -> Scaling:
+def fit_scaling(method: str, sets: list[Matrix]) -> Scaling:
     """Centre and spread of each column over the rows of all sets together.
 
     Parameters
@@ -59,7 +59,7 @@ def scaling_of(method: str, sets: list[Matrix]) -> Scaling:
 
     Examples
     --------
-    >>> scaling = scaling_of("standard", [np.array([[1.0], [3.0]]), np.array([[5.0]])])
+    >>> scaling = fit_scaling("standard", [np.array([[1.0], [3.0]]), np.array([[5.0]])])
     >>> scaling.center, scaling.scale.round(3)
     (array([3.]), array([1.633]))
     """

@@ -1,7 +1,7 @@
 """Rows with names: numbers for the model, and annotations that never reach it."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,11 +70,11 @@ def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
         )
 
 
-def some(names: Sequence[Any]) -> str:
+def some(names: Iterable[Any]) -> str:
     """A few names for a sentence.
 
     >>> some(["a", "b", "c", "d", "e"])
     "'a', 'b', 'c' and 2 more"
     """
-    listed = ", ".join(repr(str(name)) for name in names[:3])
-    return listed + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    listed = [repr(str(name)) for name in names]
+    return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")

@@ -1,0 +1,111 @@
+"""Checks of the posterior of a linear model that was read from a file."""
+
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.draws import Draws
+from contrastive_lvm.io.checks import array, check_values, flag, number, optional, whole
+from contrastive_lvm.linalg import packed
+from contrastive_lvm.model import Model
+from contrastive_lvm.posterior import Posterior
+
+TABLE = {
+    "noise_variance": array("D", values="not negative"),
+    "lower_bounds": array("sweeps"),
+    "n_iter": whole(),
+    "converged": flag(),
+    "loading_covariance": optional(array("packed", "D")),
+    "df": optional(number("positive")),
+    "unit_variance": number("positive"),
+    "dispersion": optional(array("D", values="not negative")),
+    "lower_bound_error": number("not negative"),
+    "profile": optional(array("D", values="not negative")),
+}
+
+
+def check_posterior(posterior: Any, n_features: int) -> None:
+    """Refuse a posterior whose arrays do not fit together."""
+    if not isinstance(posterior, Posterior):
+        raise TypeError("its state is not a posterior")
+    loadings, means, sizes = posterior.loadings, posterior.means, {"D": n_features}
+    check_values({name: array("D", name) for name in loadings}, loadings, dict(sizes))
+    check_values({name: array("D") for name in means}, means, dict(sizes))
+    K = sum(L.shape[1] for L in loadings.values())
+    check_values(TABLE, posterior, {**sizes, "packed": K * (K + 1) // 2})
+    if not len(posterior.lower_bounds):
+        raise ValueError("lower_bounds is empty")
+    if posterior.loading_covariance is not None:
+        variances = posterior.loading_covariance[np.diagonal(packed.full_index(K))]
+        if (variances < 0).any():
+            raise ValueError("loading_covariance has a negative variance")
+    _check_bound_parts(posterior)
+    for weights in posterior.weights:
+        if weights.shape[1] not in (1, n_features) or (weights < 0).any():
+            raise ValueError("weights are not those of rows or entries")
+    if posterior.draws is not None:
+        _check_draws(posterior.draws)
+
+
+def check_posterior_of(model: Model, posterior: Posterior) -> None:
+    """Refuse a posterior that lacks what the likelihood and the priors of the model learn."""
+    blocks, sets = tuple(block.name for block in model.blocks), set(model.sets)
+    if tuple(posterior.loadings) != blocks or not set(posterior.means) <= sets:
+        raise ValueError("its blocks and sets are not those of the model")
+    if "target" not in posterior.means:
+        raise ValueError("it lacks the mean of the target")
+    for name in ("df", "dispersion"):
+        if hasattr(model.likelihood, name) and getattr(posterior, name) is None:
+            raise ValueError(f"it lacks what {model.likelihood!r} learns, {name!r}")
+    D = len(posterior.noise_variance)
+    zeros = np.zeros((1, D))
+    with np.errstate(all="ignore"):
+        density = model.likelihood._expected(zeros, zeros, zeros, posterior.nuisance).value
+    if not np.isfinite(density).all():
+        raise ValueError(f"its noise is out of the range of {model.likelihood!r}")
+    for block in model.blocks:
+        state = posterior.prior_states.get(block.name)
+        if state is not None:
+            _check_prior_state(block.prior, state, posterior.loadings[block.name])
+
+
+def _check_prior_state(prior: Any, state: Any, L: np.ndarray) -> None:
+    """Compare a state with the first one of the prior, and see whether the prior can use it."""
+    if _shapes(state) != _shapes(prior.init(L.shape)):
+        raise ValueError(f"the state of a prior does not belong to {prior!r}")
+    with np.errstate(all="ignore"):
+        precision = np.broadcast_to(prior.precision(state), L.shape)
+        usable = np.isfinite(precision).all() and (precision >= 0).all()
+        if not usable or not np.isfinite(prior.bound(state, L**2)):
+            raise ValueError(f"the state of {prior!r} has values that are out of range")
+
+
+def _shapes(state: Any) -> Any:
+    """Return the classes, shapes and types of numbers of a nested value."""
+    if isinstance(state, tuple):
+        return type(state), [_shapes(part) for part in state]
+    if isinstance(state, np.ndarray):
+        return state.shape, state.dtype
+    return type(state)
+
+
+def _check_bound_parts(posterior: Posterior) -> None:
+    parts = posterior.bound_parts
+    if parts is None:
+        return
+    check_values(dict.fromkeys(parts, number()), parts)
+    scale = sum(abs(part) for part in parts.values())
+    if abs(sum(parts.values()) - posterior.lower_bound) > 1e-6 * scale:
+        raise ValueError("the parts of its bound do not sum to it")
+
+
+def _check_draws(draws: Draws) -> None:
+    check_values({"divergences": whole()}, draws)
+    values = draws.values
+    if len({value.shape[:2] for value in values.values()}) != 1:
+        raise ValueError("its draws have different lengths")
+    for name, value in values.items():
+        check_values({name: array(*value.shape)}, values)
+    for diagnostics in (draws.rhat, draws.ess):
+        for name in diagnostics:
+            check_values({name: array(*values[name].shape[2:], values="any")}, diagnostics)

@@ -1,0 +1,101 @@
+"""Checks of what a file holds: a checksum says that it is as it was written, not that it is right.
+
+A table of checks names the values that there must be. Letters and words in shapes are sizes: the
+first array that has one decides, and all others must agree.
+
+>>> table = {"mean": array("D"), "loadings": array("D", "K"), "n_iter": whole(1)}
+>>> check_values(table, {"mean": np.ones(3), "loadings": np.ones((3, 2)), "n_iter": 5}, {"D": 3})
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from contrastive_lvm.io.container import clipped
+
+Values = Literal["any", "finite", "not negative", "positive"]
+Sizes = dict[str, int]
+Check = Callable[[str, Any, Sizes], None]
+
+
+def check_values(table: Mapping[str, Check], held: Any, sizes: Sizes | None = None) -> None:
+    """Refuse values that the table does not describe; `held` is a dict or a NamedTuple."""
+    values = held._asdict() if hasattr(held, "_asdict") else held
+    lacking = [name for name in table if name not in values]
+    if lacking:
+        raise ValueError(f"it lacks {lacking[0]!r}")
+    known: Sizes = {} if sizes is None else sizes
+    for name, check in table.items():
+        check(name, values[name], known)
+
+
+def array(
+    *shape: str | int, values: Values = "finite", dtype: type[np.generic] = np.float64
+) -> Check:
+    """Return the check of an array with this shape and such values."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, np.ndarray) or value.dtype != dtype:
+            raise ValueError(f"{name} is not an array of {dtype.__name__}")
+        if value.ndim != len(shape):
+            raise ValueError(f"{name} has {value.ndim} dimensions in place of {len(shape)}")
+        pairs = zip(shape, value.shape, strict=True)
+        wanted = tuple(n if isinstance(n, int) else sizes.setdefault(n, size) for n, size in pairs)
+        if value.shape != wanted:
+            raise ValueError(f"{name} has shape {value.shape} in place of {wanted}")
+        if not _within(values, value):
+            raise ValueError(f"{name} has a value that is not {values}")
+
+    return check
+
+
+def number(values: Values = "finite") -> Check:
+    """Return the check of a real number."""
+
+    def check(name: str, value: Any, _: Sizes) -> None:
+        value = _plain(value)
+        if type(value) not in (int, float) or not _within(values, np.float64(value)):
+            raise ValueError(f"{name}={clipped(value)} must be a number that is {values}")
+
+    return check
+
+
+def whole(least: int = 0) -> Check:
+    """Return the check of an integer that is at least so large."""
+
+    def check(name: str, value: Any, _: Sizes) -> None:
+        value = _plain(value)
+        if type(value) is not int or value < least:
+            raise ValueError(f"{name}={clipped(value)} must be an integer of at least {least}")
+
+    return check
+
+
+def flag() -> Check:
+    """Return the check of True and False."""
+
+    def check(name: str, value: Any, _: Sizes) -> None:
+        if type(_plain(value)) is not bool:
+            raise ValueError(f"{name}={clipped(value)} must be true or false")
+
+    return check
+
+
+def optional(inner: Check) -> Check:
+    """Return a check that lets None pass."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if value is not None:
+            inner(name, value, sizes)
+
+    return check
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _within(values: Values, array: Any) -> bool:
+    least = {"any": True, "finite": True, "not negative": array >= 0, "positive": array > 0}
+    return values == "any" or bool(np.all(np.isfinite(array) & least[values]))

@@ -1,0 +1,198 @@
+"""Nested values as JSON and arrays, and back.
+
+JSON holds None, truth values, numbers, text, lists, and dicts whose keys are text. All else is an
+object with a key that begins with `$`:
+
+- `{"$array": "<f8", "shape": [5, 2]}`, an array, which is stored under the path to it;
+- `{"$class": "contrastive_lvm:ARD", "fields": {...}}`, a frozen dataclass or a NamedTuple;
+- `{"$tuple": [...]}`, `{"$dict": [[key, value], ...]}`, `{"$float": "inf"}`;
+- `{"$random_state": {...}}`, a `numpy.random.RandomState`.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.io.class_paths import class_path, field_names, find_class, is_value_class
+from contrastive_lvm.io.container import LARGEST_INTEGER, clipped
+
+Flat = Any  # what `json` reads and writes
+Arrays = dict[str, np.ndarray]
+DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|u1", "|b1")
+NOT_FINITE = ("inf", "-inf", "nan")
+KEY_LENGTH = 624  # words in the state of a Mersenne twister
+
+
+def flatten(value: Any, path: str = "") -> tuple[Flat, Arrays]:
+    """Return a value as JSON holds it, and its arrays by their paths.
+
+    Raises
+    ------
+    TypeError
+        If there is something in it that a file cannot hold.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> flatten({"prior": clvm.ARD(1.0, 2.0), "sizes": (2, 3), "mean": np.ones(2)})[0]["prior"]
+    {'$class': 'contrastive_lvm:ARD', 'fields': {'a0': 1.0, 'b0': 2.0}}
+    """
+    arrays: Arrays = {}
+    return _flat(value, path, arrays), arrays
+
+
+def unflatten(flat: Flat, arrays: Arrays, path: str = "") -> Any:
+    """Return the value that `flatten` was given; the arrays that it holds are taken away.
+
+    Raises
+    ------
+    ImportError
+        If it needs a class of a module that is not loaded.
+    LookupError, TypeError, ValueError
+        If no value flattens to this.
+    """
+    if isinstance(flat, list):
+        return [unflatten(item, arrays, f"{path}.{i}") for i, item in enumerate(flat)]
+    if not isinstance(flat, dict):
+        return flat
+    tag = next((key for key in flat if key.startswith("$")), None)
+    if tag is None:
+        parts = _parts(flat)
+        return {k: unflatten(v, arrays, _join(path, parts[k])) for k, v in flat.items()}
+    if tag not in RESTORE:
+        raise ValueError(f"{path} has the unknown form {clipped(flat)}")
+    return RESTORE[tag](flat, arrays, path)
+
+
+def _flat(value: Any, path: str, arrays: Arrays) -> Flat:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and abs(value) <= LARGEST_INTEGER:
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else {"$float": str(value)}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return _flat_container(value, path, arrays)
+
+
+def _flat_container(value: Any, path: str, arrays: Arrays) -> Flat:
+    if is_value_class(type(value)):
+        held = {name: getattr(value, name) for name in field_names(type(value))}
+        return {"$class": class_path(type(value)), "fields": _flat(held, path, arrays)}
+    if isinstance(value, list | tuple):
+        flat = [_flat(item, f"{path}.{i}", arrays) for i, item in enumerate(value)]
+        return flat if isinstance(value, list) else {"$tuple": flat}
+    if isinstance(value, Mapping):
+        return _flat_dict(value, path, arrays)
+    if isinstance(value, np.random.RandomState):
+        return {"$random_state": _flat(_random_state(value, path), path, arrays)}
+    if hasattr(value, "__array__"):
+        return _flat_array(np.asarray(value), path, arrays)
+    raise _unsupported(value, path)
+
+
+def _flat_dict(value: Mapping[Any, Any], path: str, arrays: Arrays) -> Flat:
+    parts = _parts(value)
+    flat = {key: _flat(item, _join(path, parts[key]), arrays) for key, item in value.items()}
+    if all(isinstance(key, str) and not key.startswith("$") for key in flat):
+        return flat
+    return {"$dict": [[_flat(key, path, arrays), item] for key, item in flat.items()]}
+
+
+def _flat_array(array: np.ndarray, path: str, arrays: Arrays) -> Flat:
+    if array.dtype.kind in "OSTU":  # labels of features, for example
+        return _flat(tuple(array.tolist()), path, arrays)
+    array = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C", ndmin=array.ndim)
+    if array.dtype.str not in DTYPES:
+        raise _unsupported(array, path)
+    arrays[path] = array
+    return {"$array": array.dtype.str, "shape": list(array.shape)}
+
+
+def _parts(value: Mapping[Any, Any]) -> dict[Any, str]:
+    """Return what stands for each key in a path: itself, if it is a word, or its position."""
+    return {k: k if str(k).isidentifier() else str(i) for i, k in enumerate(value)}
+
+
+def _join(path: str, part: str) -> str:
+    return f"{path}.{part}" if path else part
+
+
+def _unsupported(value: Any, path: str) -> TypeError:
+    return TypeError(
+        f"{path}={clipped(value)} cannot be saved: a model file holds no such "
+        f"{type(value).__name__}; replace it before saving, or pickle the model."
+    )
+
+
+def _restore_array(flat: Flat, arrays: Arrays, path: str) -> np.ndarray:
+    if path not in arrays:
+        raise ValueError(f"it lacks the array {path!r}")
+    array = arrays.pop(path)
+    described = {"$array": array.dtype.str, "shape": list(array.shape)}
+    if flat != described or array.dtype.str not in DTYPES:
+        raise ValueError(f"the array {path!r} is not as its settings describe it")
+    return array
+
+
+def _restore_object(flat: Flat, arrays: Arrays, path: str) -> Any:
+    kind: Any = find_class(flat["$class"])
+    if not is_value_class(kind):
+        raise ValueError(f"{path} is of the class {clipped(flat['$class'])}, which no file holds")
+    held = unflatten(flat["fields"], arrays, path)
+    if not isinstance(held, dict) or list(held) != field_names(kind):
+        raise ValueError(f"{path} does not have the fields of a {kind.__name__}")
+    return kind(**held)
+
+
+def _restore_tuple(flat: Flat, arrays: Arrays, path: str) -> tuple[Any, ...]:
+    return tuple(unflatten(flat["$tuple"], arrays, path))
+
+
+def _restore_dict(flat: Flat, arrays: Arrays, path: str) -> dict[Any, Any]:
+    keys = [unflatten(key, arrays, path) for key, _ in flat["$dict"]]
+    parts = _parts(dict.fromkeys(keys))
+    items = (item for _, item in flat["$dict"])
+    return {
+        k: unflatten(v, arrays, _join(path, parts[k])) for k, v in zip(keys, items, strict=True)
+    }
+
+
+def _restore_float(flat: Flat, arrays: Arrays, path: str) -> float:
+    if flat["$float"] not in NOT_FINITE:
+        raise ValueError(f"{path} has the unknown form {clipped(flat)}")
+    return float(flat["$float"])
+
+
+def _random_state(value: np.random.RandomState, path: str) -> dict[str, Any]:
+    state: Any = value.get_state(legacy=False)
+    if state["bit_generator"] != "MT19937":
+        raise _unsupported(value, path)
+    key, position = state["state"]["key"], state["state"]["pos"]
+    return {"key": key, "position": position, "rest": (state["has_gauss"], state["gauss"])}
+
+
+def _restore_random_state(flat: Flat, arrays: Arrays, path: str) -> np.random.RandomState:
+    held = unflatten(flat["$random_state"], arrays, path)
+    key, position, (has_gauss, gauss) = held["key"], held["position"], held["rest"]
+    words = key.dtype == np.uint32 and key.shape == (KEY_LENGTH,)
+    if not words or type(position) is not int or not 0 <= position <= KEY_LENGTH:
+        raise ValueError(f"{path} is not the state of a Mersenne twister")
+    state = np.random.RandomState()
+    state.set_state(("MT19937", key, position, int(has_gauss), float(gauss)))
+    return state
+
+
+RESTORE: dict[str, Callable[[Flat, Arrays, str], Any]] = {
+    "$array": _restore_array,
+    "$class": _restore_object,
+    "$tuple": _restore_tuple,
+    "$dict": _restore_dict,
+    "$float": _restore_float,
+    "$random_state": _restore_random_state,
+}

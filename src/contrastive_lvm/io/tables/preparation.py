@@ -1,0 +1,87 @@
+"""How the rows of a fit were read and scaled, so that new rows can be treated alike."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.io.checks import array, check_values, flag
+from contrastive_lvm.io.container import ModelFileError, clause, clipped
+from contrastive_lvm.io.tables.choose_rows import Choice
+from contrastive_lvm.io.tables.standardize import Scaling, check_method
+from contrastive_lvm.io.tables.table import numbered
+
+
+class Origin(NamedTuple):
+    """The files of the two sets (None: one file has both), and the choice of their rows."""
+
+    target: Path
+    background: Path | None
+    choice: Choice
+
+
+class Preparation(NamedTuple):
+    """What new rows need before the model sees them; model files hold it."""
+
+    features: list[str]
+    named: bool  # whether the files name their features
+    scaling: Scaling
+    layer: str | None = None  # of h5ad files
+    sizes: str | None = None  # the column of size factors
+    origin: Origin | None = None  # where the rows of the fit came from
+
+
+def unprepared(estimator: Any) -> Preparation:
+    """Return the preparation of a model that was fitted in Python to data as it was."""
+    d, names = int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None)
+    features = numbered(d) if names is None else [str(name) for name in names]
+    return Preparation(features, names is not None, Scaling("none", np.zeros(d), np.ones(d)))
+
+
+def check_preparation(held: Any, source: Path) -> Preparation:
+    """Return the preparation that a model file holds, or refuse it."""
+    try:
+        _check_class(held, Preparation)
+        _check_class(held.scaling, Scaling)
+        d = len(held.features)
+        check_values({"named": flag()}, held)
+        check_values({"center": array(d), "scale": array(d, values="positive")}, held.scaling)
+        check_method(held.scaling.method)
+        _check_text(*held.features, *(word for word in held[3:5] if word is not None))
+        preparation: Preparation = held._replace(
+            origin=None if held.origin is None else _origin(held.origin)
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ModelFileError(
+            f"{source} is damaged: its preparation cannot be used ({clause(error)}); fit it again."
+        ) from error
+    return preparation
+
+
+def origin_of(preparation: Preparation, model: Path) -> Origin:
+    """Return where a model's rows came from, or refuse a file that does not say."""
+    if preparation.origin is None:
+        raise ValueError(f"{model} does not say which files it was fitted to; name them after it.")
+    return preparation.origin
+
+
+def _origin(held: Any) -> Origin:
+    """Return an origin with paths in place of their text, which is what files hold."""
+    _check_class(held, Origin)
+    _check_class(held.choice, Choice)
+    files = [name for name in held[:2] if name is not None]
+    by, *lists, layer, sizes = held.choice
+    words = [word for word in (by, layer, sizes) if word is not None]
+    _check_text(*(text for texts in lists for text in texts), *words, *files)
+    background = None if held.background is None else Path(held.background)
+    return Origin(Path(held.target), background, held.choice)
+
+
+def _check_text(*values: Any) -> None:
+    for value in values:
+        _check_class(value, str)
+
+
+def _check_class(value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{clipped(value)} is not a {kind.__name__}")
