@@ -7,8 +7,8 @@ import numpy as np
 import contrastive_lvm as clvm
 from benchmarks.complete import planted
 from benchmarks.measure import Result, best_seconds
+from contrastive_lvm.coordinate_ascent.engine import compress
 from contrastive_lvm.coordinate_ascent.sweep import Task
-from contrastive_lvm.rows.data import prepare
 
 
 def gappy() -> tuple[Any, Any]:
@@ -24,7 +24,7 @@ def sweep(repeats: int = 9) -> list[Result]:
     """One E-step and M-step over 10,000 rows against the product at its heart."""
     X, B = gappy()
     model = clvm.Model(n_shared=10, n_target=2)
-    task = Task(model, prepare(model, X, B))
+    task = Task(model, compress(model, [X, B]))
     start = task.spectral_starts()[0]
     carry = task.start_carry(task.unflatten(start).L)
     observed = (~np.isnan(np.vstack([X, B]))).astype(np.float64)
@@ -50,7 +50,7 @@ def acceleration() -> list[Result]:
     results = []
     for name, (X, B) in (("30 % missing", gappy()), ("complete", complete)):
         model = clvm.Model(n_shared=10, n_target=2)
-        task = Task(model, prepare(model, X, B))
+        task = Task(model, compress(model, [X, B]))
         start = task.spectral_starts()[0]
         begin = clvm.EM().begin(task, start)
         plain = clvm.EM(memory=0, max_iter=600, tol=1e-4).ascend(task, *begin)

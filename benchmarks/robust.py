@@ -23,8 +23,8 @@ import numpy as np
 import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds, peak_megabytes
 from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.coordinate_ascent.engine import compress
 from contrastive_lvm.coordinate_ascent.sweep import Task
-from contrastive_lvm.rows.data import WeightedRows, prepare
 
 DF = 4.0
 SLACK = 1.0  # nats
@@ -105,10 +105,10 @@ def _race(
     model = clvm.Model(n_shared, 2, clvm.StudentT(DF))
     ours = clvm.ContrastiveLVM(2, n_shared, likelihood=clvm.StudentT(DF))
     seconds = best_seconds({"ours": lambda: ours.fit(X, background=B)}, repeats)["ours"]
-    task = Task(model, prepare(model, X, B))
+    task = Task(model, compress(model, [X, B]))
     looks = []
     for look in _adam(task, seconds * limit * BEYOND):
-        gap = _bound_at(task, look.parameters) - ours.bound_
+        gap = _bound_at(task, look.parameters) - ours.lower_bound_
         looks.append((gap, look))
         if gap >= -SLACK:
             break
@@ -144,9 +144,8 @@ def _adam(task: Task, most_seconds: float) -> Iterator[Look]:
     from numpyro.infer import SVI, Trace_ELBO
 
     sets = [
-        Rows(jax.numpy.asarray(np.nan_to_num(s.rows), "float32"), ~np.isnan(s.rows), columns)
-        for s, columns in zip(task.data.sets, task.active, strict=True)
-        if isinstance(s, WeightedRows)
+        Rows(jax.numpy.asarray(np.nan_to_num(X), "float32"), ~np.isnan(X), columns)
+        for X, columns in zip((r.load() for r in task.data.readers), task.active, strict=True)
     ]
     start = task.unflatten(task.spectral_starts()[0])
     svi = SVI(_model(start), _guide, numpyro.optim.Adam(RATE), Trace_ELBO())

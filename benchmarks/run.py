@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import autoencoder, black_box, command, complete, elsewhere, missing, robust
+from benchmarks import autoencoder, black_box, command, complete, missing, out_of_core, robust
 
 GROUPS = (
     complete.tall,
@@ -17,9 +17,9 @@ GROUPS = (
     robust.speed,
     robust.memory,
     command.fit,
-    elsewhere.disk,
-    elsewhere.streamed,
-    elsewhere.cluster,
+    out_of_core.disk,
+    out_of_core.streamed,
+    out_of_core.cluster,
 )
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from contrastive_lvm.experiments import NAMES, reproduce
-from contrastive_lvm.experiments.page import INTRODUCTION, markdown
+from contrastive_lvm.experiments.markdown import INTRODUCTION, markdown
 
 HERE = Path(__file__).parent
 SECTIONS = HERE / "reproduced"  # a file of Markdown and one of numbers for each experiment

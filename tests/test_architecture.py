@@ -12,10 +12,11 @@ import contrastive_lvm
 
 ROOT = Path(contrastive_lvm.__file__).parent
 LAYERS = {  # a package may import packages of a lower layer, and itself
+    "exceptions": 0,
+    "checks": 1,
     "arrays": 0,
     "_jax": 0,
-    "progress_bars": 0,
-    "progress": 1,
+    "progress": 0,
     "linalg": 1,
     "priors": 2,
     "likelihoods": 2,

@@ -13,8 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.experiments.measures import over_own_spread
-from contrastive_lvm.experiments.mice import with_gaps
+from contrastive_lvm.experiments.measures import scale_about_own_means
+from contrastive_lvm.experiments.mice import with_missing
 from tests.datasets.published_files import real
 
 
@@ -34,7 +34,7 @@ def test_mice_genotypes_show_without_labels(share: float, ari: float, silhouette
     genotype = data.target_labels
     found = []
     for seed in range(5 if share else 1):
-        target, background = with_gaps(data, share, seed)
+        target, background = with_missing(data, share, seed)
         model = clvm.ContrastiveLVM(2, 2, likelihood="student_t")
         latents = model.fit_transform(target, background=background)
         clusters = KMeans(2, n_init=10, random_state=0).fit_predict(latents)
@@ -54,7 +54,7 @@ def test_kang_cells_need_fewer_than_120_of_499_shared_dimensions() -> None:
     model = clvm.ContrastiveLVM(2, 499, shared_prior="ard").fit(target, background=background)
     assert model.converged_
     assert 90 < model.n_shared_ < 120
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert (np.diff(model.lower_bounds_) >= 0).all()
 
 
 @pytest.mark.slow
@@ -100,7 +100,9 @@ def test_sensors_drop_by_type() -> None:
     with np.load(real("daily_sports", "daily_sports_subject1.npz"), allow_pickle=False) as f:
         X, activity, names = f["X"].astype(float), f["activity"], [str(c) for c in f["columns"]]
     types = [name.split("_")[1][1:] for name in names]  # T_xacc and so on
-    target, background = over_own_spread(X[np.isin(activity, [15, 17])][::5], X[activity == 3][::5])
+    target, background = scale_about_own_means(
+        X[np.isin(activity, [15, 17])][::5], X[activity == 3][::5]
+    )
     prior = clvm.GroupLasso(groups=types)
     path = clvm.group_lasso_path(
         clvm.ContrastiveLVM(2, 5, target_prior=prior), target, background=background, n_rhos=15

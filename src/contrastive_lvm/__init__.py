@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contrastive_lvm import anndata, datasets, plots
-    from contrastive_lvm.black_box.density import Hidden, density
+    from contrastive_lvm.black_box.density import Unobserved, density
     from contrastive_lvm.black_box.nuts.nuts import NUTS
     from contrastive_lvm.black_box.svi.svi import SVI
     from contrastive_lvm.black_box.svi.svi_loop import SVIState
@@ -25,20 +25,23 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
     from contrastive_lvm.estimators.lasso_path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.leakage import Leakage, leakage
+    from contrastive_lvm.estimators.parse_params import contrastive_model
     from contrastive_lvm.estimators.ppca import PPCA
     from contrastive_lvm.estimators.prediction_model import Latents, Outliers
     from contrastive_lvm.estimators.vae import VAE
     from contrastive_lvm.io.container import ModelFileError
     from contrastive_lvm.io.model_files import load_model
+    from contrastive_lvm.likelihoods.base import Likelihood, ScaleMixture
     from contrastive_lvm.likelihoods.bernoulli import Bernoulli
     from contrastive_lvm.likelihoods.gaussian import Gaussian
     from contrastive_lvm.likelihoods.mixed import Mixed
     from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
     from contrastive_lvm.likelihoods.poisson import Poisson
     from contrastive_lvm.likelihoods.student_t import StudentT
-    from contrastive_lvm.model import Model
+    from contrastive_lvm.model import Block, Model
     from contrastive_lvm.posterior import Posterior
     from contrastive_lvm.priors.ard import ARD
+    from contrastive_lvm.priors.base import Prior
     from contrastive_lvm.priors.flat import Flat
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
@@ -53,6 +56,7 @@ __all__ = [
     "SVI",
     "VAE",
     "Bernoulli",
+    "Block",
     "ContrastiveLVM",
     "ContrastivePCA",
     "ContrastiveVAE",
@@ -60,11 +64,11 @@ __all__ = [
     "Flat",
     "Gaussian",
     "GroupLasso",
-    "Hidden",
     "Horseshoe",
     "LassoPath",
     "Latents",
     "Leakage",
+    "Likelihood",
     "Mixed",
     "Model",
     "ModelFileError",
@@ -72,11 +76,15 @@ __all__ = [
     "Outliers",
     "Poisson",
     "Posterior",
+    "Prior",
     "SVIState",
+    "ScaleMixture",
     "StudentT",
+    "Unobserved",
     "VariationalBayes",
     "__version__",
     "anndata",
+    "contrastive_model",
     "datasets",
     "density",
     "group_lasso_path",
@@ -100,7 +108,7 @@ _HOMES = {
     "NegativeBinomial": "likelihoods.negative_binomial",
     "Poisson": "likelihoods.poisson",
     "density": "black_box.density",
-    "Hidden": "black_box.density",
+    "Unobserved": "black_box.density",
     "group_lasso_path": "estimators.lasso_path",
     "Outliers": "estimators.prediction_model",
     "LassoPath": "estimators.lasso_path",
@@ -117,6 +125,11 @@ _HOMES = {
     "Gaussian": "likelihoods.gaussian",
     "Latents": "estimators.prediction_model",
     "Model": "model",
+    "Block": "model",
+    "Prior": "priors.base",
+    "Likelihood": "likelihoods.base",
+    "ScaleMixture": "likelihoods.base",
+    "contrastive_model": "estimators.parse_params",
     "ModelFileError": "io.container",
     "Posterior": "posterior",
     "load_model": "io.model_files",

@@ -1,7 +1,13 @@
 """NumPyro and JAX, loaded when they are used, and the sites that several priors share."""
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jax import Array as JaxArray
+
+    AnyArray = np.ndarray[Any, Any] | JaxArray  # on the host or on a device
 
 
 class Blackbox(NamedTuple):
@@ -40,18 +46,25 @@ def special() -> Any:
     return module("jax.scipy.special")
 
 
-def flat_site(name: str, shape: tuple[int, ...], between: tuple[float, float] | None = None) -> Any:
-    """Real values with density 1, everywhere or between two limits."""
+def flat_site(
+    name: str, shape: tuple[int, ...], between: tuple[float, float] | None = None
+) -> "JaxArray":
+    """Draw real values with density 1, everywhere or between two limits."""
     numpyro, dist, _ = load()
     support = dist.constraints.real if between is None else dist.constraints.interval(*between)
-    return numpyro.sample(name, dist.ImproperUniform(support, (), shape))
+    site: JaxArray = numpyro.sample(name, dist.ImproperUniform(support, (), shape))
+    return site
 
 
-def normal_loadings(name: str, scale: Any, shape: tuple[int, int], *, augmented: bool) -> Any:
-    """`L ~ N(0, scale^2)`; when not augmented, as `scale` times a standard normal site."""
+def normal_loadings(
+    name: str, scale: "JaxArray", shape: tuple[int, int], *, augmented: bool
+) -> "JaxArray":
+    """Draw `L ~ N(0, scale^2)`; when not augmented, as `scale` times a standard normal site."""
     numpyro, dist, jnp = load()
     scale = jnp.broadcast_to(scale, shape)
     if augmented:
-        return numpyro.sample(name, dist.Normal(0.0, scale).to_event(2))
+        loadings: JaxArray = numpyro.sample(name, dist.Normal(0.0, scale).to_event(2))
+        return loadings
     standard = numpyro.sample(f"{name} standard", dist.Normal(0.0, 1.0).expand(shape).to_event(2))
-    return numpyro.deterministic(name, scale * standard)
+    scaled: JaxArray = numpyro.deterministic(name, scale * standard)
+    return scaled

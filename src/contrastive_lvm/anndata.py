@@ -31,9 +31,9 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import NamedRows
 from contrastive_lvm.estimators.input_rows import for_travel
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
-from contrastive_lvm.rows.file_rows import StoredRows
-from contrastive_lvm.rows.row_subset import chosen_rows
-from contrastive_lvm.rows.source import UNCHECKED, Source, is_elsewhere, source_of
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.reader import UNCHECKED, RowReader, is_out_of_core, open_rows
+from contrastive_lvm.rows.row_subset import select_rows
 
 __all__ = ["fit"]
 
@@ -280,8 +280,8 @@ def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
 
 def _taken(values: Any, chosen: np.ndarray) -> Any:
     """Rows of a group: in memory if all are, otherwise where they are."""
-    if is_elsewhere(values):
-        return chosen_rows(values, chosen)
+    if is_out_of_core(values):
+        return select_rows(values, chosen)
     return values[np.flatnonzero(chosen)]
 
 
@@ -294,12 +294,12 @@ class _Found(NamedTuple):
 
 def _latents(estimator: Any, values: Any, groups: Groups) -> _Found:
     """In memory; found block by block, by the workers of Dask arrays."""
-    rows: Source = (
-        source_of(values, "adata", UNCHECKED)
-        if is_elsewhere(values)
-        else StoredRows(values, UNCHECKED)
+    rows: RowReader = (
+        open_rows(values, "adata", UNCHECKED)
+        if is_out_of_core(values)
+        else LocalRows(values, UNCHECKED)
     )
-    found = rows.mapped(partial(_latents_of_block, for_travel(estimator), groups))
+    found = rows.map(partial(_latents_of_block, for_travel(estimator), groups))
     if hasattr(found[0], "dask"):
         found = import_module("dask").compute(*found)
     return _Found(*found)
@@ -366,7 +366,13 @@ def _put(place: Any, name: str, array: np.ndarray | None) -> None:
 
 LEARNED = (
     *("target_variance_ratio_", "shared_variance_ratio_", "noise_variance_ratio_"),
-    *("explained_variance_ratio_", "noise_variance_", "bound_", "bound_error_", "alpha_"),
+    *(
+        "explained_variance_ratio_",
+        "noise_variance_",
+        "lower_bound_",
+        "lower_bound_error_",
+        "alpha_",
+    ),
     *("n_target_", "n_shared_", "n_iter_", "converged_"),
 )
 

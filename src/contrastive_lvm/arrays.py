@@ -1,7 +1,7 @@
 """The values that flow through the package, in the paper's letters.
 
 Axes: N rows, D features, K latent columns, P missingness patterns, Q = K(K+1)/2 packed pairs.
-Loadings are `L = [S | W]`: shared columns first, so that a background row uses `L[:, :k]`.
+Columns of the loadings L are those of all blocks side by side; a set uses those that are active.
 """
 
 from typing import Any, NamedTuple
@@ -10,15 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+LOG_2PI = float(np.log(2.0 * np.pi))
+# Expected scales of the rows of a set, (N, D) or (N, 1), as they are kept.
+RowWeights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Matrix = Any  # an ndarray of float32 or float64, or a SciPy CSR matrix: rows of data
 
 
 class Parameters(NamedTuple):
     """Point values of the linear model `x = L h + mean + noise`."""
 
-    L: Array  # (D, K) loadings [S | W]
+    L: Array  # (D, K) loadings of all blocks
     psi: Array  # (D,) noise variances, all equal when the noise is isotropic
-    means: tuple[Array, ...]  # one (D,) per row set: target, background
+    means: tuple[Array, ...]  # one (D,) per set
     df: float = 0.0  # degrees of freedom of Student-t noise; 0 for Gaussian
 
 
@@ -38,10 +41,10 @@ class Statistics(NamedTuple):
     weight: Array  # (D,)         sum_i w_id
     entries: Array  # (D,)         observed entries
     latent: Array  # (Q,)         sum_i E[h_i h_i']
-    n_rows: int
+    n_rows: float  # weight of the rows that have an observed entry
     bound: float  # the rows' part of the bound; their log-likelihood for point loadings
 
     def plus(self, other: "Statistics") -> "Statistics":
-        """Of the rows of both."""
+        """Return the statistics of the rows of both."""
         pairs: Any = zip(self, other, strict=True)
         return Statistics(*(mine + its for mine, its in pairs))

@@ -1,71 +1,98 @@
-"""The combination of pieces as one frozen value."""
+"""A model as one frozen value: sets of rows, blocks of loadings, and a likelihood.
 
-from dataclasses import dataclass, field
+Row i of set s follows `x = sum_b L_b h_b + mean_s + noise`, summed over the blocks b that are
+active in s, with standard normal latents h. A matrix of zeros and ones says which block is active
+in which set; the paper's model is [[1, 1], [1, 0]]. The model knows neither data nor engines.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+import numpy.typing as npt
 
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.flat import Flat
-from contrastive_lvm.priors.group_lasso import GroupLasso
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of loadings: its size, the sets in which it is active, and its prior."""
+
+    name: str
+    n_components: int
+    sets: tuple[str, ...]
+    prior: Prior = field(default_factory=Flat)
 
 
 @dataclass(frozen=True)
 class Model:
-    """Dimensions, likelihood and priors of a linear contrastive latent variable model.
+    """Sets of rows, blocks of loadings and the likelihood of a linear latent variable model.
+
+    Parameters
+    ----------
+    sets : tuple of str
+        Names of the sets of rows.
+    blocks : tuple of Block
+        Blocks of loadings, in the order of the columns of `L`.
+    likelihood : Likelihood
+        Noise about the linear predictor, common to all sets.
 
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> clvm.Model(n_shared=3, n_target=2).n_columns
-    5
+    >>> shared = clvm.Block("shared", 3, ("a", "b"))
+    >>> model = clvm.Model(("a", "b"), (shared, clvm.Block("only a", 2, ("a",))))
+    >>> model.n_columns, model.active_columns("b").tolist()
+    (5, [0, 1, 2])
     """
 
-    n_shared: int
-    n_target: int
+    sets: tuple[str, ...]
+    blocks: tuple[Block, ...]
     likelihood: Likelihood = field(default_factory=Gaussian)
-    shared_prior: Prior | GroupLasso = field(default_factory=Flat)
-    target_prior: Prior | GroupLasso = field(default_factory=Flat)
 
-    @property
-    def n_columns(self) -> int:
-        """Columns of `L = [S | W]`."""
-        return self.n_shared + self.n_target
+    # What follows from these, found once.
+    n_columns: int = field(init=False, repr=False, compare=False)  # of L, all blocks together
+    columns: tuple[slice, ...] = field(init=False, repr=False, compare=False)  # of each block
+    priors: tuple[Prior, ...] = field(init=False, repr=False, compare=False)  # of each block
+    # Whether columns that the data does not support are dropped.
+    drops_columns: bool = field(init=False, repr=False, compare=False)
+    # Whether the priors treat all features alike, so that they may be rotated.
+    treats_features_alike: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def priors(self) -> tuple[Prior | GroupLasso, Prior | GroupLasso]:
-        """On S and on W."""
-        return self.shared_prior, self.target_prior
+    def __post_init__(self) -> None:
+        ends = [0, *accumulate(block.n_components for block in self.blocks)]
+        priors = tuple(block.prior for block in self.blocks)
+        derived = {
+            "n_columns": ends[-1],
+            "columns": tuple(slice(start, stop) for start, stop in pairwise(ends)),
+            "priors": priors,
+            "drops_columns": any(prior._drops_columns for prior in priors),
+            "treats_features_alike": all(prior._treats_features_alike for prior in priors),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
-    @property
-    def blocks(self) -> tuple[slice, slice]:
-        """Columns of S and of W."""
-        return slice(0, self.n_shared), slice(self.n_shared, self.n_columns)
+    def active_columns(self, name: str) -> npt.NDArray[np.intp]:
+        """Return the columns that rows of a set use, in increasing order."""
+        active = [name in block.sets for block in self.blocks]
+        sizes = [block.n_components for block in self.blocks]
+        return np.flatnonzero(np.repeat(active, sizes))
 
-    @property
-    def has_closed_form(self) -> bool:
-        """Whether coordinate ascent can fit the likelihood."""
-        return isinstance(self.likelihood, Gaussian | StudentT)
+    def with_sizes(self, sizes: Mapping[str, int]) -> "Model":
+        """Return the model with other numbers of components in some blocks."""
+        blocks = (
+            replace(block, n_components=sizes.get(block.name, block.n_components))
+            for block in self.blocks
+        )
+        return replace(self, blocks=tuple(blocks))
 
-    @property
-    def closed_likelihood(self) -> Gaussian | StudentT:
-        """The likelihood, for coordinate ascent."""
-        if not isinstance(self.likelihood, Gaussian | StudentT):
-            raise TypeError(f"{self.likelihood!r} has no closed form; use inference='svi'.")
-        return self.likelihood
-
-    @property
-    def sizes_itself(self) -> bool:
-        """Whether columns that the data does not support are dropped."""
-        return any(isinstance(prior, ARD) for prior in self.priors)
-
-    @property
-    def all_flat(self) -> bool:
-        """Whether no block of loadings has a prior."""
-        return all(isinstance(prior, Flat) for prior in self.priors)
-
-    @property
-    def features_alike(self) -> bool:
-        """Whether the priors treat all features alike, so that they may be rotated."""
-        return all(isinstance(prior, Flat | ARD) for prior in self.priors)
+    def with_priors(self, priors: Mapping[str, Prior]) -> "Model":
+        """Return the model with other priors on some blocks."""
+        blocks = (
+            replace(block, prior=priors.get(block.name, block.prior)) for block in self.blocks
+        )
+        return replace(self, blocks=tuple(blocks))

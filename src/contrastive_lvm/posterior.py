@@ -1,49 +1,74 @@
-"""What inference returns: the fitted values and the way there."""
+"""What a fit found, as one frozen value; everything downstream reads only this."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, RowWeights
 from contrastive_lvm.draws import Draws
+from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.linalg import packed
-from contrastive_lvm.rows.scale_mixture_rows import Weights
+from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
+
+if TYPE_CHECKING:
+    from contrastive_lvm.black_box.svi.svi_loop import SVIState
 
 
 class Posterior(NamedTuple):
     """Fitted values of a linear model in the canonical gauge, and the fit's trace."""
 
-    shared_loadings: Array  # (D, n_shared) S, posterior means under variational Bayes
-    target_loadings: Array  # (D, n_target) W
+    loadings: dict[str, Array]  # (D, n) of each block; means where they have a posterior
+    means: dict[str, Array]  # (D,) of each set
     noise_variance: Array  # (D,) psi, zero where the likelihood has none
-    target_mean: Array  # (D,)
-    background_mean: Array  # (D,) the target's when no background was given
-    bound_trace: Array  # after each accepted sweep; under NUTS log densities of draws
-    n_sweeps: int
+    lower_bounds: Array  # after each accepted sweep; under NUTS log densities of draws
+    n_iter: int
     converged: bool
-    loading_covariance: Array | None = None  # (Q, D) packed, columns [S | W]; None for points
+    loading_covariance: Array | None = None  # (Q, D) packed, all blocks; None for points
     bound_parts: dict[str, float] | None = None  # named contributions; they sum to the bound
-    prior_states: tuple[Any, Any] = (None, None)  # of the priors on S and W
-    weights: tuple[Weights, ...] = ()  # E[u] of the rows of each set, under Student-t noise
-    df: float | None = None  # degrees of freedom, under Student-t noise
+    prior_states: dict[str, Any] = {}  # noqa: RUF012 - of each block
+    weights: tuple[RowWeights, ...] = ()  # E[u] of the rows of each set, for scale mixtures
+    df: float | None = None  # degrees of freedom of Student-t noise
     unit_variance: float = 1.0  # mean variance of the data's features
     dispersion: Array | None = None  # (D,) of negative binomials, zero for other features
-    bound_error: float = 0.0  # Monte-Carlo standard error of the bound
-    state: Any = None  # of SVI, to go on from
+    lower_bound_error: float = 0.0  # Monte-Carlo standard error of the bound
+    state: "SVIState | None" = None  # of SVI, to continue from
     profile: Array | None = None  # (D,) mean counts of features with size factors, zero elsewhere
     draws: Draws | None = None  # of everything that is not observed, under NUTS
 
     @property
-    def bound(self) -> float:
-        """The bound at the end: the log-likelihood for Gaussian noise and flat priors under EM."""
-        return float(self.bound_trace[-1])
+    def lower_bound(self) -> float:
+        """Return the bound at the end: the log-likelihood for Gaussian noise and flat priors."""
+        return float(self.lower_bounds[-1])
 
-    def loading_stds(self) -> tuple[Array | None, Array | None]:
-        """Posterior standard deviations of S' and W', each None when its block is points."""
+    @property
+    def nuisance(self) -> Nuisance:
+        """Return what the likelihood has learned."""
+        none = np.zeros(len(self.noise_variance))
+        dispersion = none if self.dispersion is None else self.dispersion
+        return Nuisance(self.noise_variance, dispersion, self.df)
+
+    def joint_loadings(self, blocks: tuple[str, ...]) -> Loadings:
+        """Return the loadings of some blocks side by side, in the given order."""
+        sizes = [L.shape[1] for L in self.loadings.values()]
+        ends = dict(zip(self.loadings, np.cumsum(sizes).tolist(), strict=True))
+        columns = [
+            i
+            for name in blocks
+            for i in range(ends[name] - self.loadings[name].shape[1], ends[name])
+        ]
+        cov = None
+        if self.loading_covariance is not None:
+            none = np.zeros(len(self.noise_variance))
+            cov = PackedCovariance(self.loading_covariance, none, sum(sizes))
+        everything = Loadings(np.hstack(list(self.loadings.values())), cov)
+        return everything.columns(np.array(columns, dtype=np.intp))
+
+    def loading_stds(self) -> dict[str, Array | None]:
+        """Return posterior standard deviations of each block, (D, n); None where it is points."""
         if self.loading_covariance is None:
-            return None, None
-        k = self.shared_loadings.shape[1]
+            return dict.fromkeys(self.loadings)
         diagonal = np.diagonal(packed.full_index(packed.size_of(self.loading_covariance)))
-        std = np.sqrt(self.loading_covariance[diagonal])
-        shared, target = (part if part.any() else None for part in (std[:k], std[k:]))
-        return shared, target
+        std = np.sqrt(self.loading_covariance[diagonal]).T
+        ends = np.cumsum([L.shape[1] for L in self.loadings.values()])[:-1]
+        parts = zip(self.loadings, np.split(std, ends, axis=1), strict=True)
+        return {name: part if part.any() else None for name, part in parts}

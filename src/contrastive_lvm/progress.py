@@ -1,77 +1,82 @@
-"""Progress of long fits: a bar on a terminal or in a notebook, lines in a log."""
+"""Progress of long fits on stderr: a bar on a terminal, a line in a notebook, lines in a log."""
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from contrastive_lvm.progress_bars import LateBar, NotebookBar, in_notebook, on_terminal
+LINES = 10  # per fit
+Advance = Callable[[int, str], None]  # by how many steps, with which message
 
-LINES = 10  # in a log
-Advance = Callable[[int, str], None]
+
+@contextmanager
+def verbosity(*, enabled: bool) -> Iterator[None]:
+    """Show the informational messages of the package on stderr; leave the logger as it was."""
+    logger = logging.getLogger("contrastive_lvm")
+    handler, level = logging.StreamHandler(), logger.level
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    if enabled:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 @contextmanager
 def progress(
     name: str, total: int, logger: logging.Logger, *, unit: str = "step"
 ) -> Iterator[Advance]:
-    """A function `advance(steps, message)`; silent unless the logger shows information."""
+    """Give a function `advance(steps, message)`, silent unless the logger shows information."""
     if not logger.isEnabledFor(logging.INFO):
         yield lambda steps, message: None
-    elif in_notebook():
-        yield from _cell(name, total)
-    elif on_terminal():
+    elif sys.stderr.isatty():
         yield from _bar(name, total)
+    elif _in_notebook():
+        yield _lines(name, total, unit, _rewrite)
+        sys.stderr.write("\n")
     else:
-        yield _lines(name, total, logger, unit)
+        yield _lines(name, total, unit, logger.info)
 
 
-def _counted(show: Callable[[int, str], None]) -> Advance:
-    """From steps to their sum."""
+def _lines(name: str, total: int, unit: str, show: Callable[[str], object]) -> Advance:
+    """Show a line whenever another tenth of the steps is done."""
     done = 0
 
     def advance(steps: int, message: str) -> None:
         nonlocal done
-        done += steps
-        show(done, message)
+        before, done = done, done + steps
+        if done * LINES // total > before * LINES // total:
+            show(f"{name}: {unit} {done}, {message}")
 
     return advance
 
 
-def _lines(name: str, total: int, logger: logging.Logger, unit: str) -> Advance:
-    said = 0
-
-    def show(done: int, message: str) -> None:
-        nonlocal said
-        if done * LINES // total > said:
-            said = done * LINES // total
-            logger.info("%s: %s %d, %s", name, unit, done, message)
-
-    return _counted(show)
-
-
-def _cell(name: str, total: int) -> Iterator[Advance]:
-    bar, complete = NotebookBar(name, total), False
-    try:
-        yield _counted(bar.update)
-        complete = True
-    finally:
-        bar.finish(complete=complete)
+def _rewrite(line: str) -> None:
+    """Write over the last line of a notebook's output."""
+    sys.stderr.write(f"\r{line}")
+    sys.stderr.flush()
 
 
 def _bar(name: str, total: int) -> Iterator[Advance]:
-    with LateBar(_columns) as bar:
-        task = bar.add(name, total)
-        yield _counted(lambda done, message: bar.update(task, done, message))
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-
-def _columns() -> tuple[Any, ...]:
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-
-    return (  # narrow enough to leave half of 80 characters to the message
+    columns = (  # narrow enough to leave half of 80 characters to the message
         TextColumn("{task.description}"),
         BarColumn(bar_width=10),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[message]}"),
     )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=total, message="")
+        yield lambda steps, message: bar.update(task, advance=steps, message=message)
+
+
+def _in_notebook() -> bool:
+    """Say whether a kernel runs this; nothing is imported to find out."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None

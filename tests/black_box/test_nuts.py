@@ -357,12 +357,12 @@ def test_scales_of_a_horseshoe_are_matched() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_draws": 49}, "n_draws=49 must be a whole number of at least 50: R-hat of fewer"),
-        ({"n_warmup": 10}, "n_warmup=10 must be a whole number of at least 50"),
-        ({"n_chains": 1}, "n_chains=1 must be a whole number of at least 2: R-hat compares chains"),
-        ({"n_chains": 2.5}, r"n_chains=2\.5 must be a whole number"),
-        ({"target_accept": 1.0}, r"target_accept=1\.0 must be between 0 and 1"),
-        ({"max_tree_depth": 21}, "max_tree_depth=21 must be a whole number between 1 and 20"),
+        ({"n_draws": 49}, "n_draws=49 must be an integer of at least 50: R-hat of fewer"),
+        ({"n_warmup": 10}, "n_warmup=10 must be an integer of at least 50"),
+        ({"n_chains": 1}, "n_chains=1 must be an integer of at least 2: R-hat compares chains"),
+        ({"n_chains": 2.5}, r"n_chains=2\.5 must be an integer"),
+        ({"target_accept": 1.0}, r"target_accept=1\.0 must be a probability between 0 and 1"),
+        ({"max_tree_depth": 21}, "max_tree_depth=21 must be an integer from 1 to 20"),
         ({"given": {"log noise": np.nan}}, "given has a value of 'log noise' that is not finite"),
     ],
 )

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contrastive_lvm.black_box.svi.svi_draws import variational_draws
 from scipy.linalg import subspace_angles
 
 import contrastive_lvm as clvm
 from contrastive_lvm.black_box.initialization import Start, starting_point
-from contrastive_lvm.black_box.svi.svi_draws import variational_draws
 from contrastive_lvm.black_box.svi.svi_loop import Climb
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import progress
@@ -313,15 +313,15 @@ def test_engines_that_cannot_serve_say_so() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"max_iter": 0}, "max_iter=0 must be a whole number"),
+        ({"max_iter": 0}, "max_iter=0 must be an integer"),
         (
             {"batch_size": 2.5},
-            "batch_size=2.5 must be a whole number of at least 1, 'auto' or None",
+            "batch_size=2.5 must be an integer of at least 1, 'auto' or None",
         ),
         ({"tol": -1.0}, "tol=-1.0 must be a positive number"),
         ({"learning_rate": "fast"}, "learning_rate='fast' must be a positive number"),
-        ({"family": "gauss"}, "family='gauss' is unknown; use 'structured'"),
-        ({"local": "both"}, "local='both' is unknown; use 'rows', 'amortised'"),
+        ({"family": "gauss"}, "family='gauss' is unknown; use one of 'structured'"),
+        ({"local": "both"}, "local='both' is unknown; use one of 'rows', 'amortised'"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], sentence: str) -> None:

@@ -18,10 +18,11 @@ import contrastive_lvm as clvm
 from contrastive_lvm.black_box import initialization as starting
 from contrastive_lvm.black_box.initialization import starting_point
 from contrastive_lvm.black_box.svi.svi_batches import Order, Rows
+from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import minibatches as shuffled
-from contrastive_lvm.rows.source import Checks, Source, source_of
+from contrastive_lvm.rows.reader import Checks, RowReader, open_rows
 
 pytest.importorskip("numpyro", reason="the extra jax is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
@@ -61,7 +62,7 @@ def assert_same(model: Any, reference: Any, limit: float = 1e-6) -> None:
         ours, theirs = getattr(model, name), getattr(reference, name)
         atol = limit * np.abs(theirs).max()
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=atol, err_msg=name)
-    assert model.bound_ == pytest.approx(reference.bound_, rel=limit)
+    assert model.lower_bound_ == pytest.approx(reference.lower_bound_, rel=limit)
 
 
 def memory_map(X: Any, path: Path) -> Any:
@@ -130,7 +131,7 @@ class Spied:
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is a chunk; three of them are shuffled together; a start sees a third of the rows."""
-    monkeypatch.setattr(stored, "BLOCK_ENTRIES", CHUNK * D)
+    monkeypatch.setattr(stored, "CHUNK_ENTRIES", CHUNK * D)
     monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * CHUNK * D)
     monkeypatch.setattr(starting, "START_ENTRIES", (N + M) * D // 3)
     monkeypatch.setattr(starting, "START_ROWS", 10)
@@ -165,8 +166,8 @@ def test_a_start_from_some_rows_has_latents_of_all(tmp_path: Path) -> None:
         assert fits[1].sum() < 0.1 * (whole.latents[which] ** 2).sum()
 
 
-def source(X: Any) -> Source:
-    return source_of(X, "X", Checks(lambda block: None, lambda observed: None))
+def source(X: Any) -> RowReader:
+    return open_rows(X, "X", Checks(lambda block: None, lambda observed: None))
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -259,7 +260,8 @@ def test_empty_columns_are_refused() -> None:
 def test_nuts_has_all_rows_in_memory(tmp_path: Path) -> None:
     X, B = counts()
     model = clvm.ContrastiveLVM(1, 2, likelihood="poisson", inference="nuts")
-    _, _, target, background = model._resolved(hdf5(X, tmp_path / "X.h5"), lazy(B, tmp_path))
+    given = read_input(model, hdf5(X, tmp_path / "X.h5"), lazy(B, tmp_path))
+    target, background = given.sets
     assert isinstance(target, np.ndarray)
     np.testing.assert_array_equal(target, X)
     np.testing.assert_array_equal(background, B)
@@ -313,7 +315,8 @@ def spied(self, n):
 Climb._batches = spied
 model = fit(*counts(), n_devices=2)
 assert parts == {(15, 8)}, parts  # of 30 rows
-np.savez(sys.argv[1], W=model.target_components_, S=model.shared_components_, bound=model.bound_)
+W, S = model.target_components_, model.shared_components_
+np.savez(sys.argv[1], W=W, S=S, bound=model.lower_bound_)
 """
 
 
@@ -331,13 +334,13 @@ def test_two_devices_give_what_one_gives(tmp_path: Path) -> None:
     found, one = np.load(tmp_path / "found.npz"), in_memory()
     np.testing.assert_allclose(found["W"], one.target_components_, atol=1e-6)
     np.testing.assert_allclose(found["S"], one.shared_components_, atol=1e-6)
-    assert found["bound"] == pytest.approx(one.bound_, rel=1e-8)
+    assert found["bound"] == pytest.approx(one.lower_bound_, rel=1e-8)
 
 
 def test_more_devices_than_there_are_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"n_devices=99, but JAX has \d+ here"):
+    with pytest.raises(ValueError, match=r"n_devices=99 is more than the \d+ that JAX has"):
         fit(*counts(), n_devices=99)
-    with pytest.raises(ValueError, match="n_devices=0 must be a whole number of at least 1 or"):
+    with pytest.raises(ValueError, match="n_devices=0 must be an integer of at least 1 or"):
         clvm.SVI(n_devices=0)
 
 

@@ -120,7 +120,7 @@ def test_output_without_permission_is_refused(
 @pytest.mark.parametrize("seed", ["-1", "1.5", "x", "", "4294967296"])
 def test_bad_seed_is_refused_with_its_value(seed: str, tmp_path: Path, capsys: Capture) -> None:
     error = refused(["demo", "--output", str(tmp_path), f"--seed={seed}"], capsys)
-    assert f"'--seed': {seed!r} is not a whole number" in error
+    assert f"'--seed': {seed!r} is not an integer" in error
     assert not list(tmp_path.iterdir())
 
 

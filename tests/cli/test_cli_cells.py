@@ -67,7 +67,7 @@ def test_a_layer_is_modelled_and_read_again(
     names = [*GENES, "extra"] if layer == "raw" else GENES
     rows = pd.DataFrame(values.astype(float), columns=names)
     expected = clvm.ContrastiveLVM(1, 1).fit(rows[:50], background=rows[50:])
-    assert facts["bound"] == pytest.approx(expected.bound_, rel=1e-4)  # float32
+    assert facts["lower_bound"] == pytest.approx(expected.lower_bound_, rel=1e-4)  # float32
     given = ran(capsys, "transform", model, path, "--where", "group=case")
     np.testing.assert_allclose(given["values"], expected.transform(rows[:50]), atol=1e-2)
     # Other formats have no layers: the numbers there are what the layer held.
@@ -125,7 +125,7 @@ def test_size_factors_from_a_column(tmp_path: Path, capsys: Capture) -> None:
             background_size_factors=DEPTH[50:],
         )
     assert facts["features"] == 6  # the column is no feature
-    assert facts["bound"] == pytest.approx(expected.bound_, rel=1e-5)
+    assert facts["lower_bound"] == pytest.approx(expected.lower_bound_, rel=1e-5)
     given = ran(capsys, "transform", model, path, "--where", "group=case")["values"]
     latents = expected.transform(frame.loc[:49, GENES], size_factors=DEPTH[:50])
     np.testing.assert_allclose(given, latents, atol=1e-4)

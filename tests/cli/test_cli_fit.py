@@ -16,7 +16,7 @@ from scipy import sparse
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
-from contrastive_lvm.cli.parse_options import Words
+from contrastive_lvm.cli.parse_options import build_estimator, locate_features
 from contrastive_lvm.io.model_files import read_model, write_model
 from contrastive_lvm.io.tables.standardize import Scaling
 
@@ -82,7 +82,7 @@ def test_commands_are_the_library_with_columns_and_units_kept(
     ran("fit", one, *BY, *SMALL, "--scale", scale, "-o", "m.clvm", "--json")
     facts = facts_of(capsys)
     model, target, (center, spread) = by_hand(scale)
-    assert facts["bound"] == pytest.approx(model.bound_, rel=1e-9)
+    assert facts["lower_bound"] == pytest.approx(model.lower_bound_, rel=1e-9)
     assert facts["target"] == {"file": str(one), "rows": 90, "missing": pytest.approx(2 / 720)}
     assert facts["background"]["rows"] == 70
     assert (facts["features"], facts["n_target"], facts["n_shared"]) == (8, 2, 2)
@@ -97,7 +97,7 @@ def test_commands_are_the_library_with_columns_and_units_kept(
     np.testing.assert_allclose(latents[["target1", "target2"]], model.transform(target), atol=1e-6)
     assert latents["name"].tolist() == one_frame().query("group == 'case'")["name"].tolist()
     assert latents.index.tolist() == (target.index + 1).tolist()
-    ran("impute", "m.clvm", "new.csv", "--where", "group=case", "-o", "full.npy", "--sd")
+    ran("impute", "m.clvm", "new.csv", "--where", "group=case", "-o", "full.npy", "--std")
     full, std = np.split(np.load("full.npy"), 2, axis=1)
     units = (0.0, 1.0) if scale == "none" else (center, spread)
     expected, expected_std = model.impute(target, return_std=True)
@@ -118,7 +118,7 @@ def test_two_files_are_the_same_as_one(one: Path, tmp_path: Path, capsys: Captur
     bounds = []
     for files in ([one, *BY], [target, background]):
         ran("fit", *files, *SMALL, "--scale", "robust", "-o", tmp_path / "m.clvm", "--json")
-        bounds.append(facts_of(capsys)["bound"])
+        bounds.append(facts_of(capsys)["lower_bound"])
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
 
 
@@ -172,10 +172,10 @@ def test_noise_and_outliers_come_with_advice(tmp_path: Path, capsys: Capture) ->
 def test_latents_with_deviations_of_both_sets(one: Path, tmp_path: Path, capsys: Capture) -> None:
     ran("fit", one, *BY, *SMALL, "-o", tmp_path / "m.clvm")
     capsys.readouterr()
-    ran("transform", tmp_path / "m.clvm", one, "--sd", "--shared", "--json")
+    ran("transform", tmp_path / "m.clvm", one, "--std", "--shared", "--json")
     facts = facts_of(capsys)
-    parts = ("target1", "target2", "target1_sd", "target2_sd", "shared1", "shared2")
-    assert facts["columns"] == [*parts, "shared1_sd", "shared2_sd"]
+    parts = ("target1", "target2", "target1_std", "target2_std", "shared1", "shared2")
+    assert facts["columns"] == [*parts, "shared1_std", "shared2_std"]
     assert np.shape(facts["values"]) == (160, 8)
     ran("transform", tmp_path / "m.clvm", one, "--of", "background", "--where", "group=control")
     lines = capsys.readouterr().out.splitlines()
@@ -200,7 +200,7 @@ def test_select_finds_the_features_and_the_dimensions(tmp_path: Path, capsys: Ca
     assert len(facts["path"]) == 12
     assert clvm.load_model(tmp_path / "m.clvm").selected_features_.sum() == 2
     ran("select", *files, "--n-shared", 2, "--method", "horseshoe:delta=0.01")
-    assert "2 of 8 features matter in the target" in capsys.readouterr().out
+    assert "2 of 8 features selected" in capsys.readouterr().out
     ran("select", *files, "--method", "ard")
     assert capsys.readouterr().out.startswith("2 shared dimensions")
 
@@ -208,18 +208,19 @@ def test_select_finds_the_features_and_the_dimensions(tmp_path: Path, capsys: Ca
 def test_groups_and_kinds_come_from_tables(tmp_path: Path) -> None:
     table = tmp_path / "groups.csv"
     table.write_text("feature,group\nb,left\nc,left\na,gaussian\n")
-    words = Words(target_prior=f"group_lasso:rho=3,groups={table}", n_shared="2")
-    prior = words.estimator(["a", "b", "c"]).target_prior
-    assert prior == clvm.GroupLasso(3, groups={"left": [1, 2], "gaussian": [0]})
+    made = build_estimator(target_prior=f"group_lasso:rho=3,groups={table}", n_shared="2")
+    locate_features(made, ["a", "b", "c"])
+    assert made.target_prior == clvm.GroupLasso(3, groups={"left": [1, 2], "gaussian": [0]})
     table.write_text("feature\tkind\na\tgaussian\nb\tpoisson\n")
-    mixed = Words(likelihood=f"mixed:features={table}").estimator(["a", "b"]).likelihood
-    assert mixed == clvm.Mixed({"gaussian": [0], "poisson": [1]})
+    mixed = build_estimator(likelihood=f"mixed:features={table}")
     with pytest.raises(ValueError, match="names the feature 'b', which the data does not have"):
-        Words(likelihood=f"mixed:features={table}").estimator(["a"])
+        locate_features(mixed, ["a"])
+    locate_features(mixed, ["a", "b"])
+    assert mixed.likelihood == clvm.Mixed({"gaussian": [0], "poisson": [1]})
 
 
 def test_every_setting_has_a_word() -> None:
-    made = Words(
+    made = build_estimator(
         n_shared="auto",
         likelihood="student-t:df=learn,per=sample",
         shared_prior="ard:a0=0.1",
@@ -227,17 +228,17 @@ def test_every_setting_has_a_word() -> None:
         inference="vb:max_iter=7,tol=0.5",
         n_init=3,
         seed=5,
-    ).estimator([])
+    )
     assert made.n_shared == "auto"
     assert made.likelihood == clvm.StudentT("learn", per="sample")
     assert made.shared_prior == clvm.ARD(a0=0.1)
     assert made.target_prior == clvm.Horseshoe(0.5, p0=0.9)
     assert made.inference == clvm.VariationalBayes(max_iter=7, tol=0.5)
     assert (made.n_init, made.random_state) == (3, 5)
-    network = Words(
+    network = build_estimator(
         model="vae:hidden=16+32,activation=elu,patience=none,max-epochs=3,kl_warm_up=0.2",
         likelihood="bernoulli",
-    ).estimator([])
+    )
     assert (
         network.get_params()
         == clvm.ContrastiveVAE(
@@ -255,26 +256,26 @@ def test_every_setting_has_a_word() -> None:
 BAD_OPTIONS = {
     "--likelihood normal": r"--likelihood normal is unknown; use gaussian, student_t",
     "--likelihood gaussian:df=3": r"--likelihood gaussian has no setting 'df'; it has noise",
-    "--likelihood student_t:df": r"'df' is no setting; write --likelihood student_t:NAME=VALUE",
-    "--likelihood student_t:per=week": r"per='week'",
+    "--likelihood student_t:df": r"'df' is not a setting; write --likelihood student_t:NAME=VALUE",
+    "--likelihood student_t:per=week": r"--likelihood student_t:per=week is unknown; use one of",
     "--likelihood mixed": r"--likelihood needs features=FILE",
-    "--likelihood poisson --scale standard": r"--scale=standard does not go with --likelihood poi",
+    "--likelihood poisson --scale standard": r"--scale=standard has no meaning for Poisson",
     "--target-prior group_lasso:groups=no.csv": r"groups=no\.csv cannot be read",
-    "--inference annealing": r"--inference annealing is unknown; use auto, em, vb, svi, nuts",
-    "--inference em:max_iter=0": r"max_iter=0 must be a whole number",
-    "--n-shared many": r"--n-shared=many is neither a whole number nor auto",
-    "--n-shared 9": r"--n-target=2 and --n-shared=9 is too large for 8 feature",
+    "--inference annealing": r"--inference annealing is unknown; use em, vb, svi, nuts, auto",
+    "--inference em:max_iter=0": r"--inference em:max_iter=0 must be an integer",
+    "--n-shared many": r"--n-shared=many must be a non-negative integer or auto",
+    "--n-shared 9": r"--n-shared=9 is too large for 8 feature",
     "--n-target -1": r"--n-target=-1 must be",
     "--model gan": r"--model gan is unknown; use clvm, vae",
     "--model vae:depth=3": r"--model vae has no setting 'depth'; it has activation, batch_size",
-    "--model vae --target-prior ard": r"--target-prior does not go with --model vae",
-    "--model vae --n-shared auto": r"--n-shared=auto is neither",
+    "--model vae --target-prior ard": r"--target-prior has no meaning for --model vae",
+    "--model vae --n-shared auto": r"--n-shared=auto must be an integer",
     "--scale big": r"--scale=big is unknown; use standard, robust, none",
     "--where group=nobody": r"has no value 'nobody'; it has 'c",
     "--annotation nothing": r"has no column 'nothing'",
     "--output no/such/folder/m.clvm": r"cannot be written \(No such file or directory\)",
     "--output .": r"--output=\. is a folder; name a file in it",
-    "--seed x": r"'--seed': 'x' is not a whole number",
+    "--seed x": r"'--seed': 'x' is not an integer",
 }
 
 
@@ -347,7 +348,7 @@ def test_what_applies_models_refuses_what_does_not_fit(
     one_frame().drop(columns="c").to_csv(tmp_path / "less.csv", index=False)
     bad: list[tuple[list[object], str]] = [
         ([one, one, "-o", out], "is not a whole model file"),
-        ([tmp_path / "none.clvm", one, "-o", out], "name what clvm fit has written"),
+        ([tmp_path / "none.clvm", one, "-o", out], "name a model file written by clvm fit"),
         ([tmp_path / "ppca.clvm", one, "-o", out], "holds a PPCA"),
         ([model, tmp_path / "less.csv", "-o", out], "lacks 1 of the 8 columns of the model, 'c'"),
         ([model, one, "--of", "both", "-o", out], "--of=both is unknown"),
@@ -371,7 +372,7 @@ def test_damaged_preparations_are_refused(one: Path, tmp_path: Path, capsys: Cap
         section._replace(features=["a"], scaling=short),
     ):
         write_model(estimator, tmp_path / "bad.clvm", changed)
-        assert clvm.load_model(tmp_path / "bad.clvm").bound_ == estimator.bound_
+        assert clvm.load_model(tmp_path / "bad.clvm").lower_bound_ == estimator.lower_bound_
         error = refused(["transform", tmp_path / "bad.clvm", one], capsys)
         assert "is damaged: its preparation" in error
 
@@ -396,7 +397,7 @@ def test_sparse_rows_stay_sparse(tmp_path: Path, capsys: Capture) -> None:
     spread = counts.std(axis=0)
     sets = [sparse.csr_array(part / spread) for part in (counts[:70], counts[70:])]
     model = clvm.ContrastiveLVM(2, 2).fit(sets[0], background=sets[1])
-    assert facts["bound"] == pytest.approx(model.bound_)
+    assert facts["lower_bound"] == pytest.approx(model.lower_bound_)
     ran("transform", tmp_path / "m.clvm", files[0], "--json")
     np.testing.assert_allclose(facts_of(capsys)["values"], model.transform(sets[0]), atol=1e-8)
 
@@ -446,5 +447,5 @@ def test_mice_by_conditions_are_the_published_sets(tmp_path: Path, capsys: Captu
     mice = clvm.datasets.fetch_mice_protein()
     model = clvm.ContrastiveLVM(2, 2).fit(mice.target, background=mice.background)
     assert (facts["target"]["rows"], facts["background"]["rows"]) == (270, 135)
-    assert facts["bound"] == pytest.approx(model.bound_, rel=1e-6)
+    assert facts["lower_bound"] == pytest.approx(model.lower_bound_, rel=1e-6)
     assert facts["features"] == 77

@@ -12,9 +12,9 @@ import pytest
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.fit import fit
 from contrastive_lvm.cli.options import size_column
-from contrastive_lvm.cli.parse_options import Words
+from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, locate_features
 from contrastive_lvm.cli.select import select
-from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS
+from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.likelihoods.counts import SizeFactors
 
 # For each setting a word and what it stands for; a setting that is not here fails the tests.
@@ -75,9 +75,13 @@ OPTIONS: dict[str, tuple[Any, Any]] = {  # parameters of estimators that are opt
 }
 RENAMED = {"random_state": "seed"}
 BY_ITSELF = {"verbose"}  # there is progress whenever somebody looks at it
-PLACES = {"likelihood": LIKELIHOODS, "target_prior": PRIORS, "inference": ENGINES}
+PLACES: dict[str, dict[str, Any]] = {
+    "likelihood": LIKELIHOODS,
+    "target_prior": PRIORS,
+    "inference": {name: engine_class(name) for name in ENGINES},
+}
 
-PIECES = [
+COMBINATIONS = [
     (place, word, field.name)
     for place, kinds in PLACES.items()
     for word, kind in kinds.items()
@@ -86,13 +90,13 @@ PIECES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "word", "name"), PIECES)
-def test_settings_of_pieces(place: str, word: str, name: str) -> None:
+@pytest.mark.parametrize(("place", "word", "name"), COMBINATIONS)
+def test_settings_of_priors_likelihoods_and_engines(place: str, word: str, name: str) -> None:
     said, value = SETTINGS[name]
     options: dict[str, Any] = {place: f"{word}:{name}={said}"}
-    piece = getattr(Words(**options).estimator([]), place)
-    assert isinstance(piece, PLACES[place][word])
-    assert getattr(piece, name) == value
+    found = getattr(build_estimator(**options), place)
+    assert isinstance(found, PLACES[place][word])
+    assert getattr(found, name) == value
     default = PLACES[place][word]()
     assert getattr(default, name) != value, "the test would not see a setting that is ignored"
 
@@ -106,7 +110,7 @@ def test_parameters_of_the_linear_model(name: str) -> None:
     said, value = OPTIONS[name]
     option = RENAMED.get(name, name)
     options: dict[str, Any] = {option: said}
-    assert getattr(Words(**options).estimator([]), name) == value
+    assert getattr(build_estimator(**options), name) == value
     assert option in inspect.signature(fit).parameters
 
 
@@ -114,11 +118,11 @@ def test_parameters_of_the_linear_model(name: str) -> None:
 def test_parameters_of_networks(name: str) -> None:
     if name in SETTINGS:
         said, value = SETTINGS[name]
-        made = Words(model=f"vae:{name}={said}").estimator([])
+        made = build_estimator(model=f"vae:{name}={said}")
     else:
         said, value = OPTIONS[name] if name != "likelihood" else ("poisson", clvm.Poisson())
         options: dict[str, Any] = {RENAMED.get(name, name): said}
-        made = Words(model="vae", **options).estimator([])
+        made = build_estimator(model="vae", **options)
     assert getattr(made, name) == value
     assert getattr(clvm.ContrastiveVAE(), name) != value
 
@@ -131,7 +135,8 @@ def test_arguments_of_fit() -> None:
     assert {size_column(word) for word in (None, *get_args(SizeFactors))} == {None}
     network = set(inspect.signature(clvm.ContrastiveVAE.fit).parameters) - files
     assert network == {"resume"}
-    assert Words(model="vae:resume=a.ckpt").fit_arguments == {"resume": "a.ckpt"}
+    assert fit_arguments("vae:resume=a.ckpt") == {"resume": "a.ckpt"}
+    assert build_estimator(model="vae:resume=a.ckpt").hidden == (128, 256)
 
 
 def test_options_that_two_commands_share_are_the_same() -> None:
@@ -144,44 +149,45 @@ def test_what_comes_from_files(tmp_path: Path) -> None:
     groups = tmp_path / "groups.csv"
     groups.write_text("feature,group\na,gaussian\nb,poisson\n")
     for prior in ("group_lasso", "horseshoe"):
-        made = Words(target_prior=f"{prior}:groups={groups}").estimator(["a", "b"])
+        made = build_estimator(target_prior=f"{prior}:groups={groups}")
+        assert made.target_prior.groups == {"gaussian": ["a"], "poisson": ["b"]}
+        locate_features(made, ["a", "b"])
         assert made.target_prior.groups == {"gaussian": [0], "poisson": [1]}
-    mixed = Words(likelihood=f"mixed:features={groups}").estimator(["a", "b"])
+    mixed = build_estimator(likelihood=f"mixed:features={groups}")
+    locate_features(mixed, ["a", "b"])
     assert mixed.likelihood.kinds == {"gaussian": (0,), "poisson": (1,)}
     sites = tmp_path / "sites.json"
     sites.write_text(json.dumps({"log noise": 0.5, "mean": [1.0, 2.0]}))
-    given = Words(inference=f"nuts:given={sites}").estimator([]).inference.given
+    given = build_estimator(inference=f"nuts:given={sites}").inference.given
     np.testing.assert_array_equal(given["mean"], [1.0, 2.0])
     for text in ("[1, 2]", "{", '{"log noise": "x"}', "3"):
         sites.write_text(text)
-        with pytest.raises(ValueError, match=r"--inference: given=.* is no JSON file of names"):
-            Words(inference=f"nuts:given={sites}")
+        with pytest.raises(ValueError, match=r"--inference: given=.* is not a JSON file of names"):
+            build_estimator(inference=f"nuts:given={sites}")
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"size_factors": "total"}, "is for counts; leave it out, or use --likelihood poisson"),
-        ({"size_factors": "depth", "likelihood": "student_t"}, "is for counts"),
+        ({"size_factors": "total"}, "needs --likelihood poisson or negative_binomial"),
+        ({"size_factors": "depth", "likelihood": "student_t"}, "needs --likelihood poisson"),
         (
             {"size_factors": "depth", "likelihood": "poisson", "model": "vae"},
-            "does not go with --model vae, which takes totals",
+            "is not supported by --model vae; use total or none",
         ),
         (
             {"likelihood": "poisson:size_factors=some"},
-            "--likelihood poisson: size_factors='some' is unknown",
+            "--likelihood poisson:size_factors='some' is unknown",
         ),
     ],
 )
 def test_size_factors_that_make_no_sense(options: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Words(**options)  # type: ignore[arg-type]
+        build_estimator(**options)  # type: ignore[arg-type]
 
 
 def test_size_factors_by_word() -> None:
-    made = Words(likelihood="negative_binomial:dispersion=shared", size_factors="none").estimator(
-        None
-    )
+    made = build_estimator(likelihood="negative_binomial:dispersion=shared", size_factors="none")
     assert made.likelihood == clvm.NegativeBinomial("none", "shared")
-    made = Words(likelihood="poisson", size_factors="total", model="vae").estimator(None)
+    made = build_estimator(likelihood="poisson", size_factors="total", model="vae")
     assert made.likelihood == clvm.Poisson("total")

@@ -69,7 +69,7 @@ def values(data: dict[str, Any]) -> np.ndarray:
 def test_two_commands_and_no_reading(capsys: Capture) -> None:
     ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
     hint = capsys.readouterr().out.splitlines()[-1]
-    assert hint == "report: clvm report model.clvm writes a page to look at"
+    assert hint == "report: run clvm report model.clvm to write one"
     ran("report", "model.clvm")
     assert capsys.readouterr().out == "report: report.html\n"
     data = data_of("report.html")
@@ -128,7 +128,7 @@ def test_models_of_python_and_without_a_background() -> None:
 def test_what_cannot_be_is_said_in_one_sentence(capsys: Capture) -> None:
     ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
     assert "needs a file" in refused(capsys, "report", "model.clvm", "--by", "group")
-    assert "is not a file" in refused(capsys, "report", "absent.clvm")
+    assert "does not exist" in refused(capsys, "report", "absent.clvm")
     assert "alone does not say which rows" in refused(capsys, "report", "model.clvm", "cases.csv")
     rows = pd.read_csv("cases.csv")[NAMES]
     clvm.ContrastiveLVM(2, 0).fit(rows).save("python.clvm")
@@ -138,7 +138,7 @@ def test_what_cannot_be_is_said_in_one_sentence(capsys: Capture) -> None:
     assert "--report=no" in refused(capsys, "fit", "cases.csv", "controls.csv", "--report", "no/r")
     Path("cases.csv").rename("moved.csv")
     moved = refused(capsys, "report", "model.clvm")
-    assert "cases.csv, which model.clvm was fitted to, is not there" in moved
+    assert "cases.csv, which model.clvm was fitted to, does not exist" in moved
     assert not Path("report.html").exists()
     assert not [p for p in Path().iterdir() if p.name.startswith(".")]
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contrastive_lvm.coordinate_ascent.reparametrize import best_turn
 from scipy.optimize import minimize
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.ard_rank import supported_rank
-from contrastive_lvm.coordinate_ascent.reparametrize import best_turn
 
 
 def spiked(seed: int, n: int, d: int, sizes: list[float]) -> Array:
@@ -144,7 +144,7 @@ def test_both_sizes_are_found_in_all_models(settings: dict[str, Any], share_miss
     model = clvm.ContrastiveLVM(**{"n_target": 2, **settings}, inference=engine)
     model.fit(X, background=data.background)
     assert (model.n_target_, model.n_shared_) == (2, 8)
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert (np.diff(model.lower_bounds_) >= 0).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -192,5 +192,5 @@ def test_random_restarts_of_a_model_that_sizes_itself() -> None:
     single = clvm.ContrastiveLVM(2, 49, shared_prior="ard")
     single.fit(data.target, background=data.background)
     assert model.n_shared_ == single.n_shared_ == 8
-    assert model.bound_ >= single.bound_
+    assert model.lower_bound_ >= single.lower_bound_
     assert model.n_iter_ < 400

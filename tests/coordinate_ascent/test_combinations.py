@@ -9,6 +9,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
+from contrastive_lvm.estimators.linear_fit import read_input
 from tests.oracles import Array, gapped, planted
 
 LIKELIHOODS: dict[str, Any] = {
@@ -121,11 +122,11 @@ def test_a_fit_climbs_and_every_method_is_finite(
 
 def check_results(model: clvm.ContrastiveLVM, on_s: str, on_w: str, engine: str) -> None:
     posterior = model.posterior_
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert (np.diff(model.lower_bounds_) >= 0).all()
     parts = posterior.bound_parts
     assert parts is not None
-    assert sum(parts.values()) == pytest.approx(model.bound_, rel=1e-12)
-    assert_finite(model.bound_trace_, list(parts.values()))
+    assert sum(parts.values()) == pytest.approx(model.lower_bound_, rel=1e-12)
+    assert_finite(model.lower_bounds_, list(parts.values()))
     assert_finite(model.target_components_, model.shared_components_, model.noise_variance_)
     assert_finite(model.mean_, model.background_mean_, model.feature_relevance_)
     assert (np.asarray(model.noise_variance_) > 0).all()
@@ -140,12 +141,12 @@ def check_methods(model: clvm.ContrastiveLVM, rows: Array, of: str) -> None:
     if latents.target is None:
         assert of == "background"
     else:
-        assert_finite(latents.target, latents.target_sd)
-    assert_finite(latents.shared, latents.shared_sd, latents.cov)
-    sd = np.sqrt(np.einsum("nkk->nk", latents.cov))
-    assert (sd > 0).all()
-    assert (sd <= 1.0 + 1e-9).all()  # nothing is less certain than the prior
-    np.testing.assert_allclose(sd[6], 1.0)  # and a row without an entry is the prior
+        assert_finite(latents.target, latents.target_std)
+    assert_finite(latents.shared, latents.shared_std, latents.cov)
+    std = np.sqrt(np.einsum("nkk->nk", latents.cov))
+    assert (std > 0).all()
+    assert (std <= 1.0 + 1e-9).all()  # nothing is less certain than the prior
+    np.testing.assert_allclose(std[6], 1.0)  # and a row without an entry is the prior
     filled, std = model.impute(rows, of=of, return_std=True)
     seen = ~np.isnan(rows)
     np.testing.assert_array_equal(filled[seen], rows[seen])
@@ -179,6 +180,6 @@ def test_auto_takes_the_engine_that_can(on_s: str, on_w: str) -> None:
     X, B = sets("complete")
     model = clvm.ContrastiveLVM(N_TARGET, N_SHARED, **pieces("isotropic", on_s, on_w))
     engines = [e for e in ENGINES if not refused(on_s, on_w, e)]
-    chosen = model._resolved(X, B)[1]
+    chosen = read_input(model, X, B).engine
     expected = ENGINES[engines[0]] if engines else clvm.SVI()  # no closed form has both
     assert type(chosen) is type(expected)

@@ -63,8 +63,8 @@ def test_bound_is_the_log_likelihood_of_both_sets(shape: str, noise: str, gaps: 
     X, B = data(SHAPES[shape], noise, gaps)
     model = fit(SHAPES[shape], noise, X, B)
     expected = log_likelihood(fitted_point(model), X, B)
-    assert model.bound_ == pytest.approx(expected, rel=1e-9, abs=1e-6)
-    assert model.bound_trace_[-1] == model.bound_
+    assert model.lower_bound_ == pytest.approx(expected, rel=1e-9, abs=1e-6)
+    assert model.lower_bounds_[-1] == model.lower_bound_
 
 
 @pytest.mark.parametrize("gaps", ["complete", "target"])
@@ -73,7 +73,9 @@ def test_bound_is_the_log_likelihood_of_both_sets(shape: str, noise: str, gaps: 
 def test_bound_without_a_background(shape: str, noise: str, gaps: str) -> None:
     X, _ = data(SHAPES[shape], noise, gaps)
     model = fit(SHAPES[shape]._replace(k=0, t=2), noise, X, None)
-    assert model.bound_ == pytest.approx(log_likelihood(fitted_point(model), X, None), rel=1e-9)
+    assert model.lower_bound_ == pytest.approx(
+        log_likelihood(fitted_point(model), X, None), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("of", ["target", "background"])
@@ -131,7 +133,7 @@ def test_trace_never_falls(noise: str, gaps: str, memory: int, seed: int) -> Non
 def test_trace_never_falls_in_any_shape(shape: str, noise: str) -> None:
     X, B = data(SHAPES[shape], noise, "complete", 3)
     model = fit(SHAPES[shape], noise, X, B, tol=1e-7)
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert (np.diff(model.lower_bounds_) >= 0).all()
     assert model.converged_
 
 
@@ -144,7 +146,7 @@ def test_bound_over_several_blocks_of_rows() -> None:
     model = fit(Case(5000, 2500, 4, 1, 1), "isotropic", X, B, max_iter=300)
     target, background = sides(fitted_point(model))
     expected = side_gradient(target, X)[0] + side_gradient(background, B)[0]
-    assert model.bound_ == pytest.approx(expected, rel=1e-11)
+    assert model.lower_bound_ == pytest.approx(expected, rel=1e-11)
     scored = model.score_samples(X).sum() + model.score_samples(B, of="background").sum()
     assert scored == pytest.approx(expected, rel=1e-11)
 

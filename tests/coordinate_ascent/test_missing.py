@@ -34,7 +34,7 @@ def fit(
 
 
 def assert_same_fit(a: clvm.ContrastiveLVM, b: clvm.ContrastiveLVM, rtol: float = 1e-4) -> None:
-    assert a.bound_ == pytest.approx(b.bound_, abs=1e-6)
+    assert a.lower_bound_ == pytest.approx(b.lower_bound_, abs=1e-6)
     names = ("target_components_", "shared_components_", "mean_", "background_mean_")
     for name in (*names, "noise_variance_"):
         left, right = np.asarray(getattr(a, name)), np.asarray(getattr(b, name))
@@ -80,19 +80,19 @@ def test_latents_are_the_conditional_normal(noise: str, of: str, k: int, t: int)
     latents = model.latents(rows, of=of)
     if of == "background":
         assert latents.target is None
-        assert latents.target_sd is None
-        mean, sd = latents.shared, latents.shared_sd
+        assert latents.target_std is None
+        mean, std = latents.shared, latents.shared_std
     else:
         assert latents.target is not None
-        assert latents.target_sd is not None
+        assert latents.target_std is not None
         mean = np.hstack([latents.target, latents.shared])
-        sd = np.hstack([latents.target_sd, latents.shared_sd])
+        std = np.hstack([latents.target_std, latents.shared_std])
         np.testing.assert_allclose(model.transform(rows), latents.target, atol=1e-12)
     assert latents.cov.shape == (len(rows), *[k + (t if of == "target" else 0)] * 2)
     for i, expected in enumerate(posteriors(model, rows, of)):
         np.testing.assert_allclose(mean[i], expected.mean, atol=1e-8)
         np.testing.assert_allclose(latents.cov[i], expected.cov, atol=1e-8)
-        np.testing.assert_allclose(sd[i], np.sqrt(np.diag(expected.cov)), atol=1e-8)
+        np.testing.assert_allclose(std[i], np.sqrt(np.diag(expected.cov)), atol=1e-8)
 
 
 @pytest.mark.parametrize(("noise", "of", "k", "t"), CASES)
@@ -148,7 +148,7 @@ def test_a_row_without_entries_has_the_prior(noise: str, of: str) -> None:
     mean = model.mean_ if of == "target" else model.background_mean_
     latents = model.latents(rows, of=of)
     np.testing.assert_array_equal(latents.shared[1], np.zeros(2))
-    np.testing.assert_array_equal(latents.shared_sd[1], np.ones(2))
+    np.testing.assert_array_equal(latents.shared_std[1], np.ones(2))
     np.testing.assert_array_equal(latents.cov[1], np.eye(len(latents.cov[1])))
     assert model.score_samples(rows, of=of)[1] == 0.0
     filled, std = model.impute(rows, of=of, return_std=True)

@@ -55,7 +55,7 @@ def test_equals_direct_maximisation(k: int, t: int, noise: str, gaps: str) -> No
     model = fit(X, B, k, t, noise)
     shape = shape_of(fitted_point(model), isotropic=noise == "isotropic")
     direct = maximise(shape, X, B, n_starts=2, seed=0)
-    assert model.bound_ == pytest.approx(direct.value, abs=1e-6)
+    assert model.lower_bound_ == pytest.approx(direct.value, abs=1e-6)
     assert_same_point(fitted_point(model), direct.point, 1e-4)
 
 
@@ -64,7 +64,7 @@ def test_equals_direct_maximisation(k: int, t: int, noise: str, gaps: str) -> No
 def test_default_tolerance_is_close_to_the_maximum(noise: str, gaps: str) -> None:
     X, B = data(noise, gaps, 2, 1)
     default, tight = fit(X, B, 2, 1, noise, inference="auto"), fit(X, B, 2, 1, noise)
-    assert 0 <= tight.bound_ - default.bound_ < 1e-4
+    assert 0 <= tight.lower_bound_ - default.lower_bound_ < 1e-4
     assert_same_point(fitted_point(default), fitted_point(tight), 5e-3)
 
 
@@ -127,7 +127,7 @@ def test_accelerated_and_plain_em_reach_the_same_optimum(noise: str, gaps: str) 
         fit(X, B, 2, 1, noise, inference=clvm.EM(max_iter=20_000, tol=1e-9, memory=memory))
         for memory in (15, 0)
     )
-    assert fast.bound_ == pytest.approx(plain.bound_, abs=1e-5)
+    assert fast.lower_bound_ == pytest.approx(plain.lower_bound_, abs=1e-5)
     assert_same_point(fitted_point(fast), fitted_point(plain), 2e-3)
     assert fast.n_iter_ < 0.7 * plain.n_iter_
 
@@ -139,8 +139,8 @@ def test_restarts_print_the_same_numbers(noise: str, gaps: str, seed: int) -> No
     X, B = data(noise, gaps, 2, 1, seed)
     one = fit(X, B, 2, 1, noise, inference=clvm.EM(tol=1e-8))
     four = fit(X, B, 2, 1, noise, inference=clvm.EM(tol=1e-8), n_init=4, random_state=seed)
-    assert four.bound_ >= one.bound_
-    assert four.bound_ == pytest.approx(one.bound_, abs=1e-5)
+    assert four.lower_bound_ >= one.lower_bound_
+    assert four.lower_bound_ == pytest.approx(one.lower_bound_, abs=1e-5)
     assert four.n_iter_ > 2 * one.n_iter_
     for name in ("target_components_", "shared_components_", "mean_", "noise_variance_"):
         numbers, others = np.asarray(getattr(four, name)), np.asarray(getattr(one, name))
@@ -159,7 +159,7 @@ def test_the_best_restart_is_kept(seed: int) -> None:
     bounds = [engine.run(clvm.Model(2, 1), X, B).bound]
     bounds += [engine.run(clvm.Model(2, 1), X, B, seed=int(s)).bound for s in seeds]
     assert len(set(bounds)) == len(bounds)
-    assert model.bound_ == max(bounds)
+    assert model.lower_bound_ == max(bounds)
     assert log_likelihood(fitted_point(model), X, B) == pytest.approx(max(bounds), rel=1e-10)
 
 
@@ -194,9 +194,9 @@ def test_maximum_beats_the_truth_and_neighbours(noise: str) -> None:
     truth, X, B = planted(3, n=90, m=80, D=9, k=2, t=1, noise=noise)
     model = fit(X, B, 2, 1, noise)
     point, rng = fitted_point(model), np.random.default_rng(0)
-    assert model.bound_ > log_likelihood(truth, X, B)
+    assert model.lower_bound_ > log_likelihood(truth, X, B)
     shape = shape_of(point, isotropic=noise == "isotropic")
     theta = shape.pack(point)
     for _ in range(8):
         moved = theta + 0.01 * rng.standard_normal(len(theta))
-        assert log_likelihood(shape.unpack(moved), X, B) < model.bound_
+        assert log_likelihood(shape.unpack(moved), X, B) < model.lower_bound_

@@ -126,10 +126,10 @@ def test_ninety_percent_intervals_cover(seed: int, gaps: float) -> None:
     latents = model.latents(new)
     reach = norm.ppf(0.95)
     assert latents.target is not None
-    assert latents.target_sd is not None
-    inside = np.abs(latents.target - t) <= reach * latents.target_sd
+    assert latents.target_std is not None
+    inside = np.abs(latents.target - t) <= reach * latents.target_std
     assert 0.88 <= inside.mean() <= 0.92
-    inside = np.abs(latents.shared - z) <= reach * latents.shared_sd
+    inside = np.abs(latents.shared - z) <= reach * latents.shared_std
     assert 0.88 <= inside.mean() <= 0.92
 
 
@@ -235,4 +235,4 @@ def test_orthogonal_updates_fail_elsewhere(seed: int) -> None:
     moved = np.linalg.norm(new_S - best.S) + np.linalg.norm(new_W - best.W)
     assert moved > 0.1 * np.linalg.norm(best.W)
     after = log_likelihood(best._replace(S=new_S, W=new_W), X, B)
-    assert after < model.bound_ - 1.0
+    assert after < model.lower_bound_ - 1.0

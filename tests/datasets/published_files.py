@@ -14,7 +14,7 @@ import pytest
 from scipy.io import mmwrite
 from scipy.sparse import coo_matrix
 
-from contrastive_lvm.datasets import files
+from contrastive_lvm.datasets import download
 
 
 def isolate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -24,9 +24,9 @@ def isolate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise ConnectionError("a test tried to download something")
 
     pooch = SimpleNamespace(os_cache=lambda _: str(folder / "cache"), retrieve=offline)
-    monkeypatch.setattr(files, "_pooch", lambda: pooch)
-    unchecked = {name: source._replace(sha256=None) for name, source in files.SOURCES.items()}
-    monkeypatch.setattr(files, "SOURCES", unchecked)
+    monkeypatch.setattr(download, "_pooch", lambda: pooch)
+    unchecked = {name: source._replace(sha256=None) for name, source in download.SOURCES.items()}
+    monkeypatch.setattr(download, "SOURCES", unchecked)
     monkeypatch.setenv("CONTRASTIVE_LVM_DATA", str(folder))
     return folder
 

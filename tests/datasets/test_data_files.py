@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from contrastive_lvm import datasets
-from contrastive_lvm.datasets import files
-from contrastive_lvm.datasets.mice import read_mice
-from contrastive_lvm.datasets.sensors import read_mhealth
+from contrastive_lvm.datasets import download
+from contrastive_lvm.datasets.mice_protein import read_mice
+from contrastive_lvm.datasets.wearable_sensors import read_mhealth
 from tests.datasets.published_files import isolate, put, real
 
 NAME = "folder/words.txt"
@@ -42,37 +42,37 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Network:
         pooch.HTTPDownloader, "__call__", lambda _, *words, **more: network(*words, **more)
     )
     monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
-    monkeypatch.setattr(files, "SOURCES", {NAME: files.Source(ADDRESS, SHA256)})
+    monkeypatch.setattr(download, "SOURCES", {NAME: download.DataFile(ADDRESS, SHA256)})
     monkeypatch.setenv("CONTRASTIVE_LVM_DATA", str(tmp_path / "data"))
     return network
 
 
 def test_data_folder_comes_before_the_cache(network: Network, tmp_path: Path) -> None:
     cached = put(tmp_path, f"cache/contrastive-lvm/{NAME}", CONTENT)
-    assert files.find(NAME) == cached
+    assert download.find(NAME) == cached
     own = put(tmp_path, f"data/{NAME}", CONTENT)
-    assert files.find(NAME) == own
+    assert download.find(NAME) == own
     assert network.asked == []
 
 
 def test_what_is_not_here_is_downloaded_once(network: Network, tmp_path: Path) -> None:
-    path = files.find("folder/made_by_hand.npz", NAME)
+    path = download.find("folder/made_by_hand.npz", NAME)
     assert path == tmp_path / "cache" / "contrastive-lvm" / NAME
     assert path.read_bytes() == CONTENT
-    assert files.find(NAME) == path
+    assert download.find(NAME) == path
     assert network.asked == [ADDRESS]
     made = put(tmp_path, "data/folder/made_by_hand.npz", b"arrays")
-    assert files.find("folder/made_by_hand.npz", NAME) == made
+    assert download.find("folder/made_by_hand.npz", NAME) == made
 
 
 def test_wrong_checksums_are_a_sentence(network: Network, tmp_path: Path) -> None:
     network.gives = b"a page that says please log in"
-    with pytest.raises(ValueError, match=f"{ADDRESS} gave has not the sha256 {SHA256}"):
-        files.find(NAME)
+    with pytest.raises(ValueError, match=f"{ADDRESS} returned a file without the sha256 {SHA256}"):
+        download.find(NAME)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     put(tmp_path, f"data/{NAME}", CONTENT + b"!")
     with pytest.raises(ValueError, match=rf"words\.txt has the sha256 .* has {SHA256}; delete it"):
-        files.find(NAME)
+        download.find(NAME)
 
 
 def test_without_a_network_the_sentence_says_what_to_put_where(
@@ -81,14 +81,14 @@ def test_without_a_network_the_sentence_says_what_to_put_where(
     network.gives = ConnectionError("Max retries exceeded\nand more")
     where = tmp_path / "data" / NAME
     with pytest.raises(FileNotFoundError) as caught:
-        files.find(NAME)
+        download.find(NAME)
     assert str(caught.value) == (
-        f"{NAME} is not here and could not be downloaded (ConnectionError); "
-        f"fetch it from {ADDRESS} and put it at {where}."
+        f"{NAME} was not found and could not be downloaded (ConnectionError); "
+        f"download it from {ADDRESS} and put it at {where}."
     )
     monkeypatch.delenv("CONTRASTIVE_LVM_DATA")
     with pytest.raises(FileNotFoundError, match=f"as {NAME} and set CONTRASTIVE_LVM_DATA to that"):
-        files.find(NAME)
+        download.find(NAME)
 
 
 def test_without_pooch_the_sentence_says_what_to_install(
@@ -97,13 +97,13 @@ def test_without_pooch_the_sentence_says_what_to_install(
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(files, "import_module", missing)
-    monkeypatch.setattr(files, "SOURCES", {NAME: files.Source(ADDRESS, SHA256)})
+    monkeypatch.setattr(download, "import_module", missing)
+    monkeypatch.setattr(download, "SOURCES", {NAME: download.DataFile(ADDRESS, SHA256)})
     monkeypatch.setenv("CONTRASTIVE_LVM_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"pip install 'contrastive-lvm\[data\]', or fetch"):
-        files.find(NAME)
+    with pytest.raises(FileNotFoundError, match=r"pip install 'contrastive-lvm\[data\]', or down"):
+        download.find(NAME)
     own = put(tmp_path, NAME, CONTENT)
-    assert files.find(NAME) == own
+    assert download.find(NAME) == own
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_every_fetcher_says_what_it_needs(
     with pytest.raises(FileNotFoundError) as caught:
         fetch()
     assert str(caught.value) == (
-        f"{name} is not here and could not be downloaded (ConnectionError); "
-        f"fetch it from {files.SOURCES[name].address} and put it at {tmp_path / name}."
+        f"{name} was not found and could not be downloaded (ConnectionError); "
+        f"download it from {download.SOURCES[name].address} and put it at {tmp_path / name}."
     )
 
 
@@ -210,7 +210,7 @@ def test_texture_and_digits_add_up() -> None:
 @pytest.mark.parametrize(
     ("words", "pattern"),
     [
-        ({"n_target": 0}, "n_target=0 must be a whole number of at least 1"),
+        ({"n_target": 0}, "n_target=0 must be an integer of at least 1"),
         ({"n_background": 1.5}, "n_background=1.5 must be"),
         ({"intensity": 0.0}, "intensity=0.0 must be a positive number"),
         ({"intensity": np.nan}, "intensity=nan must be a positive number"),

@@ -66,7 +66,7 @@ def test_same_seed_same_rows(make: object) -> None:
 @pytest.mark.parametrize(
     ("settings", "pattern"),
     [
-        ({"n_target": 0}, "n_target=0 must be a whole number"),
+        ({"n_target": 0}, "n_target=0 must be an integer"),
         ({"n_background": -3}, "n_background=-3"),
         ({"noise_std": 0.0}, "noise_std=0.0 must be positive"),
         ({"n_clusters": 1.5}, "n_clusters=1.5"),

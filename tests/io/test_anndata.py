@@ -61,7 +61,7 @@ def test_what_is_written(kind: str) -> None:
     np.testing.assert_allclose(adata.obsm["X_clvm_shared"], expected, atol=1e-9)
     assert np.isfinite(adata.obsm["X_clvm_target"]).all()  # scanpy's neighbours refuse NaN
     about = adata.uns["clvm"]
-    assert about["bound"] == estimator.bound_
+    assert about["lower_bound"] == estimator.lower_bound_
     assert list(about["target"]) == ["stim"]
     shares = [about[f"{part}_variance_ratio"] for part in ("target", "shared", "noise")]
     assert np.isclose(sum(np.sum(share) for share in shares), 1.0)
@@ -76,7 +76,7 @@ def test_lists_of_groups_and_other_keys() -> None:
     assert list(adata.uns["two"]["target"]) == ["stim", "other"]
     joined = np.isin(ORDER, [0, 3])
     expected = model().fit(values()[joined], background=DATA.background)
-    np.testing.assert_allclose(adata.uns["two"]["bound"], expected.bound_)
+    np.testing.assert_allclose(adata.uns["two"]["lower_bound"], expected.lower_bound_)
 
 
 @pytest.mark.parametrize("groups", [("yes", "no"), (1, 0), (True, False)])
@@ -161,7 +161,7 @@ def test_layers_are_taken_by_name() -> None:
     adapter.fit(adata, model(), **WORDS, layer="rare")
     sets = rare(DATA.target), rare(DATA.background)
     expected = model().fit(sets[0], background=sets[1])
-    np.testing.assert_allclose(adata.uns["clvm"]["bound"], expected.bound_)
+    np.testing.assert_allclose(adata.uns["clvm"]["lower_bound"], expected.lower_bound_)
     assert adata.uns["clvm"]["layer"] == "rare"
 
 
@@ -224,7 +224,7 @@ def test_files_hold_all_of_it(tmp_path: Path) -> None:
             np.testing.assert_array_equal(getattr(again, place)[name], array)
     for key in ("clvm", "pca"):
         assert again.uns[key].keys() == adata.uns[key].keys()
-        for name in ("bound", "estimator", "parameters"):
+        for name in ("lower_bound", "estimator", "parameters"):
             assert again.uns[key][name] == adata.uns[key][name]
         assert list(again.uns[key]["target"]) == ["stim"]
     assert list(again.uns["pca"]["background"]) == []

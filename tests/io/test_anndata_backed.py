@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import contrastive_lvm as clvm
 from contrastive_lvm import anndata as adapter
-from contrastive_lvm.rows import data, sums
+from contrastive_lvm.rows import data
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import row_subset as chosen
 
@@ -50,9 +50,8 @@ def fitted(adata: Any, name: str) -> Any:
 @pytest.fixture(autouse=True)
 def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small sets are worked on as large ones are, and files are read 50 rows at a time."""
-    monkeypatch.setattr(data, "MOST_FETCHED", 0)
-    monkeypatch.setattr(sums, "MOST_ROWS", 32)
-    monkeypatch.setattr(stored, "BLOCK_ENTRIES", 50 * D)
+    monkeypatch.setattr(data, "MOST_LOADED", 0)
+    monkeypatch.setattr(stored, "CHUNK_ENTRIES", 50 * D)
     monkeypatch.setattr(chosen, "MOST_ENTRIES", 100 * D)
 
 
@@ -60,14 +59,14 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
 def most_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows of a file that are read at a time."""
     seen = [0]
-    old = chosen.ChosenRows.__getitem__
+    old = chosen.SelectedRows.__getitem__
 
     def spy(self: Any, rows: slice) -> Any:
         found = old(self, rows)
         seen.append(found.shape[0])
         return found
 
-    monkeypatch.setattr(chosen.ChosenRows, "__getitem__", spy)
+    monkeypatch.setattr(chosen.SelectedRows, "__getitem__", spy)
     return seen
 
 

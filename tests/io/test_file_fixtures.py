@@ -171,7 +171,8 @@ def write() -> None:
         learned = {
             key: np.asarray(value).tolist()
             for key, value in vars(model).items()
-            if key.endswith(("components_", "mean_", "variance_", "ratio_")) or key == "bound_"
+            if key.endswith(("components_", "mean_", "variance_", "ratio_"))
+            or key == "lower_bound_"
         }
         told = {
             "kind": type(model).__name__,

@@ -66,7 +66,7 @@ def rows_of(
     model: clvm.ContrastiveLVM, n: int = 30, of: str = "target", gaps: float = 0.0
 ) -> pd.DataFrame:
     sizes = np.exp(np.random.default_rng(1).normal(0.0, 0.4, n))
-    sized = model._likelihood().sized_columns(D).any()
+    sized = model._fitted().likelihood.sized_columns(D).any()
     drawn = model.sample(n, of=of, size_factors=sizes if sized else None, random_state=0)
     return pd.DataFrame(with_gaps(drawn, gaps, 1), columns=NAMES)
 
@@ -131,7 +131,7 @@ def test_missing_entries_get_the_moments_of_new_ones(kind: str, of: str, uncerta
     v = v + uncertain * spread[:, None]
     dispersion = np.zeros(D) if p.dispersion is None else p.dispersion
     given = Nuisance(p.noise_variance, dispersion)
-    expected, variance = model._likelihood().response(m, v, given)
+    expected, variance = model._fitted().likelihood.response(m, v, given)
     filled, std = model.impute(X, of=of, return_std=True)
     missing = np.isnan(X.to_numpy())
     np.testing.assert_allclose(filled[missing], expected[missing], rtol=1e-9)
@@ -265,5 +265,5 @@ def test_size_factors_that_cannot_be_are_refused(sizes: Array, kind: str, senten
 
 def test_size_factors_must_be_numbers() -> None:
     model = applied("poisson")
-    with pytest.raises(TypeError, match="must be one positive number a row"):
+    with pytest.raises(TypeError, match="must be one positive number per row"):
         model.sample(2, size_factors=["large", "small"])

@@ -92,16 +92,16 @@ def test_the_bound_is_the_sum_of_the_rows(
     prior = 0.0
     if kind == "negative_binomial":  # its dispersions have a prior and a posterior
         prior = 3.0 * D
-    assert abs(rows - model.bound_) < 2.0 + 4.0 * model.bound_error_ + prior
+    assert abs(rows - model.lower_bound_) < 2.0 + 4.0 * model.lower_bound_error_ + prior
 
 
 def test_every_method_is_finite(fitted: tuple[str, clvm.ContrastiveLVM, Any]) -> None:
     _, model, (X, B, *_) = fitted
     latents = model.latents(X[:20])
     assert latents.target is not None
-    assert latents.target_sd is not None
+    assert latents.target_std is not None
     filled, std = model.impute(X[:20], return_std=True)
-    shown = (latents.target, latents.target_sd, latents.shared, filled, std)
+    shown = (latents.target, latents.target_std, latents.shared, filled, std)
     more = (model.denoise(X[:20]), model.reconstruct(X[:20]), model.inverse_transform([[0.5]]))
     for array in (*shown, *more, model.score_samples(B[:9], of="background")):
         assert np.isfinite(array).all()
@@ -109,10 +109,10 @@ def test_every_method_is_finite(fitted: tuple[str, clvm.ContrastiveLVM, Any]) ->
     draws = model.draws(50, random_state=0).values
     assert draws["t"].shape == (1, 50, N, 1)
     np.testing.assert_allclose(
-        draws["t"][0].mean(axis=0)[:20], latents.target, atol=0.6 * float(latents.target_sd.max())
+        draws["t"][0].mean(axis=0)[:20], latents.target, atol=0.6 * float(latents.target_std.max())
     )
     for of in ("target", "background", "denoised"):
-        assert model._likelihood().objection(model.sample(30, of=of, random_state=0)) is None
+        assert model._fitted().likelihood.objection(model.sample(30, of=of, random_state=0)) is None
 
 
 def test_travels(fitted: tuple[str, clvm.ContrastiveLVM, Any], tmp_path: Path) -> None:

@@ -5,17 +5,18 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from contrastive_lvm.coordinate_ascent.spectral import leading_eigenpairs
 from hypothesis import given, settings
 
 from contrastive_lvm.coordinate_ascent.loading_step import loading_step
-from contrastive_lvm.coordinate_ascent.spectral import leading_eigenpairs
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import _bold_weights, _steady_weights, ascend
 from contrastive_lvm.linalg.gauge import canonical, canonical_rotation
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import make_block, patterns_of, row_slices
-from contrastive_lvm.rows.masked_rows import MaskedRows, prepare, residual_of, row_step
-from contrastive_lvm.rows.scatter import statistics, summarise
+from contrastive_lvm.rows import data
+from contrastive_lvm.rows.masked_rows import prepare, residual_of, row_step
+from contrastive_lvm.rows.scale_mixture_rows import ScaleMixtureRows
 from tests.oracles import (
     GAPS,
     Array,
@@ -134,10 +135,9 @@ def test_loading_step_is_the_brute_force_m_step(k: int, t: int, noise: str, gaps
     L = np.hstack([point.S, point.W])
     sets = []
     for rows, mean, loadings in ((X, point.mean, L), (B, point.background_mean, point.S)):
-        if np.isnan(rows).any():
-            sets.append(MaskedRows(rows).statistics(Loadings(loadings), point.psi, mean))
-        else:
-            sets.append(statistics(summarise(rows, dense=True), Loadings(loadings), point.psi, 7))
+        (compressed,) = data.prepare([rows]).sets
+        assert not isinstance(compressed, ScaleMixtureRows)
+        sets.append(compressed.statistics(Loadings(loadings), point.psi, mean))
     step = loading_step(sets, k + t, point.psi, np.zeros((1, k + t)), np.arange(0))
     expected = joint_update(point, X, B, isotropic=False)
     np.testing.assert_allclose(step.loadings.mean, np.hstack([expected.S, expected.W]), atol=1e-9)

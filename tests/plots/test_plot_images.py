@@ -72,9 +72,9 @@ def draw_uncertainty(ax: Axes) -> None:
 
 
 def draw_intervals(ax: Axes) -> None:
-    mean, sd = np.linspace(-2.0, 2.0, 15)[:, None] ** 3, np.linspace(0.2, 1.0, 15)
+    mean, std = np.linspace(-2.0, 2.0, 15)[:, None] ** 3, np.linspace(0.2, 1.0, 15)
     latents = clvm.Latents(
-        mean, sd[:, None], np.zeros((15, 0)), np.zeros((15, 0)), sd[:, None, None] ** 2
+        mean, std[:, None], np.zeros((15, 0)), np.zeros((15, 0)), std[:, None, None] ** 2
     )
     plots.plot_uncertainty(latents, np.array(["early", "later"])[np.arange(15) % 2], ax=ax)
 
@@ -122,8 +122,8 @@ def draw_trace(ax: Axes) -> None:
     sweeps = np.arange(1, 21)
     history = {"epoch": 2.0 * sweeps, "validation_bound": -30.0 - 90.0 / sweeps + sweeps / 4.0}
     models = {
-        "trained": SimpleNamespace(bound_trace_=-20.0 - 90.0 / sweeps, history_=history),
-        "fitted": SimpleNamespace(bound_trace_=-30.0 - 50.0 / sweeps[:9]),
+        "trained": SimpleNamespace(lower_bounds_=-20.0 - 90.0 / sweeps, history_=history),
+        "fitted": SimpleNamespace(lower_bounds_=-30.0 - 50.0 / sweeps[:9]),
     }
     plots.plot_trace(models, ax=ax)
 

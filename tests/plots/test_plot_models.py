@@ -75,7 +75,7 @@ def test_axes_in_axes_out_with_large_letters_and_no_legend(name: str) -> None:
     texts = [*ax.texts, ax.xaxis.label, ax.yaxis.label, *ticks]
     assert min(float(text.get_fontsize()) for text in texts) >= 9
     assert isinstance(EVERY[name](None).figure, Figure)
-    with pytest.raises(TypeError, match="ax='here' is not an Axes of Matplotlib"):
+    with pytest.raises(TypeError, match="ax='here' is not a Matplotlib Axes"):
         EVERY[name]("here")  # type: ignore[arg-type]
 
 
@@ -106,13 +106,13 @@ def test_few_of_many_rows_get_an_ellipse() -> None:
 def test_a_single_latent_has_intervals_of_ninety_percent() -> None:
     latents = fit(1).latents(X)
     assert latents.target is not None
-    assert latents.target_sd is not None
+    assert latents.target_std is not None
     ax = plots.plot_uncertainty(latents)
     (lines,) = (c for c in ax.collections if isinstance(c, LineCollection))
     ends = np.array(lines.get_segments())[:, :, 0]
     order = np.argsort(latents.target[:, 0])
     np.testing.assert_allclose(ends.mean(axis=1), latents.target[order, 0])
-    across = 2 * 1.645 * latents.target_sd[order, 0]
+    across = 2 * 1.645 * latents.target_std[order, 0]
     np.testing.assert_allclose(np.ptp(ends, axis=1), across, rtol=1e-3)
 
 
@@ -154,7 +154,7 @@ def test_loadings_are_ranked_and_named() -> None:
     points = np.asarray(ax.collections[-1].get_offsets())
     np.testing.assert_allclose(points[:, 0], model.target_components_[1][order])
     assert ax.get_ylim()[0] > ax.get_ylim()[1]
-    assert ax.get_title(loc="left") == "Target dimension 2, the largest 4 of 6"
+    assert ax.get_title(loc="left") == "Target dimension 2, 4 largest of 6"
 
 
 def test_intervals_appear_where_loadings_have_a_posterior() -> None:
@@ -199,7 +199,10 @@ def test_shares_sum_to_a_hundred_even_when_many_are_added_up() -> None:
     )
     ax = plots.plot_variance_shares(model)
     assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(100.0)  # type: ignore[attr-defined]
-    assert [t.get_text() for t in ax.get_yticklabels()][-2:] == ["23 more shared", "noise"]
+    assert [t.get_text() for t in ax.get_yticklabels()][-2:] == [
+        "23 more shared dimensions",
+        "noise",
+    ]
 
 
 @pytest.mark.parametrize(("count", "scale"), [(10, "linear"), (100, "log")])
@@ -209,7 +212,7 @@ def test_spectra_leave_out_negligible_columns(count: int, scale: str) -> None:
     assert len(places(ax)) == count
     assert ax.get_xscale() == scale
     assert sorted(words(ax)) == [f"another: {count}", f"one: {count}"]
-    assert words(plots.plot_spectrum(fit(2, 0))) == ["0 columns"]
+    assert words(plots.plot_spectrum(fit(2, 0))) == ["0 components"]
 
 
 def test_scales_show_the_threshold_and_what_it_drops() -> None:
@@ -241,8 +244,8 @@ def test_a_marked_path_greys_what_it_drops() -> None:
 
 
 def test_traces_say_how_they_ended() -> None:
-    assert words(plots.plot_trace(fit())) == [f"converged at {fit().bound_:.6g}"]
-    early = SimpleNamespace(bound_trace_=np.arange(100.0), converged_=False)
+    assert words(plots.plot_trace(fit())) == [f"converged at {fit().lower_bound_:.6g}"]
+    early = SimpleNamespace(lower_bounds_=np.arange(100.0), converged_=False)
     assert words(plots.plot_trace(early)) == ["stopped early at 99"]
     ax = plots.plot_trace({"one": early, "two": fit()})
     assert sorted(words(ax)) == ["one, stopped early", "two"]
@@ -251,7 +254,7 @@ def test_traces_say_how_they_ended() -> None:
 
 def test_held_out_rows_have_a_curve_of_their_own() -> None:
     history = {"epoch": [2.0, 4.0], "validation_bound": np.array([-3.0, -2.0])}
-    model = SimpleNamespace(bound_trace_=[-2.0, -1.0], history_=history)
+    model = SimpleNamespace(lower_bounds_=[-2.0, -1.0], history_=history)
     ax = plots.plot_trace(model)
     assert [np.asarray(line.get_ydata()).tolist() for line in ax.lines] == [
         [-2.0, -1.0],
@@ -299,7 +302,7 @@ def test_many_filled_entries_have_no_intervals() -> None:
     rows = np.vstack([X] * 10)
     ax = plots.plot_imputation(fit(), rows, np.arange(rows.size).reshape(rows.shape) % 6 == 0)
     assert not [c for c in ax.collections if isinstance(c, LineCollection)]
-    assert ax.get_ylabel() == "filled in"
+    assert ax.get_ylabel() == "imputed value"
 
 
 def test_an_outlier_is_marked_by_number_or_name() -> None:
@@ -361,7 +364,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "group labels": (
         lambda: plots.plot_loadings(fit(), groups=["a"]),
         ValueError,
-        r"groups has shape \(1,\), but there are 6 features; give one label a feature",
+        r"groups has shape \(1,\), but there are 6 features; give one label per feature",
     ),
     "group features": (
         lambda: plots.plot_relevance(fit(), groups={"a": ["x"]}),
@@ -373,14 +376,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no horseshoe": (
         lambda: plots.plot_scales(fit()),
         TypeError,
-        "target_prior=None, which has no such scales; fit it with target_prior='horseshoe'",
+        "target_prior=None, which has no scale for each feature; fit it with",
     ),
     "no path": (lambda: plots.plot_lasso_path(fit()), TypeError, "not a LassoPath; pass what"),
     "mark": (lambda: plots.plot_lasso_path(path(), mark=4), ValueError, "mark=4 must be below 4"),
     "no trace": (
         lambda: plots.plot_trace(clvm.PPCA(1).fit(X)),
         TypeError,
-        r"model=PPCA\(n_components=1\) has no bound_trace_; pass a fitted ContrastiveLVM",
+        r"model=PPCA\(n_components=1\) has no lower_bounds_; pass a fitted ContrastiveLVM",
     ),
     "not a model": (lambda: plots.plot_trace("EM"), TypeError, "model='EM' is not an estimator"),
     "not rows": (lambda: plots.plot_missing([1.0]), ValueError, r"X has shape \(1,\)"),
@@ -397,7 +400,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "nothing held out": (
         lambda: plots.plot_imputation(fit(), X, X > 1e9),
         ValueError,
-        "held_out holds out no known entry of X; mark some",
+        "held_out holds out no observed entry of X; mark some",
     ),
     "no imputation": (
         lambda: plots.plot_imputation(clvm.ContrastivePCA().fit(X, background=B), X, X > 0),
@@ -413,7 +416,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "equal weights": (
         lambda: plots.plot_weights(fit(), X),
         ValueError,
-        "likelihood='gaussian', under which all entries weigh the same; fit it with",
+        "likelihood='gaussian', which gives all entries the same weight; fit it",
     ),
 }
 

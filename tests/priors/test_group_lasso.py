@@ -117,9 +117,9 @@ def test_a_dict_of_groups_takes_names_and_positions() -> None:
     ("groups", "message"),
     [
         (["a", "b"], "groups has 2 labels for 3 features; give one a feature"),
-        ({"g": ["q"]}, "groups names the feature 'q', which X does not have"),
-        ({"g": [3]}, "groups names the feature 3, which X does not have"),
-        ({"g": [-1]}, "groups names the feature -1, which X does not have"),
+        ({"g": ["q"]}, "groups names the feature 'q', which is not in the data"),
+        ({"g": [3]}, "groups names the feature 3, which is not in the data"),
+        ({"g": [-1]}, "groups names the feature -1, which is not in the data"),
         ({"g": [0, 1], "h": [1]}, "groups puts the feature 1 into two groups"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_fit_has_exact_zeros_where_there_is_nothing(where: str) -> None:
     np.testing.assert_array_equal(model.selected_features_, np.arange(D) < IN_TARGET)
     assert not W[IN_TARGET:].any()
     assert (np.linalg.norm(W[:IN_TARGET], axis=1) > 0.1).all()
-    assert (np.diff(model.bound_trace_) >= 0).all()
+    assert (np.diff(model.lower_bounds_) >= 0).all()
     assert model.converged_
 
 
@@ -221,8 +221,8 @@ def test_the_path_thins_out(where: str) -> None:
     np.testing.assert_array_equal(found.n_selected, (found.row_norms > 0).sum(axis=1))
     assert (np.diff(found.log_likelihoods) <= 1e-3).all()
     for model, rho, bound in zip(found.models, found.rhos, found.bounds, strict=True):
-        assert np.isfinite(model.bound_)
-        assert model.bound_ == bound
+        assert np.isfinite(model.lower_bound_)
+        assert model.lower_bound_ == bound
         assert model.target_prior.rho == rho
 
 
@@ -238,7 +238,7 @@ def test_warm_fits_are_no_worse_than_cold_ones(where: str) -> None:
     worth = found.bounds > found.bounds[-1]
     assert worth.sum() >= 4
     for rho, bound in zip(found.rhos[worth], found.bounds[worth], strict=True):
-        assert bound >= fitted(clvm.GroupLasso(rho), X, B).bound_ - 1e-2
+        assert bound >= fitted(clvm.GroupLasso(rho), X, B).lower_bound_ - 1e-2
 
 
 def test_the_path_keeps_groups() -> None:

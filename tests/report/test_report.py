@@ -15,11 +15,11 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 import contrastive_lvm as clvm
-from contrastive_lvm.report import page_data as contents_of
-from contrastive_lvm.report.arrays import CODES, coded
-from contrastive_lvm.report.columns import columns
+from contrastive_lvm.report import page_data
+from contrastive_lvm.report.annotations import columns
+from contrastive_lvm.report.encode_arrays import CODES, coded
+from contrastive_lvm.report.fit_diagnostics import diagnostics
 from contrastive_lvm.report.page import escaped
-from contrastive_lvm.report.page_text import diagnostics
 
 DATA = clvm.datasets.make_subgroups(60, 50, random_state=0)
 KINDS = {"f4": "<f4", "u2": "<u2", "i4": "<i4"}
@@ -81,7 +81,7 @@ def test_the_page_holds_the_numbers_of_the_library(tmp_path: Path) -> None:
     model = fitted()
     data = written(tmp_path, model, labels=DATA.target_labels)
     own, other = model.latents(DATA.target), model.latents(DATA.background, of="background")
-    assert own.target_sd is not None
+    assert own.target_std is not None
     expected: dict[str, Any] = {
         "target": own.target,
         "shared": own.shared,
@@ -90,8 +90,8 @@ def test_the_page_holds_the_numbers_of_the_library(tmp_path: Path) -> None:
     }
     for name, values in expected.items():
         np.testing.assert_allclose(unpacked(data["points"][name]), values, rtol=1e-6)
-    assert unpacked(data["points"]["target_sd"]).shape == (1, 2)  # complete rows have one
-    np.testing.assert_allclose(unpacked(data["points"]["target_sd"])[0], own.target_sd[7], 1e-6)
+    assert unpacked(data["points"]["target_std"]).shape == (1, 2)  # complete rows have one
+    np.testing.assert_allclose(unpacked(data["points"]["target_std"])[0], own.target_std[7], 1e-6)
     both = np.vstack([model.target_components_, model.shared_components_])
     np.testing.assert_allclose(unpacked(data["loadings"]), both, rtol=1e-6)
     pooled = np.concatenate([DATA.target, DATA.background])
@@ -108,9 +108,9 @@ def test_gaps_stay_gaps_and_widen_the_latents(tmp_path: Path) -> None:
     model = clvm.ContrastiveLVM(2, 4).fit(gappy, background=DATA.background)
     data = read(model.report(tmp_path / "r.html", gappy, background=DATA.background))[1]
     np.testing.assert_array_equal(np.isnan(decoded(data["values"])[:60]), np.isnan(gappy))
-    sds = unpacked(data["points"]["target_sd"])
-    expected: Any = model.latents(gappy).target_sd
-    np.testing.assert_allclose(sds, expected, rtol=1e-6)
+    stds = unpacked(data["points"]["target_std"])
+    expected: Any = model.latents(gappy).target_std
+    np.testing.assert_allclose(stds, expected, rtol=1e-6)
 
 
 @settings(max_examples=60, deadline=None)
@@ -212,7 +212,7 @@ def test_rows_of_both_sets_share_annotations(tmp_path: Path) -> None:
     sex = data["columns"][0]
     assert (sex["name"], sex["levels"]) == ("sex", ["f", "m"])
     assert unpacked(sex["codes"]).tolist() == [0, 1] * 30 + [1] * 50
-    assert [c["name"] for c in data["columns"]] == ["sex", "age", "outlyingness (robust sds)"]
+    assert [c["name"] for c in data["columns"]] == ["sex", "age", "outlyingness (robust std)"]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_sparse_counts_stay_exact(tmp_path: Path) -> None:
     data = read(model.report(tmp_path / "r.html", target, background=background))[1]
     both = np.concatenate([target.toarray(), background.toarray()])
     np.testing.assert_array_equal(decoded(data["values"]), both)
-    assert data["loading_sds"] is None  # counts have no noise variance to tell them from
+    assert data["loading_stds"] is None  # counts have no noise variance to tell them from
 
 
 def test_size_factors_of_ones_own(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_size_factors_of_ones_own(tmp_path: Path) -> None:
     assert data["columns"][0]["name"] == "size factor"
     with pytest.raises(ValueError, match="fitted with size factors of your own"):
         model.report(path, target, background=background)
-    with pytest.raises(ValueError, match="background_size_factors=None does not go"):
+    with pytest.raises(ValueError, match="background_size_factors=None does not match"):
         model.report(path, target, background=background, size_factors=words["size_factors"])
 
 
@@ -280,9 +280,9 @@ def test_without_a_background(tmp_path: Path) -> None:
 def test_large_sets_are_sampled_and_said_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contents_of, "MOST_ROWS", 25)
-    monkeypatch.setattr(contents_of, "MOST_ENTRIES", 500)
-    monkeypatch.setattr(contents_of, "FEWEST_FEATURES", 6)
+    monkeypatch.setattr(page_data, "MOST_ROWS", 25)
+    monkeypatch.setattr(page_data, "MOST_ENTRIES", 500)
+    monkeypatch.setattr(page_data, "FEWEST_FEATURES", 6)
     model = fitted()
     data = written(tmp_path, model, labels={"number": [f"n{i}" for i in range(60)]})
     assert len(data["rows"]) == len(set(data["rows"])) == 25
@@ -305,7 +305,7 @@ def test_words_say_when_little_is_enriched() -> None:
     rng = np.random.default_rng(0)
     points = {
         "target": rng.normal(size=(500, 1)),
-        "target_sd": np.full((500, 1), 2.0),
+        "target_std": np.full((500, 1), 2.0),
         "background_target": rng.normal(size=(500, 1)),
     }
     from contrastive_lvm.io.tables.preparation import unprepared
@@ -323,15 +323,15 @@ def test_words_say_when_little_is_enriched() -> None:
     said = diagnostics(model, sets, findings(model, sets, top=2), points)
     care = " ".join(item["text"] for item in said if item["level"] == "care")
     assert "Little is enriched" in care
-    assert "is blurred" in care
+    assert "is uncertain" in care
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         ({"labels": [1, 2]}, "labels has 2 values, but there are 60 rows"),
-        ({"labels": {"a": [1] * 60, "b": [1]}}, "labels is not one value a row"),
-        ({"labels": np.ones((60, 2))}, "labels is not one value a row"),
+        ({"labels": {"a": [1] * 60, "b": [1]}}, "labels is not one value per row"),
+        ({"labels": np.ones((60, 2))}, "labels is not one value per row"),
         ({"background_labels": ["x"]}, "background_labels has 1 values"),
         ({"background": None}, "background=None, but the model has shared dimensions"),
         ({"background": DATA.background[:, :3]}, "background has 3 features"),

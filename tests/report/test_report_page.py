@@ -174,12 +174,12 @@ def test_differences_are_those_of_the_observed_values(case: Case, opened: Open) 
     size = (a.mean() - b.mean()) / np.sqrt(pooled)
     error = np.sqrt(a.var() / len(a) + b.var() / len(b)) / np.sqrt(pooled)
     found = frame_of(page, "#save-differences").set_index("feature")
-    np.testing.assert_allclose(found["difference in sds"], size[found.index], atol=1e-3)
+    np.testing.assert_allclose(found["standardized difference"], size[found.index], atol=1e-3)
     np.testing.assert_allclose(found["standard error"], error[found.index], atol=1e-3)
     np.testing.assert_allclose(found["mean of selected"], a.mean()[found.index], atol=1e-3)
     shown = page.locator("#differences-table tbody tr td:first-child").all_inner_texts()
     assert shown == found.index[:15].tolist()
-    assert found["difference in sds"].abs().is_monotonic_decreasing
+    assert found["standardized difference"].abs().is_monotonic_decreasing
 
 
 def test_a_click_selects_the_nearest_row_and_shift_adds(case: Case, opened: Open) -> None:
@@ -228,7 +228,7 @@ def test_colours_follow_any_column_and_the_legend_selects(case: Case, opened: Op
     seen = {pixels(page, 0)}
     names = page.locator("#colour option").all_inner_texts()
     assert names[:4] == ["nothing", "subgroup", "age", EVIL]
-    for name in ("age", "set", "outlyingness (robust sds)", "nothing"):
+    for name in ("age", "set", "outlyingness (robust std)", "nothing"):
         page.select_option("#colour", label=name)
         settle(page)
         seen.add(pixels(page, 0))
@@ -246,7 +246,7 @@ def test_colours_follow_any_column_and_the_legend_selects(case: Case, opened: Op
 def test_axes_can_be_chosen(case: Case, opened: Open) -> None:
     page = opened(case)
     before = pixels(page, 0)
-    page.select_option("#target-view select >> nth=1", label="shared 3")
+    page.select_option("#target-view select >> nth=1", label="shared dimension 3")
     settle(page)
     assert pixels(page, 0) != before
     y = page.evaluate("Array.from(clvm.views[0].yAxis.values.slice(0, 200))")
@@ -256,7 +256,7 @@ def test_axes_can_be_chosen(case: Case, opened: Open) -> None:
 
 def test_loadings_can_be_searched(case: Case, opened: Open) -> None:
     page = opened(case)
-    page.select_option("#dimension", label="shared 2")
+    page.select_option("#dimension", label="shared dimension 2")
     page.fill("#search", "GENE 2")
     loadings = pd.Series(case.model.shared_components_[1], index=case.target.columns)
     matches = loadings[[name for name in loadings.index if "gene 2" in name]]
@@ -276,20 +276,20 @@ def test_downloads_hold_the_numbers_of_the_library(case: Case, opened: Open) -> 
         case.model.latents(case.background, of="background"),
     )
     found = frame_of(page, "#save-target-latents")
-    np.testing.assert_allclose(found[["target 1", "target 2"]], own.target, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found[["target 1 sd", "target 2 sd"]], own.target_sd, rtol=1e-5)
+    np.testing.assert_allclose(found[["target1", "target2"]], own.target, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[["target1_std", "target2_std"]], own.target_std, rtol=1e-5)
     assert found["subgroup"].tolist() == case.subgroups.tolist()
     assert found["row"].tolist() == case.target.index.tolist()
     assert found[EVIL].tolist() == [EVIL] * 200
     found = frame_of(page, "#save-shared-latents")
     both = np.concatenate([own.shared, other.shared])
-    names = [f"shared {k}" for k in range(1, 11)]
+    names = [f"shared{k}" for k in range(1, 11)]
     np.testing.assert_allclose(found[names], both, rtol=1e-5, atol=1e-6)
     found = frame_of(page, "#save-loadings").set_index("feature")
     expected = case.model.target_components_.T
-    np.testing.assert_allclose(found[["target 1", "target 2"]], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[["target1", "target2"]], expected, rtol=1e-5, atol=1e-6)
     facts = json.loads(saved(page, "#save-summary"))
-    assert facts["bound"] == case.model.bound_
+    assert facts["lower_bound"] == case.model.lower_bound_
     page.fill("#find", "cell 19")
     found = frame_of(page, "#save-selected-rows")
     assert found["row"].tolist() == [f"cell {i}" for i in (19, *range(190, 200))]
@@ -362,6 +362,7 @@ def test_a_phone_needs_no_scrolling_to_the_side(case: Case, opened: Open) -> Non
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 360
     boxes = [page.locator(f"#{name}-view .plot").bounding_box() for name in ("target", "shared")]
     assert boxes[1]["y"] > boxes[0]["y"] + boxes[0]["height"]  # below each other
+    page.locator("#target-view .plot").scroll_into_view_if_needed()
     x, y = place(page, 3)
     page.touchscreen.tap(x, y)
     assert len(selected(page)) == 1

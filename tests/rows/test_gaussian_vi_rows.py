@@ -354,7 +354,10 @@ def test_a_mixed_likelihood_is_the_sum_of_its_parts() -> None:
 @pytest.mark.parametrize(
     ("kinds", "sentence"),
     [
-        ({"gaussian": [0, 1], "poisson": [2, 7]}, "names the feature 7, which X does not have"),
+        (
+            {"gaussian": [0, 1], "poisson": [2, 7]},
+            "names the feature 7, which is not in the data",
+        ),
         ({"gaussian": ["a", "z"], "poisson": ["b", "c"]}, "names the feature 'z'"),
         ({"gaussian": ["a", "b"]}, "leaves out 1 of 3 features, the first is 'c'"),
         ({"gaussian": ["a", "b"], "poisson": ["b", "c"]}, "'b' twice, as 'gaussian' and 'poisson'"),

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from contrastive_lvm.coordinate_ascent.sweep import Task
+from contrastive_lvm.rows.streamed import StreamedGaps
 
 import contrastive_lvm as clvm
-from contrastive_lvm.coordinate_ascent.sweep import Task
 from contrastive_lvm.rows import data, sums
 from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import streaming_median as selection
-from contrastive_lvm.rows.dask_rows import LazyRows
+from contrastive_lvm.rows.dask_rows import DaskRows
 from contrastive_lvm.rows.moments import Moments, moments_of
-from contrastive_lvm.rows.source import is_elsewhere
-from contrastive_lvm.rows.streamed import StreamedGaps
+from contrastive_lvm.rows.reader import is_out_of_core
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
@@ -72,7 +72,7 @@ def fit(name: str, X: Any, B: Any, tol: float = TOL) -> clvm.ContrastiveLVM:
 
 def assert_same(model: Any, reference: Any, names: tuple[str, ...] = NAMES) -> None:
     """To the last digit."""
-    for name in (*names, "bound_", "n_iter_"):
+    for name in (*names, "lower_bound_", "n_iter_"):
         ours, theirs = getattr(model, name), getattr(reference, name)
         np.testing.assert_array_equal(ours, theirs, err_msg=name)
 
@@ -82,7 +82,7 @@ def assert_alike(model: Any, reference: Any, names: tuple[str, ...] = NAMES) -> 
         ours, theirs = np.asarray(getattr(model, name)), np.asarray(getattr(reference, name))
         limit = 1e-8 * np.abs(theirs).max()
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=limit, err_msg=name)
-    assert model.bound_ == pytest.approx(reference.bound_, rel=1e-10)
+    assert model.lower_bound_ == pytest.approx(reference.lower_bound_, rel=1e-10)
 
 
 def mapped(X: Any, path: Path, dtype: Any = np.float64) -> Any:
@@ -173,7 +173,7 @@ def test_cells_say_what_all_rows_say(name: str, monkeypatch: pytest.MonkeyPatch)
             assert_close(some, others)
         carries = [found.carry, reference.carry]
     assert len(by_cells.posterior_.weights) == (2 if "Student" in name else 0)
-    assert by_cells.bound_ == pytest.approx(fit(name, X, B).bound_, abs=0.1)
+    assert by_cells.lower_bound_ == pytest.approx(fit(name, X, B).lower_bound_, abs=0.1)
 
 
 @pytest.mark.parametrize("elsewhere", ["map", "threads", "cluster"])
@@ -237,14 +237,14 @@ def test_a_lost_worker_costs_nothing_but_time(
     doomed = next(iter(cluster.run(os.getpid).values()))
     sweeps: list[int] = []
 
-    def kill(self: LazyRows, *given: Any, **settings: Any) -> Any:
+    def kill(self: DaskRows, *given: Any, **settings: Any) -> Any:
         sweeps.append(1)
         if len(sweeps) == 9:
             threading.Timer(0.02, os.kill, (doomed, signal.SIGKILL)).start()
         return renewed(self, *given, **settings)
 
-    renewed = LazyRows.renewed
-    monkeypatch.setattr(LazyRows, "renewed", kill)
+    renewed = DaskRows.renewed
+    monkeypatch.setattr(DaskRows, "renewed", kill)
     assert_same(fit("Student-t", X, B, LOOSE), in_memory("Student-t", LOOSE))
     assert len(sweeps) > 12
     assert doomed not in cluster.run(os.getpid).values()
@@ -360,7 +360,7 @@ def test_files_and_sparse_blocks_fit_alike(
 ) -> None:
     X, B = rows(name)
     elsewhere = store(X, tmp_path)
-    assert is_elsewhere(elsewhere)
+    assert is_out_of_core(elsewhere)
     model = fit(name, elsewhere, B, LOOSE)
     sparse = "sparse" in store.__name__ and name == "complete"  # whose squares are of zeros too
     (assert_alike if sparse else assert_same)(model, in_memory(name, LOOSE))
@@ -532,7 +532,7 @@ def test_bad_values_are_refused_by_name(name: str, elsewhere: Callable[[Any], An
         fit(name, X, elsewhere(B[:, :7]))
     with pytest.raises(ValueError, match="has 7 features, but ContrastiveLVM is expecting 8"):
         in_memory(name).transform(elsewhere(X[:, :7]))
-    with pytest.raises(ValueError, match="X and background do not vary"):
+    with pytest.raises(ValueError, match="The rows do not vary"):
         fit("complete", elsewhere(np.ones((50, D))), elsewhere(np.ones((40, D))))
 
 

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.rows import row_subset as chosen
-from contrastive_lvm.rows.row_subset import chosen_rows
-from contrastive_lvm.rows.source import UNCHECKED, is_elsewhere, source_of
+from contrastive_lvm.rows.reader import UNCHECKED, is_out_of_core, open_rows
+from contrastive_lvm.rows.row_subset import select_rows
 
 D = 5
 Store = Callable[[np.ndarray, Path], Any]
@@ -70,11 +70,11 @@ def test_all_of_them_in_order(
     X, rng = values(200, 0), np.random.default_rng(1)
     wanted = rng.random(200) < share
     wanted[3] = True
-    rows = chosen_rows(store(X, tmp_path), wanted)
-    assert is_elsewhere(rows)
+    rows = select_rows(store(X, tmp_path), wanted)
+    assert is_out_of_core(rows)
     assert rows.shape == (wanted.sum(), D)
-    source = source_of(rows, "X", UNCHECKED)
-    found = np.concatenate([dense(block) for block in source.blocks()])
+    source = open_rows(rows, "X", UNCHECKED)
+    found = np.concatenate([dense(block) for block in source.read()])
     np.testing.assert_array_equal(found, X[wanted])
     some = rng.permutation(int(wanted.sum()))[:10]
     np.testing.assert_array_equal(dense(source.take(some)), X[wanted][some])
@@ -99,7 +99,7 @@ def test_what_lies_far_between_is_not_read(monkeypatch: pytest.MonkeyPatch) -> N
     X = Recorded(values(1000, 0))
     wanted = np.zeros(1000, dtype=bool)
     wanted[[5, 7, 300, 301, 319, 321, 999]] = True
-    rows = chosen_rows(X, wanted)[0:7]
+    rows = select_rows(X, wanted)[0:7]
     np.testing.assert_array_equal(rows, X.X[wanted])
     assert X.read == [(5, 8), (300, 320), (321, 322), (999, 1000)]
-    np.testing.assert_array_equal(chosen_rows(X, wanted)[4:6], X.X[[319, 321]])
+    np.testing.assert_array_equal(select_rows(X, wanted)[4:6], X.X[[319, 321]])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from contrastive_lvm.datasets import DigitsOnGrass, fetch_mnist_on_grass
-from contrastive_lvm.datasets.digits import MNIST, read_idx
+from contrastive_lvm.datasets.mnist_on_grass import MNIST, read_idx
 from tests.datasets.published_files import isolate
 
 
@@ -64,14 +64,14 @@ def test_digits_are_added_to_grass_of_their_own() -> None:
 
 
 def test_what_is_missing_or_broken_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="n_target=0 must be a whole number from 1"):
+    with pytest.raises(ValueError, match="n_target=0 must be an integer from 1"):
         fetch_mnist_on_grass(0)
     with pytest.raises(ValueError, match="intensity=-1 must be a positive number"):
         small(intensity=-1)
     images = folder / "mnist" / MNIST["train"][0]
     whole = images.read_bytes()
     images.write_bytes(whole[:40])
-    with pytest.raises(ValueError, match="is not a whole gzip file"):
+    with pytest.raises(ValueError, match="is not a complete gzip file"):
         small()
     images.write_bytes(gzip.compress(b"something else"))
     with pytest.raises(ValueError, match="is not an idx file"):
@@ -88,10 +88,10 @@ def test_what_is_missing_or_broken_is_named(folder: Path, monkeypatch: pytest.Mo
     ("changes", "pattern"),
     [
         ({"pool": None}, "pool is not a file in the archive"),
-        ({"pool": np.zeros(4, dtype=np.int8)}, "has no window to use in a pool"),
-        ({"images": np.zeros((4, 100, 90), dtype=np.uint8)}, "images and flags that do not fit"),
-        ({"images": np.zeros(4, dtype=np.uint8)}, "is not a whole set of photographs"),
-        ({"images": np.zeros((9, 100, 100), dtype=np.uint8)}, "images and flags that do not fit"),
+        ({"pool": np.zeros(4, dtype=np.int8)}, "has a pool without a window to use"),
+        ({"images": np.zeros((4, 100, 90), dtype=np.uint8)}, "images and flags that do not match"),
+        ({"images": np.zeros(4, dtype=np.uint8)}, "is not a complete set of photographs"),
+        ({"images": np.zeros((9, 100, 100), dtype=np.uint8)}, "images and flags that do not match"),
     ],
 )
 def test_damaged_photographs_are_a_sentence(
@@ -104,7 +104,7 @@ def test_damaged_photographs_are_a_sentence(
     with pytest.raises(ValueError, match=pattern):
         small()
     path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(ValueError, match="is not a whole npz file with the arrays images, pool"):
+    with pytest.raises(ValueError, match="is not a complete npz file with the arrays images, pool"):
         small()
 
 

@@ -38,10 +38,10 @@ def test_linear_posteriors_become_exact(of: str) -> None:
     exact = np.linalg.solve(precision, loadings / noise @ (rows - mean - offset).T).T
     found = model.latents(rows, of=of)
     parts = [found.target, found.shared] if of == "target" else [found.shared]
-    sds = [found.target_sd, found.shared_sd] if of == "target" else [found.shared_sd]
+    stds = [found.target_std, found.shared_std] if of == "target" else [found.shared_std]
     np.testing.assert_allclose(np.hstack(parts), exact, atol=0.02)
     best = np.broadcast_to(1 / np.sqrt(np.diag(precision)), exact.shape)
-    np.testing.assert_allclose(np.hstack(sds), best, rtol=0.03)
+    np.testing.assert_allclose(np.hstack(stds), best, rtol=0.03)
 
 
 def test_bounds_rise() -> None:

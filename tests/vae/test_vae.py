@@ -133,7 +133,7 @@ def test_history_names_the_parts_of_the_bound() -> None:
     assert (np.diff(h["epoch"]) > 0).all()
     assert h["target_kl_weight"][-1] == 1.0
     scale = 300 + 200 - 30 - 20  # rows that train
-    assert h["bound"][-1] / scale == pytest.approx(known().bound_ / 500, rel=0.1)
+    assert h["bound"][-1] / scale == pytest.approx(known().lower_bound_ / 500, rel=0.1)
 
 
 def own_law(model: clvm.ContrastiveVAE, of: str) -> Any:
@@ -157,8 +157,8 @@ def test_linear_networks_reach_the_exact_likelihood() -> None:
     model = clvm.ContrastiveVAE(
         2, 2, hidden=(), random_state=0, validation_fraction=0.0, **words
     ).fit(data.target, background=data.background)
-    assert model.bound_ < exact.bound_ + 3.0 * model.bound_error_
-    assert model.bound_ > exact.bound_ - 0.01 * abs(exact.bound_)
+    assert model.lower_bound_ < exact.lower_bound_ + 3.0 * model.lower_bound_error_
+    assert model.lower_bound_ > exact.lower_bound_ - 0.01 * abs(exact.lower_bound_)
     for rows, of in ((data.target, "target"), (data.background, "background")):
         own = own_law(model, of).logpdf(rows)
         few, many = (model.score_samples(rows, of=of, n_draws=k) for k in (1, 500))
@@ -184,12 +184,12 @@ def test_every_output_predicts(name: str) -> None:
     model = quick(likelihood=output(name)).fit(X, background=B)
     latents = model.latents(X)
     assert latents.target is not None
-    assert latents.target_sd is not None
+    assert latents.target_std is not None
     assert latents.cov.shape == (300, 4, 4)
     np.testing.assert_array_equal(latents.target, model.transform(X))
     np.testing.assert_allclose(
         np.sqrt(np.einsum("nkk->nk", latents.cov)),
-        np.hstack([latents.target_sd, latents.shared_sd]),
+        np.hstack([latents.target_std, latents.shared_std]),
     )
     filled, std = model.impute(X, return_std=True)
     np.testing.assert_array_equal(filled[~np.isnan(X)], X[~np.isnan(X)])
@@ -234,7 +234,7 @@ def test_data_in_other_units_gives_the_same_model() -> None:
         moved.transform(shift + unit * DATA.target), known().transform(DATA.target), atol=1e-3
     )
     change = 500 * 8 * np.log(unit)
-    assert moved.bound_ == pytest.approx(known().bound_ - change, rel=1e-4)
+    assert moved.lower_bound_ == pytest.approx(known().lower_bound_ - change, rel=1e-4)
     assert moved.history_["bound"][-1] == pytest.approx(
         known().history_["bound"][-1] - change * 450 / 500, rel=1e-4
     )

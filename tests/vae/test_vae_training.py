@@ -116,7 +116,7 @@ def test_memory_maps_and_sparse_rows_give_what_arrays_give(tmp_path: Path) -> No
     for x, b in (maps, (sp.csr_matrix(X), sp.csr_array(B))):
         model = quick(**words).fit(x, background=b)
         np.testing.assert_array_equal(model.transform(x), expected.transform(X))
-        assert model.bound_ == expected.bound_
+        assert model.lower_bound_ == expected.lower_bound_
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_rows_in_files_are_read_by_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     with h5py.File(tmp_path / "rows.h5", "w") as file:
         X = file.create_dataset("x", data=DATA.target, chunks=(40, DATA.target.shape[1]))
         B = file.create_dataset("b", data=DATA.background, chunks=(40, DATA.target.shape[1]))
-        monkeypatch.setattr("contrastive_lvm.rows.file_rows.BLOCK_ENTRIES", 400)
+        monkeypatch.setattr("contrastive_lvm.rows.file_rows.CHUNK_ENTRIES", 400)
         largest: list[int] = []
 
         def floats(rows: Any) -> Any:

@@ -1,26 +1,33 @@
-"""`clvm transform`, `clvm impute` and `clvm denoise`: a model file applied to rows."""
+"""`clvm transform`, `clvm impute` and `clvm denoise`: apply a model file to rows."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.cli_progress import reading, working
+from contrastive_lvm.cli.output import announce, user_warnings
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from contrastive_lvm.io.tables.preparation import Preparation
     from contrastive_lvm.io.tables.table import Table
 
-    Named = tuple[list[str], "np.ndarray"]  # columns and their values, (n, c)
-
-
 CONTRASTIVE = ("ContrastiveLVM", "ContrastiveVAE")
+
+
+class Applied(NamedTuple):
+    """A model and the rows that it is applied to."""
+
+    estimator: Any
+    preparation: "Preparation"
+    table: "Table"  # the rows with their annotations
+    rows: Any  # as the estimator takes them
+    sizes: dict[str, Any]  # their size factors, if a column gives them
 
 
 def transform(
@@ -29,35 +36,32 @@ def transform(
     *,
     where: options.Where = None,
     of: options.Of = "target",
-    shared: Annotated[bool, typer.Option("--shared", help="Add the shared latents.")] = False,
-    sd: options.Sd = False,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Also give the shared latents of target rows.")
+    ] = False,
+    std: options.Std = False,
     output: options.TableOutput = None,
     as_json: options.Json = False,
 ) -> None:
-    """Latents of rows: where they lie in the dimensions that only the target has.
+    """Compute the latents of rows: their coordinates in the dimensions that only the target has.
 
-    Rows of the background have shared latents alone.
+    Rows of the background have shared latents only.
     """
+    import numpy as np
 
-    def latents(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
-        import numpy as np
-
-        if of == "target" and not (shared or sd):
-            values = estimator.transform(rows, **sizes)
-            return _numbered("target", values.shape[1]), values
-        found, columns, parts = estimator.latents(rows, of=of, **sizes), [], []
-        for name in ("target", "shared"):
-            mean = getattr(found, name)
-            if mean is None or (name == "shared" and of == "target" and not shared):
-                continue
-            columns += _numbered(name, mean.shape[1])
-            parts.append(mean)
-            if sd:
-                columns += [f"{c}_sd" for c in _numbered(name, mean.shape[1])]
-                parts.append(getattr(found, f"{name}_sd"))
-        return columns, np.hstack(parts)
-
-    _apply(model, file, where, latents, output, as_json=as_json, of=of)
+    given = _read(model, file, where, output, of)
+    with _warnings_about(file):
+        if of == "target" and not (shared or std):
+            parts = {"target": given.estimator.transform(given.rows, **given.sizes)}
+        else:
+            parts = given.estimator.latents(given.rows, of=of, **given.sizes)._asdict()
+    blocks = ("target", "shared") if shared or of == "background" else ("target",)
+    columns, values = [], []
+    for block in [name for name in blocks if parts[name] is not None]:
+        names = [f"{block}{k}" for k in range(1, parts[block].shape[1] + 1)]
+        columns += [*names, *(f"{name}_std" for name in names)] if std else names
+        values += [parts[block], parts[f"{block}_std"]] if std else [parts[block]]
+    _give(given.table, columns, np.hstack(values), output, as_json=as_json)
 
 
 def impute(
@@ -66,23 +70,22 @@ def impute(
     *,
     where: options.Where = None,
     of: options.Of = "target",
-    sd: options.Sd = False,
+    std: options.Std = False,
     output: options.TableOutput = None,
     as_json: options.Json = False,
 ) -> None:
-    """Rows with their missing entries filled in, in the units of the file."""
+    """Fill in the missing entries of rows, in the units of the file."""
+    import numpy as np
 
-    def filled(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
-        import numpy as np
-
-        undo, names = preparation.scaling.undo, preparation.features
-        if not sd:
-            return names, undo(estimator.impute(rows, of=of, **sizes))
-        values, spread = estimator.impute(rows, of=of, return_std=True, **sizes)
-        both = np.hstack([undo(values), undo(spread, spread=True)])
-        return [*names, *(f"{name}_sd" for name in names)], both
-
-    _apply(model, file, where, filled, output, as_json=as_json, of=of)
+    given = _read(model, file, where, output, of)
+    undo, names = given.preparation.scaling.undo, given.preparation.features
+    with _warnings_about(file):
+        found = given.estimator.impute(given.rows, of=of, return_std=std, **given.sizes)
+    values = undo(found[0] if std else found)
+    if std:
+        values = np.hstack([values, undo(found[1], spread=True)])
+        names = [*names, *(f"{name}_std" for name in names)]
+    _give(given.table, names, values, output, as_json=as_json)
 
 
 def denoise(
@@ -93,91 +96,88 @@ def denoise(
     output: options.TableOutput = None,
     as_json: options.Json = False,
 ) -> None:
-    """Rows of the target with the shared part removed, in the units of the file."""
-
-    def rest(estimator: Any, rows: Any, preparation: "Preparation", **sizes: Any) -> "Named":
-        return preparation.features, preparation.scaling.undo(estimator.denoise(rows, **sizes))
-
-    _apply(model, file, where, rest, output, as_json=as_json)
-
-
-def _numbered(name: str, n: int) -> list[str]:
-    return [f"{name}{k}" for k in range(1, n + 1)]
+    """Remove the shared part from rows of the target, in the units of the file."""
+    given = _read(model, file, where, output)
+    with _warnings_about(file):
+        values = given.estimator.denoise(given.rows, **given.sizes)
+    values = given.preparation.scaling.undo(values)
+    _give(given.table, given.preparation.features, values, output, as_json=as_json)
 
 
-def _apply(
-    model: Path,
-    file: Path,
-    where: list[str] | None,
-    compute: "Callable[..., Named]",
-    output: Path | None,
-    *,
-    as_json: bool,
-    of: str = "target",
-) -> None:
-    """Read the model and the rows, compute, and write or print."""
-    from contrastive_lvm.cli.translate_errors import plainly, warnings_told
+def _read(
+    model: Path, file: Path, where: list[str] | None, output: Path | None, of: str = "target"
+) -> Applied:
     from contrastive_lvm.io.tables.prepare import frame, read_rows
     from contrastive_lvm.io.tables.size_factor_column import sizes_of
     from contrastive_lvm.io.tables.write import ending_of
 
     if of not in ("target", "background"):
-        raise ValueError(f"--of={of} is unknown; use target or background.")
+        raise InvalidParameterError("--of", of, "is unknown; use target or background.")
     if output is not None:
         ending_of(destination(output, "--output"))
-    estimator, preparation = loaded(model)
-    with reading() as told:
-        table = read_rows(file, preparation, where or (), progress=told)
-    named = hasattr(estimator, "feature_names_in_")
-    sizes = sizes_of(table, preparation.sizes)
-    with working("Computing"), plainly(rows=str(file)), warnings_told(rows=str(file)):
-        columns, values = compute(estimator, frame(table, named=named), preparation, **sizes)
-    _give(table, columns, values, output, as_json=as_json)
+    estimator, preparation = load(model)
+    announce(f"Reading {file.name}")
+    table = read_rows(file, preparation, where or ())
+    rows = frame(table, named=hasattr(estimator, "feature_names_in_"))
+    return Applied(estimator, preparation, table, rows, sizes_of(table, preparation.sizes))
 
 
-def loaded(path: Path) -> "tuple[Any, Preparation]":
-    """The contrastive model of a file, and how its rows are prepared."""
+@contextmanager
+def _warnings_about(file: Path) -> Iterator[None]:
+    """Print warnings on stderr, and name the file in errors about its rows."""
+    try:
+        with user_warnings() as said:
+            yield
+    except InvalidDataError as error:
+        raise InvalidDataError(str(file), error.reason) from error
+    for sentence in said:
+        typer.echo(f"warning: {sentence}", err=True)
+
+
+def load(path: Path) -> "tuple[Any, Preparation]":
+    """Return the contrastive model of a file, and how its rows are prepared."""
     from contrastive_lvm.io.model_files import read_model
     from contrastive_lvm.io.tables.preparation import check_preparation, unprepared
 
     try:
         estimator, section = read_model(path)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} is not a file; name what clvm fit has written.") from error
+        raise FileNotFoundError(
+            f"{path} does not exist; name a model file written by clvm fit."
+        ) from error
     if type(estimator).__name__ not in CONTRASTIVE:
         raise ValueError(
             f"{path} holds a {type(estimator).__name__}, which has no target and background; "
-            "name what clvm fit has written."
+            "name a model file written by clvm fit."
         )
-    if section is None:  # written by save() in Python
+    if section is None:  # written by the method `save` in Python
         return estimator, unprepared(estimator)
     preparation = check_preparation(section, path)
     known = list(getattr(estimator, "feature_names_in_", preparation.features))
     if len(known) != estimator.n_features_in_ or known != preparation.features:
-        raise ValueError(f"{path} is damaged: its preparation is of another model; fit it again.")
+        raise ValueError(
+            f"{path} is damaged: its preparation belongs to another model; fit it again."
+        )
     return estimator, preparation
 
 
 def _give(
     table: "Table", columns: list[str], values: Any, output: Path | None, *, as_json: bool
 ) -> None:
+    """Write the columns to a file, or print them."""
     from contrastive_lvm.io.tables.write import described, ending_of, write_frame
 
     if output is not None:
         ending, result = ending_of(output), described(table, columns, values)
-        write_atomically(output, lambda path: write_frame(path, ending, result, values), "--output")
+        write_atomically(output, lambda path: write_frame(path, ending, result, values))
         facts = {"output": str(output), "rows": len(values), "columns": columns}
         text = f"{len(values):,} rows and {len(columns):,} columns: {output}"
         typer.echo(json.dumps(facts, indent=1) if as_json else text)
     elif as_json:
-        facts = {"rows": table.labels(), "columns": columns, "values": _plain(values)}
+        numbers = [[None if x != x else float(x) for x in row] for row in values]  # no NaN in JSON
+        facts = {"rows": table.labels(), "columns": columns, "values": numbers}
         typer.echo(json.dumps(facts, allow_nan=False))
     else:
         result = described(table, columns, values)
         named = table.row_names is not None
         typer.echo(result.to_csv(index=named, lineterminator="\n"), nl=False)
-
-
-def _plain(values: Any) -> list[list[float | None]]:
-    """Numbers as JSON has them, which knows no NaN."""
-    return [[None if value != value else float(value) for value in row] for row in values]

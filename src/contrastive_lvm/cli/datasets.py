@@ -1,16 +1,14 @@
-"""`clvm datasets`: which files of real data are here, and where the others come from."""
+"""`clvm datasets`: the files of real data, and where to get them."""
 
 import json
-from typing import Annotated
 
 import typer
 
+from contrastive_lvm.cli.options import Json
 
-def datasets(
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a list.")] = False,
-) -> None:
-    """List the real data that experiments use: what is here, and where the rest comes from."""
+
+def datasets(*, as_json: Json = False) -> None:
+    """List the files of real data that the experiments use, and where to get those missing."""
     found = _found()
     if as_json:
         typer.echo(json.dumps(found, indent=1))
@@ -19,11 +17,11 @@ def datasets(
         typer.echo(f"{file['state']:8}{file['file']}")
         if file["state"] != "here":
             typer.echo(f"        from {file['from']}")
-    typer.echo("Files are looked for in $CONTRASTIVE_LVM_DATA, then in the user's cache.", err=True)
+    typer.echo("Files are searched for in $CONTRASTIVE_LVM_DATA and the user cache.", err=True)
 
 
 def _found() -> list[dict[str, str]]:
-    from contrastive_lvm.datasets.files import SOURCES
+    from contrastive_lvm.datasets.download import SOURCES
 
     return [
         {"file": name, "state": _state(name), "from": source.address or f"you: {source.remark}"}
@@ -32,9 +30,9 @@ def _found() -> list[dict[str, str]]:
 
 
 def _state(name: str) -> str:
-    from contrastive_lvm.datasets.files import present
+    from contrastive_lvm.datasets.download import present
 
     try:
         return "here" if present(name) else "absent"
-    except ValueError:  # its checksum is another
+    except ValueError:  # the checksum differs
         return "damaged"

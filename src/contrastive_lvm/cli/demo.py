@@ -1,4 +1,4 @@
-"""`clvm demo`: the three methods on synthetic data."""
+"""`clvm demo`: three methods on synthetic data."""
 
 import json
 from pathlib import Path
@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrastive_lvm.cli.cli_progress import working
 from contrastive_lvm.cli.options import Json, Seed
 from contrastive_lvm.cli.output import aligned, folder
 from contrastive_lvm.io.atomic import write_atomically
 
 if TYPE_CHECKING:
-    from contrastive_lvm.experiments.demo import DemoResult
+    from contrastive_lvm.experiments.subgroups_demo import DemoResult
 
 
 def demo(
     *,
     output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for picture and report; made if absent.")
+        Path, typer.Option(metavar="DIR", help="Folder for the figure and the report.")
     ] = Path("demo"),
     seed: Seed = 0,
     as_json: Json = False,
@@ -26,13 +25,12 @@ def demo(
     """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
     picture, report = folder(output) / "comparison.png", output / "report.html"
     typer.echo("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
-    with working("Fitting"):
-        from contrastive_lvm.experiments.demo import draw_demo, report_demo, run_demo
+    from contrastive_lvm.experiments.subgroups_demo import draw_demo, report_demo, run_demo
 
-        result = run_demo(random_state=seed)
-        figure = draw_demo(result)
+    result = run_demo(random_state=seed)
+    figure = draw_demo(result)
     write_atomically(picture, lambda file: figure.savefig(file, format="png", dpi=150))
-    report_demo(result, report)
+    write_atomically(report, lambda file: report_demo(result, file))
     if as_json:
         typer.echo(json.dumps(_facts(result, seed, picture, report), indent=2, allow_nan=False))
     else:

@@ -1,19 +1,17 @@
-"""`clvm fit`: two sets of rows in, a model file and what it found out."""
+"""`clvm fit`: fit a model to two sets of rows, write it to a file and print what it found."""
 
 import json
-import warnings
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.cli_progress import reading, working
+from contrastive_lvm.cli.output import announce, user_warnings
 from contrastive_lvm.io.atomic import destination
-from contrastive_lvm.progress_bars import on_terminal
 
 if TYPE_CHECKING:
-    from contrastive_lvm.cli.parse_options import Words
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.io.tables.prepare import Sets
 
@@ -29,14 +27,7 @@ def fit(
     annotation: options.Annotation = None,
     scale: options.Scale = "none",
     layer: options.Layer = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            help="clvm, or vae for nonlinear structure; with settings as in "
-            "vae:hidden=128+256,max_epochs=50.",
-        ),
-    ] = "clvm",
+    model: options.Model = "clvm",
     n_target: options.NTarget = 2,
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
@@ -46,29 +37,30 @@ def fit(
     inference: options.Inference = "auto",
     n_init: options.NInit = 1,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The model file to write.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
     ] = Path("model.clvm"),
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write a page to look at, such as report.html."),
+        typer.Option(metavar="FILE", help="Also write an HTML report, such as report.html."),
     ] = None,
     top: options.Top = 5,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Fit a model to a target and a background, and say what only the target has.
+    """Fit a model to a target and a background set, and print what only the target has.
 
-    Columns of words are kept as annotations; numbers are features. Empty cells, NA and NaN are
-    missing entries, which the model integrates out.
+    Numeric columns are features; columns of text are kept as annotations. Empty fields, NA and NaN
+    are missing entries, which the model integrates out.
     """
-    from contrastive_lvm.cli.parse_options import Words
+    from contrastive_lvm.cli.format_summary import format_summary
+    from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments
     from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.report.advice import data_advice, fit_advice
+    from contrastive_lvm.report.findings import findings
 
     path = destination(output, "--output")
     page = None if report is None else destination(report, "--report")
-    sides = (target or (), background or (), where or (), annotation or ())
-    choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
-    words = Words(
+    estimator = build_estimator(
         model=model,
         n_target=n_target,
         n_shared=n_shared,
@@ -79,79 +71,71 @@ def fit(
         inference=inference,
         n_init=n_init,
         seed=seed,
+        verbose=sys.stderr.isatty(),
     )
-    sets = read(file, background_file, choice, scale, words)
-    facts = _fitted(words, sets, path, page, top) | {"seed": seed}
-    if as_json:
-        typer.echo(json.dumps(facts, indent=1, allow_nan=False))
-    else:
-        from contrastive_lvm.cli.format_summary import told
+    sides = (target or (), background or (), where or (), annotation or ())
+    choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
+    sets = read(file, background_file, choice, scale, estimator)
+    with user_warnings() as said:
+        fit_sets(estimator, sets, **fit_arguments(model))
+        facts = findings(estimator, sets, top=top)
+    advice = [*data_advice(sets, estimator), *said, *fit_advice(facts)]
+    save(estimator, sets, path)
+    if page is not None:
+        from contrastive_lvm.cli.report import write_page
 
-        typer.echo(told(facts))
+        write_page(estimator, sets, page, file.name)
+    facts |= {"warnings": list(dict.fromkeys(advice)), "model": str(path), "seed": seed}
+    facts["report"] = None if page is None else str(page)
+    typer.echo(json.dumps(facts, indent=1, allow_nan=False) if as_json else format_summary(facts))
 
 
 def read(
-    file: Path, background_file: Path | None, choice: "Choice", scale: str, words: "Words"
+    file: Path, background_file: Path | None, choice: "Choice", scale: str, estimator: Any
 ) -> "Sets":
-    """The two sets that the options of a command describe."""
+    """Read the two sets that the options of a command describe."""
+    from contrastive_lvm.cli.parse_options import locate_features
     from contrastive_lvm.io.tables.prepare import read_sets
     from contrastive_lvm.io.tables.standardize import check_method
+    from contrastive_lvm.likelihoods.gaussian import Gaussian
+    from contrastive_lvm.likelihoods.student_t import StudentT
 
-    if check_method(scale) != "none" and not words.scalable:
+    scalable = isinstance(estimator.likelihood, Gaussian | StudentT)
+    if check_method(scale) != "none" and not scalable:
         raise ValueError(
-            f"--scale={scale} does not go with --likelihood {words.likelihood}: counts and binary "
-            "values have no other units; leave --scale out."
+            f"--scale={scale} has no meaning for {estimator.likelihood!r}, because counts and "
+            "binary values have no units; leave it out."
         )
-    alone = words.n_shared == 0
-    with reading() as told:
-        return read_sets(file, background_file, choice, scale=scale, alone=alone, progress=told)
+    announce(f"Reading {file.name}")
+    alone = estimator.n_shared == 0
+    sets = read_sets(file, background_file, choice, scale=scale, alone=alone)
+    locate_features(estimator, sets.preparation.features)
+    return sets
 
 
-def _fitted(
-    words: "Words", sets: "Sets", path: Path, page: Path | None, top: int
-) -> dict[str, Any]:
-    """Fit, write the model file and the page, and collect the facts."""
-    from contrastive_lvm.cli.report import write_page
-    from contrastive_lvm.cli.translate_errors import plainly, told_to_users
-    from contrastive_lvm.io.tables.prepare import frame
-    from contrastive_lvm.report.advice import data_advice, fit_advice
-    from contrastive_lvm.report.findings import findings
-
-    named = sets.preparation.named
-    estimator = words.estimator(sets.preparation.features, verbose=words.has_bar and on_terminal())
-    others = None if sets.background is None else frame(sets.background, named=named)
-    advice = data_advice(sets, words.likelihood)
-    with warnings.catch_warnings(record=True) as caught, plainly():
-        warnings.simplefilter("always")
-        with working("Fitting", shown=not words.has_bar):
-            estimator.fit(
-                frame(sets.target, named=named),
-                background=others,
-                **words.fit_arguments,
-                **sizes(sets),
-            )
-        with working("Looking at rows"):
-            facts = findings(estimator, sets, top=top)
-    save(estimator, sets, path)
-    said = told_to_users(caught)
-    facts["warnings"] = list(dict.fromkeys([*advice, *said, *fit_advice(facts)]))
-    if page is not None:
-        write_page(estimator, sets, page, Path(sets.target.source).name)
-    return facts | {"model": str(path), "report": None if page is None else str(page)}
-
-
-def sizes(sets: "Sets") -> dict[str, Any]:
-    """Size factors of both sets, if a column has them."""
+def fit_sets(estimator: Any, sets: "Sets", **arguments: Any) -> None:
+    """Fit an estimator to two sets, with the size factors that a column gives."""
     from contrastive_lvm.io.tables.size_factor_column import sizes_of
 
     column = sets.preparation.sizes
-    return sizes_of(sets.target, column) | sizes_of(
-        sets.background, column, "background_size_factors"
-    )
+    arguments |= sizes_of(sets.target, column)
+    arguments |= sizes_of(sets.background, column, "background_size_factors")
+    target, background = frames(sets)
+    announce("Fitting")
+    estimator.fit(target, background=background, **arguments)
+
+
+def frames(sets: "Sets") -> tuple[Any, Any]:
+    """Return the rows of the target and of the background as estimators take them."""
+    from contrastive_lvm.io.tables.prepare import frame
+
+    named = sets.preparation.named
+    background = None if sets.background is None else frame(sets.background, named=named)
+    return frame(sets.target, named=named), background
 
 
 def save(estimator: Any, sets: "Sets", path: Path) -> None:
-    """Write a model file with the preparation of its data."""
+    """Write a model file that also tells how its rows were prepared."""
     from contrastive_lvm.io.model_files import write_model
 
     write_model(estimator, path, sets.preparation)

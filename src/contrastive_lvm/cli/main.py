@@ -1,7 +1,7 @@
-"""The command `clvm`: read, call the library, write.
+"""The command `clvm`: read, call the library, print.
 
-Results go to stdout, messages to stderr. Bad input is exit code 2 and one sentence. What takes time
-to import is imported by the command that needs it, so that `clvm --help` answers at once.
+Results go to stdout, messages to stderr. Bad input ends with exit code 2 and one sentence. Each
+command imports what it needs when it runs, so that `clvm --help` answers at once.
 """
 
 import os
@@ -17,21 +17,24 @@ from contrastive_lvm.cli.apply import denoise, impute, transform
 from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
 from contrastive_lvm.cli.fit import fit
+from contrastive_lvm.cli.options import OPTION_OF
 from contrastive_lvm.cli.report import report
 from contrastive_lvm.cli.reproduce import reproduce
 from contrastive_lvm.cli.select import select
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 
 BAD_INPUT, INTERRUPTED = 2, 130
+SETS = {"X": "the target", "background": "the background"}
 NOT_FOR_USERS = (RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning)
 
-# Newer versions of typer carry a copy of click, so the class has no name to import from everywhere.
+# Newer versions of typer bundle click, so the class cannot be imported by one name.
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
 
 app = typer.Typer(name="clvm", rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, by default with the arguments of the process; the exit code."""
+    """Run the command line and return its exit code."""
     try:
         with warnings.catch_warnings():
             for kind in NOT_FOR_USERS:
@@ -41,13 +44,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except UsageError as error:
         return _refuse(_usage_sentence(error.format_message()))
-    except BrokenPipeError:  # whoever reads the output has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, TypeError, OSError, ImportError) as error:  # an extra may be absent
-        return _refuse(str(error))
-    except MemoryError:
-        return _refuse("there is not enough memory; use fewer rows or features, or float32.")
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, MemoryError) as error:
+        return _refuse(_sentence(error))
     return code if isinstance(code, int) else 0
 
 
@@ -58,8 +59,23 @@ def _refuse(sentence: str) -> int:
     return BAD_INPUT
 
 
+def _sentence(error: Exception) -> str:
+    """Say what the library refuses in the words of the command line."""
+    if isinstance(error, InvalidParameterError):
+        option = OPTION_OF.get(error.parameter, error.parameter)
+        typed = isinstance(error.value, str | int | float)  # and not an object built from it
+        return f"{option}={error.value} {error.reason}" if typed else f"{option} {error.reason}"
+    if isinstance(error, InvalidDataError):
+        return f"{SETS.get(error.name, error.name)} {error.reason}"
+    if isinstance(error, ArithmeticError):
+        return f"a number is out of range ({error}); try --scale standard."
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; use fewer rows or features, or float32."
+    return str(error)
+
+
 def _usage_sentence(message: str) -> str:
-    """One sentence with a way out from typer's message, which may hold a suggestion."""
+    """Turn a message of typer, which may hold a suggestion, into one sentence."""
     message = message.rstrip(".").replace(". Did you mean", "; did you mean")
     return message if message.endswith("?") else f"{message}; see clvm --help."
 
@@ -70,7 +86,7 @@ def main(
     *,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """Find what a target dataset has and a background dataset has not."""
+    """Find the structure that a target dataset has and a background dataset lacks."""
     if version:
         typer.echo(f"clvm {__version__}")
         raise typer.Exit

@@ -1,31 +1,53 @@
-"""Output folders of commands, and aligned tables of text."""
+"""What commands share in writing: messages, folders, files and tables."""
 
+import sys
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+import typer
+
+
+def announce(text: str) -> None:
+    """Say on a terminal what is being done."""
+    if sys.stderr.isatty():
+        typer.echo(f"{text} ...", err=True)
+
+
+@contextmanager
+def user_warnings() -> Iterator[list[str]]:
+    """Collect what the library warns its users about, each sentence once."""
+    sentences: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield sentences
+    said = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    sentences.extend(dict.fromkeys(said))
 
 
 def folder(path: Path) -> Path:
-    """The folder, made if absent; refused before any work if nothing can be written there."""
+    """Create a folder if it is absent, and refuse it before any work if it is read-only."""
     try:
         if path.exists() and not path.is_dir():
-            raise ValueError(f"--output={path} is a file, not a folder; name another folder.")
+            raise ValueError(f"--output={path} is a file, not a folder; choose another folder.")
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             return path
     except OSError as error:
         raise OSError(
-            f"--output={path} cannot be written to ({error.strerror}); name another folder."
+            f"--output={path} cannot be written to ({error.strerror}); choose another folder."
         ) from error
 
 
 def aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines of a table: the first column to the left, numbers to the right."""
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    """Return the lines of a table: the first column flush left, the others right."""
+    widths = [max(len(entry) for entry in column) for column in zip(*table, strict=True)]
     return [
         "  ".join(
             [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+            + [entry.rjust(width) for entry, width in zip(row[1:], widths[1:], strict=True)]
         )
         for row in table
     ]

@@ -1,4 +1,4 @@
-"""`clvm report`: a page about a model and its rows."""
+"""`clvm report`: an HTML page about a model and its rows."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.apply import loaded
-from contrastive_lvm.cli.cli_progress import reading, working
+from contrastive_lvm.cli.apply import load
+from contrastive_lvm.cli.output import announce
 from contrastive_lvm.io.atomic import destination, write_text_atomically
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def report(
     model: options.ModelFile,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="The target; left out, the files of the fit."),
+        typer.Argument(metavar="FILE", help="The target set; by default, the files of the fit."),
     ] = None,
     background_file: options.BackgroundFile = None,
     *,
@@ -29,33 +29,35 @@ def report(
     background: options.Background = None,
     where: options.Where = None,
     title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Heading of the page; the file's name.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Title of the page; by default, the name of the file."),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write.")
     ] = Path("report.html"),
     as_json: options.Json = False,
 ) -> None:
-    """Write a page to look at: rows, loadings, diagnostics and numbers in one HTML file.
+    """Write an HTML page with the rows, loadings, diagnostics and numbers of a model.
 
-    It needs no network. Without files it shows the rows that the model was fitted to.
+    The page is one file that needs no network. By default, it shows the rows that the model was
+    fitted to.
     """
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.io.tables.preparation import Origin, origin_of
     from contrastive_lvm.io.tables.prepare import read_again
 
     path = destination(output, "--output")
-    estimator, preparation = loaded(model)
+    estimator, preparation = load(model)
     if file is None:
-        _refuse_conditions(by, target, background, where)
+        given = {"--by": by, "--target": target, "--background": background, "--where": where}
         origin = origin_of(preparation, model)
+        _check_origin(origin, model, [option for option, value in given.items() if value])
     else:
         sides = (target or (), background or (), where or ())
         choice = Choice(by, *sides, layer=preparation.layer, sizes=preparation.sizes)
         origin = Origin(file, background_file, choice)
-    _refuse_absent(origin, model, named=file is not None)
-    with reading() as told:
-        sets = read_again(preparation, origin, alone=estimator.n_shared_ == 0, progress=told)
+    announce(f"Reading {origin.target.name}")
+    sets = read_again(preparation, origin, alone=estimator.n_shared_ == 0)
     write_page(estimator, sets, path, title or origin.target.name)
     facts = {"report": str(path), "bytes": path.stat().st_size}
     typer.echo(json.dumps(facts) if as_json else f"report: {path}")
@@ -65,23 +67,18 @@ def write_page(estimator: Any, sets: "Sets", path: Path, title: str) -> None:
     """Write the page of a model and two sets."""
     from contrastive_lvm.report.page import page
 
-    with working("Writing the page"):
-        text = page(estimator, sets, title=title)
+    announce("Writing the report")
+    text = page(estimator, sets, title=title)
     write_text_atomically(path, text)
 
 
-def _refuse_conditions(*given: Any) -> None:
-    names = ("--by", "--target", "--background", "--where")
-    for name, value in zip(names, given, strict=True):
-        if value:
-            raise ValueError(f"{name} needs a file that it chooses from; name it after the model.")
-
-
-def _refuse_absent(origin: "Origin", model: Path, *, named: bool) -> None:
-    """The files of a fit may have been moved since."""
+def _check_origin(origin: "Origin", model: Path, options: list[str]) -> None:
+    """Refuse conditions without a file, and files of a fit that have been moved since."""
+    if options:
+        raise ValueError(f"{options[0]} needs a file to choose rows from; name it after the model.")
     for file in (origin.target, origin.background):
-        if not named and file is not None and not file.exists():
+        if file is not None and not file.exists():
             raise FileNotFoundError(
-                f"{file}, which {model} was fitted to, is not there; go to the folder of the fit, "
-                "or name the files after the model."
+                f"{file}, which {model} was fitted to, does not exist; change to the folder of the "
+                "fit, or name the files after the model."
             )

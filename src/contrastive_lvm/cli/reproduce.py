@@ -1,4 +1,4 @@
-"""`clvm reproduce`: the paper's experiments, one or all."""
+"""`clvm reproduce`: the experiments of the paper."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrastive_lvm.cli.cli_progress import working
+from contrastive_lvm.cli.options import Json
 from contrastive_lvm.cli.output import aligned, folder
 from contrastive_lvm.io.atomic import write_atomically, write_text_atomically
 
@@ -16,25 +16,26 @@ if TYPE_CHECKING:
     from contrastive_lvm.experiments.outcome import Outcome
 
 EXPERIMENTS = ("synthetic", "generative", "outliers", "mice", "rnaseq", "sensors", "digits")
-NOT_MET = 1  # exit code when a number misses its threshold, or data of some experiment are absent
+NOT_MET = 1  # exit code when a claim does not hold, or data of some experiment are absent
 DPI = 180
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"all, or {', '.join(EXPERIMENTS)}.")],
+    name: Annotated[str, typer.Argument(help=f"all, or one of {', '.join(EXPERIMENTS)}.")],
     *,
     output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for pictures, JSON and the page.")
+        Path, typer.Option(metavar="DIR", help="Folder for figures, JSON and the summary.")
     ] = Path("reproduced"),
     skip: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="With all: leave one out.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Leave out of all. Repeatable."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Much smaller, to see that it runs.")
+        bool, typer.Option("--quick", help="Use much smaller data, only to see that it runs.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: Json = False,
 ) -> int:
-    """Repeat experiments of the paper: tables with its claims, pictures, and a page of all."""
+    """Repeat experiments of the paper, and compare the results with its claims."""
     names = _names(name, skip or [])
     place = folder(output)
     outcomes, found, absent = [], [], 0
@@ -44,7 +45,7 @@ def reproduce(
         except FileNotFoundError as error:
             if name != "all":
                 raise
-            typer.echo(f"clvm: {own} is left out: {error}", err=True)
+            typer.echo(f"clvm: {own} was left out: {error}", err=True)
             absent += 1
             continue
         outcomes.append(outcome)
@@ -55,11 +56,11 @@ def reproduce(
     if as_json:
         typer.echo(json.dumps(found if name == "all" else found[0], indent=1))
     if name == "all":
-        from contrastive_lvm.experiments.page import page
+        from contrastive_lvm.experiments.markdown import page
 
         text = page(outcomes)
         write_text_atomically(place / "index.md", text)
-    typer.echo(f"pictures and numbers: {place}", err=True)
+    typer.echo(f"figures and numbers: {place}", err=True)
     return 0 if absent == 0 and all(outcome.met for outcome in outcomes) else NOT_MET
 
 
@@ -67,7 +68,7 @@ def _names(name: str, skip: list[str]) -> list[str]:
     for given in (name, *skip):
         if given not in (*EXPERIMENTS, "all"):
             known = ", ".join(EXPERIMENTS)
-            raise ValueError(f"{given!r} is not an experiment; choose all, or one of {known}.")
+            raise ValueError(f"{given!r} is not an experiment; use all, or one of {known}.")
     return [own for own in EXPERIMENTS if own not in skip] if name == "all" else [name]
 
 
@@ -76,9 +77,7 @@ def _run(name: str, *, quick: bool) -> tuple["Outcome", float]:
     from contrastive_lvm.experiments import reproduce as run
 
     begin = time.perf_counter()
-    with working(f"Running {name}"):
-        outcome = run(name, quick=quick)
-    return outcome, time.perf_counter() - begin
+    return run(name, quick=quick), time.perf_counter() - begin
 
 
 def _write(outcome: "Outcome", facts: dict[str, object], place: Path) -> None:
@@ -90,7 +89,7 @@ def _write(outcome: "Outcome", facts: dict[str, object], place: Path) -> None:
 
 
 def _text(outcome: "Outcome") -> str:
-    from contrastive_lvm.experiments.page import rows
+    from contrastive_lvm.experiments.markdown import rows
 
     claims = [f"{claim}\n    {claim.says}" for claim in outcome.claims]
     table = [line.rstrip() for line in aligned(rows(outcome))]

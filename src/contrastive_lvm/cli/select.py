@@ -1,16 +1,14 @@
-"""`clvm select`: which features carry what the target has, or how many dimensions are shared."""
+"""`clvm select`: which features matter in the target, or how many dimensions are shared."""
 
 import json
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.cli_progress import working
-from contrastive_lvm.cli.fit import read, save, sizes
-from contrastive_lvm.cli.output import aligned
+from contrastive_lvm.cli.fit import fit_sets, frames, read, save
+from contrastive_lvm.cli.output import aligned, announce, user_warnings
 from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
@@ -27,13 +25,14 @@ def select(
         str,
         typer.Option(
             metavar="METHOD",
-            help="group_lasso (a path over its strength) or horseshoe for features, ard for the "
-            "number of shared dimensions; with settings as in group_lasso:groups=FILE, "
-            "horseshoe:scale=0.1.",
+            help="group_lasso (over a path of strengths) or horseshoe to select features, ard to "
+            "choose the number of shared dimensions; settings follow a colon, as in "
+            "group_lasso:groups=FILE or horseshoe:scale=0.1.",
         ),
     ] = "group_lasso",
     strengths: Annotated[
-        int, typer.Option(metavar="N", min=2, help="Strengths on the path of the group lasso.")
+        int,
+        typer.Option(metavar="N", min=2, help="Number of strengths on the path of group_lasso."),
     ] = 30,
     by: options.By = None,
     target: options.Target = None,
@@ -48,21 +47,20 @@ def select(
     size_factors: options.SizeFactors = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Also write the chosen model."),
+        typer.Option("--output", "-o", metavar="FILE", help="Also write the selected model."),
     ] = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Say which features matter in the target, or how many dimensions both sets share."""
-    from contrastive_lvm.cli.parse_options import Words, spelled
-    from contrastive_lvm.cli.translate_errors import plainly, told_to_users
+    """Select the features that matter in the target, or the number of shared dimensions."""
+    from contrastive_lvm.cli.parse_options import build_estimator, split_settings
     from contrastive_lvm.io.tables.choose_rows import Choice
 
     path = None if output is None else destination(output, "--output")
-    kind, _ = spelled("--method", method)
+    kind, _ = split_settings("--method", method)
     if kind not in ("group_lasso", "horseshoe", "ard"):
         raise ValueError(f"--method {kind} is unknown; use group_lasso, horseshoe or ard.")
-    words = Words(
+    estimator = build_estimator(
         n_target=n_target,
         n_shared=n_shared or ("auto" if kind == "ard" else None),
         likelihood=likelihood,
@@ -73,63 +71,43 @@ def select(
     )
     sides = (target or (), background or (), where or (), annotation or ())
     choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
-    sets = read(file, background_file, choice, scale, words)
-    estimator = words.estimator(sets.preparation.features)
-    with plainly(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    sets = read(file, background_file, choice, scale, estimator)
+    with user_warnings() as said:
         if kind == "group_lasso":
-            facts, chosen = _path(estimator, sets, strengths)
+            facts, estimator = _follow_path(estimator, sets, strengths)
         else:
-            facts, chosen = _one(estimator, sets, kind)
+            fit_sets(estimator, sets)
+            facts = {}
+    facts = {"method": kind} | facts | _selection(estimator, sets, kind)
     if path is not None:
-        save(chosen, sets, path)
+        save(estimator, sets, path)
         facts["model"] = str(path)
-    facts["warnings"] = told_to_users(caught)
+    facts["warnings"] = said
     typer.echo(json.dumps(facts, indent=1, allow_nan=False) if as_json else _text(facts))
 
 
-def _rows(sets: "Sets") -> tuple[Any, Any]:
-    from contrastive_lvm.io.tables.prepare import frame
-
-    named = sets.preparation.named
-    others = None if sets.background is None else frame(sets.background, named=named)
-    return frame(sets.target, named=named), others
-
-
-def _path(estimator: Any, sets: "Sets", strengths: int) -> tuple[dict[str, Any], Any]:
+def _follow_path(estimator: Any, sets: "Sets", strengths: int) -> tuple[dict[str, Any], Any]:
+    """Fit the group lasso at all strengths; return the path and the model chosen from it."""
     from contrastive_lvm.estimators.lasso_path import group_lasso_path
 
-    rows, others = _rows(sets)
-    with working("Following the path"):
-        path = group_lasso_path(estimator, rows, background=others, n_rhos=strengths)
-    chosen = path.models[path.steadiest]
-    facts = {
-        "method": "group_lasso",
-        "path": [
-            {"rho": float(rho), "features": int(n), "log_likelihood": float(likelihood)}
-            for rho, n, likelihood in zip(
-                path.rhos, path.n_selected, path.log_likelihoods, strict=True
-            )
-        ],
-        "rho": float(path.rhos[path.steadiest]),
-        **_features(chosen, sets),
-    }
-    return facts, chosen
+    target, background = frames(sets)
+    announce("Fitting")
+    path = group_lasso_path(estimator, target, background=background, n_rhos=strengths)
+    steps = zip(path.rhos, path.n_selected, path.log_likelihoods, strict=True)
+    table = [
+        {"rho": float(rho), "features": int(n), "log_likelihood": float(likelihood)}
+        for rho, n, likelihood in steps
+    ]
+    facts = {"path": table, "rho": float(path.rhos[path.steadiest])}
+    return facts, path.models[path.steadiest]
 
 
-def _one(estimator: Any, sets: "Sets", kind: str) -> tuple[dict[str, Any], Any]:
-    rows, others = _rows(sets)
-    with working("Fitting"):
-        estimator.fit(rows, background=others, **sizes(sets))
-    if kind == "horseshoe":
-        return {"method": kind, **_features(estimator, sets)}, estimator
-    shares = estimator.shared_variance_ratio_.tolist()
-    return {"method": kind, "n_shared": int(estimator.n_shared_), "shares": shares}, estimator
-
-
-def _features(model: Any, sets: "Sets") -> dict[str, Any]:
+def _selection(model: Any, sets: "Sets", kind: str) -> dict[str, Any]:
     from contrastive_lvm.report.findings import ranked_features
 
+    if kind == "ard":
+        shares = model.shared_variance_ratio_.tolist()
+        return {"n_shared": int(model.n_shared_), "shares": shares}
     position = {name: i for i, name in enumerate(sets.preparation.features)}
     selected = [
         {"feature": name, "relevance": float(model.feature_relevance_[position[name]])}
@@ -142,7 +120,7 @@ def _text(facts: dict[str, Any]) -> str:
     lines: list[str] = []
     if facts["method"] == "ard":
         each = ", ".join(f"{share:.1%}" for share in facts["shares"])
-        lines += [f"{facts['n_shared']} shared dimensions, of the target's variance: {each}"]
+        lines += [f"{facts['n_shared']} shared dimensions; shares of the target's variance: {each}"]
     if "path" in facts:
         table = [("strength", "features", "log-likelihood")]
         table += [
@@ -152,7 +130,7 @@ def _text(facts: dict[str, Any]) -> str:
         lines += [*aligned(table), "", f"longest plateau around strength {facts['rho']:.4g}"]
     if "selected" in facts:
         chosen = facts["selected"]
-        lines += [f"{len(chosen)} of {facts['features']} features matter in the target"]
+        lines += [f"{len(chosen)} of {facts['features']} features selected"]
         lines += aligned(
             [(f"  {item['feature']}", f"{item['relevance']:.3g}") for item in chosen[:LISTED]]
         )

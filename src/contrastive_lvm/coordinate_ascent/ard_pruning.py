@@ -1,127 +1,125 @@
-"""Automatic size: columns under ARD that the bound is better off without are dropped.
+"""Automatic size: columns that the bound is better off without are dropped.
 
-The bound has many optima that differ in the number of columns, and coordinate ascent does not move
-between them: a column that is in use keeps its support. So, once a size has settled, the weakest
-columns are taken out on trial; they stay out if the bound ends higher. Nothing finer than a tenth
-of a nat is at stake here; the chosen size is then fitted to the engine's own tolerance.
+The bound under `ARD` has many optima that differ in the number of columns, and coordinate ascent
+does not move between them: a column that is in use keeps its support. So, once a size has settled,
+the weakest columns are taken out on trial; they stay out if the bound ends higher. Nothing finer
+than a tenth of a nat is at stake here; the chosen size is then fitted to the engine's tolerance.
 """
 
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.coordinate_ascent.sweep import Carry, Info, Task
+from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
 from contrastive_lvm.linalg.anderson import Ascent
-from contrastive_lvm.priors.ard import ARD
-
-if TYPE_CHECKING:
-    from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 
 LOOK_EVERY = 5  # sweeps between looks for columns without support
-SETTLED = 0.1  # nats a sweep
+SETTLED = 0.1  # nats per sweep
 TRIAL_SWEEPS = 10
 AT_ONCE = 32  # the first trial takes out one column in so many
 DOUBTFUL = 30.0  # times its posterior variance: a column with more signal is beyond doubt
 
 
-class Sized(NamedTuple):
-    """A task of the right size, where its ascent stands, and what it took."""
-
-    task: Task
-    point: Array
-    carry: Carry
-    trace: Array
-    n_sweeps: int
+def without_unsupported_columns(start: WarmStart, memory: int, max_sweeps: int) -> WarmStart:
+    """Ascend and drop columns until nothing more is to be gained by it."""
+    return _Pruning(start.problem, memory, max_sweeps).run(start.point, start.carry)
 
 
-class Sizing:
+class _Pruning:
     """The search for the size, from too many columns downwards."""
 
-    def __init__(self, engine: "CoordinateAscent", task: Task) -> None:
-        self.engine, self.task = engine, task
+    def __init__(self, problem: Problem, memory: int, max_sweeps: int) -> None:
+        self.problem, self.memory, self.max_sweeps = problem, memory, max_sweeps
         self.trace: list[float] = []
         self.spent = 0
 
-    def run(self, start: Array, carry: Carry, max_sweeps: int) -> Sized:
-        """Ascend and drop columns until nothing more is to be gained by it."""
-        ascent = self._settle(start, carry, max_sweeps)
-        while self.spent < max_sweeps:
-            leaner = self._unsupported_dropped(ascent) or self._doubtful_dropped(ascent)
+    def run(self, start: Array, carry: Carry) -> WarmStart:
+        """Return the problem of the right size, and where its ascent stands."""
+        ascent = self._settle(start, carry)
+        while self.spent < self.max_sweeps:
+            leaner = self._without_unsupported(ascent) or self._without_doubtful(ascent)
             if leaner is None:
                 break
-            self.task, point, carry = leaner
-            ascent = self._settle(point, carry, max_sweeps)
-        return Sized(self.task, ascent.point, ascent.info.carry, np.array(self.trace), self.spent)
+            self.problem = leaner.problem
+            ascent = self._settle(leaner.point, leaner.carry)
+        carry, trace = ascent.info.carry, np.array(self.trace)
+        return WarmStart(self.problem, ascent.point, carry, trace, self.spent)
 
-    def _settle(self, start: Array, carry: Carry, max_sweeps: int) -> Ascent[Info]:
+    def _settle(self, start: Array, carry: Carry) -> Ascent[RowResults]:
+        """Ascend until the bound hardly rises, or until a column has lost its support."""
         sweeps = count(1)
 
-        def due(point: Array, info: Info) -> bool:
+        def is_due(point: Array, found: RowResults) -> bool:
             sweep = next(sweeps)
             look = sweep <= 2 or sweep % LOOK_EVERY == 0
-            return look and bool((support(self.task, point, info.carry) < 1.0).any())
+            return look and bool((support(self.problem, point, found.carry) < 1.0).any())
 
-        left = max(1, max_sweeps - self.spent)
-        ascent = self.engine.ascend(
-            self.task, start, carry, max_sweeps=left, tol=SETTLED, interrupt=due
+        left = max(1, self.max_sweeps - self.spent)
+        ascent = self.problem.ascend(
+            start, carry, memory=self.memory, max_sweeps=left, tol=SETTLED, interrupt=is_due
         )
         self.spent += ascent.n_sweeps
         best = self.trace[-1] if self.trace else -np.inf
         self.trace.extend(value for value in ascent.trace.tolist() if value >= best)
         return ascent
 
-    def _unsupported_dropped(self, ascent: Ascent[Info]) -> tuple[Task, Array, Carry] | None:
-        """Columns with more posterior variance than signal, if the bound is no lower for it."""
-        ratio = support(self.task, ascent.point, ascent.info.carry)
+    def _without_unsupported(self, ascent: Ascent[RowResults]) -> WarmStart | None:
+        """Drop columns with more posterior variance than signal, if the bound is no lower."""
+        ratio = support(self.problem, ascent.point, ascent.info.carry)
         doomed = np.argsort(ratio)[: int((ratio < 1.0).sum())]
         while len(doomed):
             leaner = self._without(ascent, doomed)
-            if leaner[0].evaluate(*leaner[1:])[0] >= ascent.trace[-1]:
+            if leaner.problem.evaluate(leaner.point, leaner.carry)[0] >= ascent.trace[-1]:
                 return leaner
             doomed = doomed[: len(doomed) // 2]
         return None
 
-    def _doubtful_dropped(self, ascent: Ascent[Info]) -> tuple[Task, Array, Carry] | None:
-        """The weakest columns, if the bound is higher after a few sweeps without them."""
-        ratio = support(self.task, ascent.point, ascent.info.carry)
+    def _without_doubtful(self, ascent: Ascent[RowResults]) -> WarmStart | None:
+        """Drop the weakest columns, if the bound is higher after a few sweeps without them."""
+        ratio = support(self.problem, ascent.point, ascent.info.carry)
         doubtful = int((ratio < DOUBTFUL).sum())
         n = min(doubtful, max(1, int(np.isfinite(ratio).sum()) // AT_ONCE))
         while n:
-            task, point, carry = self._without(ascent, np.argsort(ratio)[:n])
-            trial = self.engine.ascend(task, point, carry, max_sweeps=TRIAL_SWEEPS, tol=SETTLED)
+            problem, point, carry, *_ = self._without(ascent, np.argsort(ratio)[:n])
+            trial = problem.ascend(
+                point, carry, memory=self.memory, max_sweeps=TRIAL_SWEEPS, tol=SETTLED
+            )
             self.spent += trial.n_sweeps
             if trial.trace[-1] > ascent.trace[-1]:
-                return task, trial.point, trial.info.carry
+                return WarmStart(problem, trial.point, trial.info.carry)
             n //= 2
         return None
 
-    def _without(self, ascent: Ascent[Info], doomed: np.ndarray) -> tuple[Task, Array, Carry]:
-        """A task with fewer columns, at the same point otherwise."""
-        model, carry = self.task.model, ascent.info.carry
+    def _without(self, ascent: Ascent[RowResults], doomed: np.ndarray) -> WarmStart:
+        """Return a problem with fewer columns, at the same point otherwise."""
+        model, carry = self.problem.model, ascent.info.carry
         keep = np.setdiff1d(np.arange(model.n_columns), doomed)
-        n_shared = int((keep < model.n_shared).sum())
-        smaller = self.task.resized(n_shared, len(keep) - n_shared)
-        p = self.task.unflatten(ascent.point)
+        sizes = {
+            block.name: int(((keep >= c.start) & (keep < c.stop)).sum())
+            for block, c in zip(model.blocks, model.columns, strict=True)
+        }
+        smaller = self.problem.with_model(model.with_sizes(sizes))
+        p = self.problem.unflatten(ascent.point)
         point = smaller.flatten(p._replace(L=p.L[:, keep]))
-        fresh = smaller.start_carry(p.L[:, keep])
-        shared, target = (
-            new if isinstance(prior, ARD) else old
-            for prior, new, old in zip(model.priors, fresh.states, carry.states, strict=True)
+        states = tuple(
+            new if block.prior._drops_columns else old
+            for block, new, old in zip(
+                model.blocks, smaller.first_carry().states, carry.states, strict=True
+            )
         )
-        carry = carry._replace(cov=None, states=(shared, target))
-        return (smaller, *self.engine.begin(smaller, point, carry))
+        carry = carry._replace(cov=None, states=states)
+        return WarmStart(smaller, *smaller.begin(point, carry))
 
 
-def support(task: Task, point: Array, carry: Carry) -> Array:
-    """Signal over posterior variance of every column; infinite where ARD has no say."""
-    ratio = np.full(task.model.n_columns, np.inf)
+def support(problem: Problem, point: Array, carry: Carry) -> Array:
+    """Return signal over posterior variance of every column; infinite where none is dropped."""
+    ratio = np.full(problem.model.n_columns, np.inf)
     if carry.cov is None:
         return ratio
-    signal = (task.unflatten(point).L ** 2).sum(axis=0)
+    signal = (problem.unflatten(point).L ** 2).sum(axis=0)
     variance = carry.cov.diagonal().sum(axis=0)
-    for prior, columns in zip(task.model.priors, task.model.blocks, strict=True):
-        if isinstance(prior, ARD):
+    for block, columns in zip(problem.model.blocks, problem.model.columns, strict=True):
+        if block.prior._drops_columns:
             ratio[columns] = signal[columns] / variance[columns]
     return ratio

@@ -1,11 +1,9 @@
 """Maximum likelihood, or maximum a posteriori, by expectation-maximisation."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
-from contrastive_lvm.priors.ard import ARD
-from contrastive_lvm.priors.horseshoe import Horseshoe
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,4 @@ class EM(CoordinateAscent):
     EM(max_iter=2000, tol=1e-08, memory=15)
     """
 
-    posterior: ClassVar[bool] = False
-
-    def objection_to(self, prior: Any) -> str | None:
-        """Point loadings run into densities that are infinite, or nearly so, at zero."""
-        if isinstance(prior, ARD | Horseshoe):
-            return (
-                "its density peaks where all loadings are zero, which is where point loadings "
-                "would go; use inference=VariationalBayes()"
-            )
-        return None
+    _posterior: ClassVar[bool] = False

@@ -1,16 +1,15 @@
 """The loading step: loadings and means given the expected statistics of all row sets.
 
 For feature d, with `M, f, c, e, n` a set's `moment, first, cross, residual, weight` there and
-prior precisions `Lambda_d`, the bound is quadratic in `(l_d, mean_1d, mean_2d)`. The means are
+prior precisions `Lambda_d`, the bound is quadratic in `(l_d, mean_1d, mean_2d, ...)`. The means are
 points; eliminating them leaves
 
     [ sum_s M_s - f_s f_s' / n_s + psi_d diag Lambda_d ] l_d = sum_s [ c_s - f_s e_s / n_s ]
 
 and `mean_s += (e_s - f_s' l_d) / n_s`. Under variational Bayes columns with a prior also have
 `C_d = (sum_s M_s / psi_d + diag Lambda_d)^-1` over those columns; the others are points (the
-paper's table of models; a posterior under a flat prior would be improper). `S` and `W` are
-solved jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z
-and t.
+paper's table of models; a posterior under a flat prior would be improper). All blocks are solved
+jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z and t.
 """
 
 from typing import NamedTuple
@@ -20,6 +19,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import (
+    Columns,
     Covariance,
     Loadings,
     PackedCovariance,
@@ -31,7 +31,7 @@ class LoadingStep(NamedTuple):
     """New loadings, changes of the means, and expected squared residuals."""
 
     loadings: Loadings
-    mean_change: tuple[Array, ...]  # one (D,) a set
+    mean_change: tuple[Array, ...]  # one (D,) per set
     square: Array  # (D,) weighted, summed over rows and sets
     entries: Array  # (D,) observed entries of all sets
 
@@ -43,43 +43,46 @@ class NormalEquations(NamedTuple):
     reduced: Array  # (D, K, K) or (K, K): with the means eliminated
     cross: Array  # (D, K)
 
-    @property
-    def shared(self) -> bool:
-        """Whether every feature has the same matrix."""
-        return self.reduced.ndim == 2
+
+class SetStatistics(NamedTuple):
+    """Statistics of a set's rows, and the columns of the loadings that they are about."""
+
+    statistics: Statistics
+    columns: Columns  # increasing
 
 
 def loading_step(
-    sets: list[Statistics], n_columns: int, psi: Array, precision: Array, uncertain: np.ndarray
+    sets: list[SetStatistics], n_columns: int, psi: Array, precision: Array, uncertain: Columns
 ) -> LoadingStep:
-    """Maximise over loadings and means; sets with fewer columns use the leading ones.
+    """Maximise over loadings and means.
 
-    `precision` broadcasts to (D, K); the columns `uncertain` (indices) get covariances.
+    `precision` broadcasts to (D, K); the columns `uncertain` get covariances.
     """
     equations = normal_equations(sets, n_columns)
-    if equations.shared and len(precision) == 1:
+    if equations.reduced.ndim == 2 and len(precision) == 1:
         loadings = _solve_shared(equations, psi, precision[0], uncertain)
     else:
         loadings = _solve_each(equations, psi, precision, uncertain)
     return completed(sets, equations, loadings)
 
 
-def normal_equations(sets: list[Statistics], K: int) -> NormalEquations:
+def normal_equations(sets: list[SetStatistics], K: int) -> NormalEquations:
     """Sum the sets' statistics over the columns that each of them uses."""
-    D = len(sets[0].square)
-    shared = all(s.moment.shape[1] == 1 for s in sets)
-    width = 1 if shared else D
-    moment, cross = np.zeros((K * (K + 1) // 2, width)), np.zeros((D, K))
+    D = len(sets[0].statistics.square)
+    shared = all(s.moment.shape[1] == 1 for s, _ in sets)
+    moment = np.zeros((K * (K + 1) // 2, 1 if shared else D))
+    cross = np.zeros((D, K))
     eliminated = np.zeros((D, K, K)) if not shared else None
-    for s in sets:
-        k = len(s.first)
-        moment[: k * (k + 1) // 2] += s.moment
-        cross[:, :k] += s.cross
+    for s, columns in sets:
+        pairs = packed.full_index(K)[np.ix_(columns, columns)]
+        moment[pairs[packed.pair_indices(len(columns))]] += s.moment
+        cross[:, columns] += s.cross
         if eliminated is not None:
-            first = np.broadcast_to(s.first, (k, D)).T  # (D, k)
+            first = np.broadcast_to(s.first, (len(columns), D)).T  # (D, k)
             per_weight = first / s.weight[:, None]
-            eliminated[:, :k, :k] += first[:, :, None] * per_weight[:, None, :]
-            cross[:, :k] -= per_weight * s.residual[:, None]
+            product = first[:, :, None] * per_weight[:, None, :]
+            eliminated[:, columns[:, None], columns] += product
+            cross[:, columns] -= per_weight * s.residual[:, None]
     reduced = packed.unpack(moment)
     return NormalEquations(
         moment, reduced[0] if eliminated is None else reduced - eliminated, cross
@@ -87,12 +90,12 @@ def normal_equations(sets: list[Statistics], K: int) -> NormalEquations:
 
 
 def _solve_shared(
-    equations: NormalEquations, psi: Array, precision: Array, uncertain: np.ndarray
+    equations: NormalEquations, psi: Array, precision: Array, uncertain: Columns
 ) -> Loadings:
-    """Nothing missing, features alike: one eigendecomposition serves all features."""
+    """Solve for complete rows and features alike: one eigendecomposition serves all features."""
     M, cross = equations.reduced, equations.cross
     if not precision.any():
-        return Loadings(_as_array(np.linalg.solve(M, cross.T).T))
+        return Loadings(np.asarray(np.linalg.solve(M, cross.T).T, dtype=np.float64))
     V, s = _diagonalised(M, psi, precision)
     mean = _as_array((((cross @ V) * s) @ V.T) / psi[:, None])
     if len(uncertain) == 0:
@@ -108,7 +111,7 @@ def _solve_shared(
 
 
 def _diagonalised(M: Array, psi: Array, precision: Array) -> tuple[Array, Array]:
-    """V (K, K) and s (D or 1, K) with `(M / psi_d + diag Lambda)^-1 = V diag(s_d) V'` for every d.
+    """Return V (K, K), s (D or 1, K) with `(M / psi_d + diag Lambda)^-1 = V diag(s_d) V'`.
 
     With `M = R R'` and `R^-1 diag(Lambda) R^-T = U diag(g) U'`: `V = R^-T U`,
     `s_d = 1 / (1 / psi_d + g)`. One noise variance for all needs no eigenvectors.
@@ -122,7 +125,7 @@ def _diagonalised(M: Array, psi: Array, precision: Array) -> tuple[Array, Array]
 
 
 def _solve_each(
-    equations: NormalEquations, psi: Array, precision: Array, uncertain: np.ndarray
+    equations: NormalEquations, psi: Array, precision: Array, uncertain: Columns
 ) -> Loadings:
     D, K = equations.cross.shape
     ridge = np.broadcast_to(precision, (D, K))
@@ -134,8 +137,8 @@ def _solve_each(
     return Loadings(mean, _covariances(equations.moment, psi, ridge, uncertain))
 
 
-def _covariances(moment: Array, psi: Array, ridge: Array, uncertain: np.ndarray) -> Covariance:
-    """Covariances of the uncertain columns, packed among all columns."""
+def _covariances(moment: Array, psi: Array, ridge: Array, uncertain: Columns) -> Covariance:
+    """Return covariances of the uncertain columns, packed among all columns."""
     where = packed.full_index(ridge.shape[1])[np.ix_(uncertain, uncertain)]
     where = where[packed.pair_indices(len(uncertain))]
     precision = np.array(np.broadcast_to(moment[where], (len(where), len(psi)))) / psi
@@ -147,22 +150,22 @@ def _covariances(moment: Array, psi: Array, ridge: Array, uncertain: np.ndarray)
 
 
 def completed(
-    sets: list[Statistics], equations: NormalEquations, loadings: Loadings
+    sets: list[SetStatistics], equations: NormalEquations, loadings: Loadings
 ) -> LoadingStep:
-    """Means and expected squared residuals that go with given loadings."""
+    """Return means and expected squared residuals that go with given loadings."""
     L = loadings.mean
     square, changes = np.zeros(len(L)), []
-    for s in sets:
-        active = L[:, : len(s.first)]
+    for s, columns in sets:
+        active = L[:, columns]
         fitted = np.einsum("dk,kd->d", active, np.broadcast_to(s.first, active.T.shape))
         changes.append((s.residual - fitted) / s.weight)
         square += s.square - s.residual**2 / s.weight
     # With the means at their best, what is left is quadratic in the loadings alone.
-    product = L @ equations.reduced if equations.shared else _each(equations.reduced, L)
+    product = L @ equations.reduced if equations.reduced.ndim == 2 else _each(equations.reduced, L)
     square += np.einsum("dk,dk->d", L, product - 2.0 * equations.cross)
     if loadings.cov is not None:
         square += loadings.cov.inner(equations.moment)
-    entries = np.sum([s.entries for s in sets], axis=0)
+    entries = np.sum([s.entries for s, _ in sets], axis=0)
     return LoadingStep(loadings, tuple(changes), np.maximum(square, 0.0), entries)
 
 

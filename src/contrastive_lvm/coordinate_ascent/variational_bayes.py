@@ -1,10 +1,9 @@
 """Closed-form variational Bayes."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
-from contrastive_lvm.priors.group_lasso import GroupLasso
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,4 @@ class VariationalBayes(CoordinateAscent):
     VariationalBayes(max_iter=500, tol=1e-06, memory=15)
     """
 
-    posterior: ClassVar[bool] = True
-
-    def objection_to(self, prior: Any) -> str | None:
-        """A posterior over loadings has no exact zeros."""
-        if isinstance(prior, GroupLasso):
-            return (
-                "its exact zeros need point loadings; use inference=EM(), or target_prior="
-                "Horseshoe() for a posterior"
-            )
-        return None
+    _posterior: ClassVar[bool] = True

@@ -1,17 +1,24 @@
-"""Data to try the models on."""
+"""Data sets to try the models on, made or fetched.
 
-from contrastive_lvm.datasets.cells import CellCounts, fetch_bmmc, fetch_kang_pbmc
-from contrastive_lvm.datasets.digits import DigitsOnGrass, fetch_mnist_on_grass
-from contrastive_lvm.datasets.mice import MiceProtein, fetch_mice_protein
-from contrastive_lvm.datasets.sensors import SensorData, fetch_daily_sports, fetch_mhealth
-from contrastive_lvm.datasets.synthetic import (
+Each function returns a named tuple with `target`, `background`, `target_labels`, `feature_names`,
+`description` and what else is known. The `fetch_` functions look for their files in folders of
+`$CONTRASTIVE_LVM_DATA`, then in the user's cache, and download to the cache what is in neither. A
+file that cannot be downloaded raises FileNotFoundError, which says what to put where; a damaged
+file raises ValueError.
+"""
+
+from contrastive_lvm.datasets.digits_on_texture import make_digits_on_texture
+from contrastive_lvm.datasets.mice_protein import MiceProtein, fetch_mice_protein
+from contrastive_lvm.datasets.mnist_on_grass import DigitsOnGrass, fetch_mnist_on_grass
+from contrastive_lvm.datasets.single_cells import CellCounts, fetch_bmmc, fetch_kang_pbmc
+from contrastive_lvm.datasets.synthetic_sets import (
     ContrastiveData,
     make_contrastive,
     make_outliers,
     make_subgroups,
 )
 from contrastive_lvm.datasets.tenx import TenX, read_10x
-from contrastive_lvm.datasets.texture import make_digits_on_texture
+from contrastive_lvm.datasets.wearable_sensors import SensorData, fetch_daily_sports, fetch_mhealth
 
 __all__ = [
     "CellCounts",

@@ -1,4 +1,4 @@
-"""Kang et al.'s cells from the files of GEO: two runs, and a table of what their cells are."""
+"""Cells of Kang et al. from the files of GEO: two runs, and a table of their cells' types."""
 
 import re
 import tarfile
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.datasets.files import reading
+from contrastive_lvm.datasets.download import reading
 from contrastive_lvm.datasets.tenx import TenX, assembled, lines, unpacked
 
 RUNS = {"ctrl": ("GSM2560248", "2.1"), "stim": ("GSM2560249", "2.2")}
@@ -18,7 +18,7 @@ SEED = 0
 
 
 class Draw(NamedTuple):
-    """As many cells of the control run as of the stimulated run, in this order."""
+    """Equally many cells of the control and of the stimulated run, in this order."""
 
     counts: Any  # (2 n, genes), scipy.sparse.csr_array
     genes: list[str]
@@ -26,7 +26,7 @@ class Draw(NamedTuple):
 
 
 def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
-    """Cells drawn with a fixed seed among the singlets of known type of each run.
+    """Draw cells with a fixed seed among the singlets of known type of each run.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
     genes : Path
         `GSE96583_batch2.genes.tsv.gz`: identifier and symbol of each row of the matrices.
     table : Path
-        `GSE96583_batch2.total.tsne.df.tsv.gz`: what the authors found of each cell.
+        `GSE96583_batch2.total.tsne.df.tsv.gz`: the authors' annotation of each cell.
     n : int
-        Cells of each run.
+        Number of cells of each run.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
         if np.count_nonzero(known) < n:
             raise ValueError(
                 f"{table} knows {np.count_nonzero(known)} singlets of the run {run} in {archive}, "
-                f"but {n} are needed; fetch both again."
+                f"but {n} are needed; download both again."
             )
         chosen = rng.choice(np.flatnonzero(known), n, replace=False)
         counts.append(cells.counts[chosen])
@@ -70,7 +70,7 @@ def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
 
 
 def read_run(archive: Path, run: str, genes: list[str]) -> TenX:
-    """All cells of a run, `ctrl` or `stim`.
+    """Read all cells of a run, `ctrl` or `stim`.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def read_run(archive: Path, run: str, genes: list[str]) -> TenX:
 
 
 def read_types(path: Path) -> dict[tuple[str, str], str]:
-    """Type of each singlet whose type is known, by run and by the letters of its barcode.
+    """Read the type of each singlet of known type, by run and by the letters of its barcode.
 
     The table was written by R: tabs, and the header lacks the column of the rows' names, which are
     barcodes. Those of the second run that are in the first too got another digit at their end.
@@ -99,14 +99,14 @@ def read_types(path: Path) -> dict[tuple[str, str], str]:
         text = lines(unpacked(path.name, path.read_bytes()))
     header, *rows = [line.replace('"', "").split("\t") for line in text] or [[]]
     if not set(COLUMNS) <= set(header):
-        raise ValueError(f"{path} has not the columns {', '.join(COLUMNS)}; fetch it again.")
+        raise ValueError(f"{path} lacks the columns {', '.join(COLUMNS)}; download it again.")
     at = [header.index(name) - len(header) for name in COLUMNS]  # from the end
     types = {}
     for number, row in enumerate(rows, start=2):
         if len(row) not in (len(header), len(header) + 1):
             raise ValueError(
                 f"{path} has {len(row)} columns in line {number} instead of {len(header) + 1}; "
-                "fetch it again."
+                "download it again."
             )
         run, kind, multiplet = (row[column] for column in at)
         if multiplet == "singlet" and kind != "NA":
@@ -115,7 +115,7 @@ def read_types(path: Path) -> dict[tuple[str, str], str]:
 
 
 def _known(cells: TenX, run: str, types: Mapping[tuple[str, str], str]) -> npt.NDArray[np.str_]:
-    """The type of each cell, empty if it is not known."""
+    """Look up the type of each cell, empty if it is not known."""
     found = [types.get((run, _letters(barcode)), "") for barcode in cells.barcodes]
     return np.array(found, dtype=np.str_)
 

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from contrastive_lvm.datasets.files import reading
+from contrastive_lvm.datasets.download import reading
 
 PARTS = {
     "matrix.mtx": "matrix",
@@ -24,7 +24,7 @@ KINDS = [
 
 
 class TenX(NamedTuple):
-    """Counts, and what their rows and columns are."""
+    """Counts of genes in cells, with the names of both."""
 
     counts: Any  # (cells, genes), scipy.sparse.csr_array of float64
     genes: list[str]  # symbols; where two genes share one, the identifier is added
@@ -48,13 +48,6 @@ def read_10x(path: str | PathLike[str]) -> TenX:
     TenX
         `counts` (cells, genes) as a sparse array, `genes`, `gene_ids`, `barcodes`.
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is nothing at `path`.
-    ValueError
-        If a part is missing, is there twice, is damaged, or does not fit the others.
-
     Examples
     --------
     >>> import tempfile
@@ -71,7 +64,7 @@ def read_10x(path: str | PathLike[str]) -> TenX:
     """
     source = Path(path)
     if not source.exists():
-        raise FileNotFoundError(f"{source} is not there; name a 10x archive or its folder.")
+        raise FileNotFoundError(f"{source} does not exist; name a 10x archive or its folder.")
     parts: dict[str, bytes] = {}
     with reading(source, "10x archive"):
         found = list(_folder(source) if source.is_dir() else _archive(source))
@@ -88,7 +81,7 @@ def read_10x(path: str | PathLike[str]) -> TenX:
 def assembled(
     where: Path | str, matrix: bytes, genes: Sequence[str], barcodes: Sequence[str]
 ) -> TenX:
-    r"""Counts from the bytes of a Matrix Market file and the lines that name its rows and columns.
+    r"""Read counts from the bytes of a Matrix Market file and the lines that name its axes.
 
     Examples
     --------
@@ -105,34 +98,34 @@ def assembled(
     if counts.shape != (len(barcodes), len(genes)):
         raise ValueError(
             f"{where} has a matrix of {counts.shape[1]} genes x {counts.shape[0]} cells, but names "
-            f"of {len(genes)} genes and {len(barcodes)} cells; fetch it again."
+            f"of {len(genes)} genes and {len(barcodes)} cells; download it again."
         )
     if counts.nnz and not counts.data.min() >= 0:
-        raise ValueError(f"{where} has negative counts; fetch it again.")
+        raise ValueError(f"{where} has negative counts; download it again.")
     columns = [line.split("\t") for line in genes]
     ids = [column[0] for column in columns]
     return TenX(counts, unique([column[:2][-1] for column in columns], ids), ids, list(barcodes))
 
 
 def _check_format(where: Path | str, matrix: bytes) -> None:
-    """Refuse what 10x never writes: SciPy's reader crashes on some of it."""
+    """Refuse what 10x never writes, since SciPy's reader crashes on some of it."""
     kind = matrix[: matrix.find(b"\n")].lower().split()
     if kind not in KINDS:
         raise ValueError(
             f"{where} has a matrix that is not sparse, of whole or real numbers, in Matrix Market "
-            "format; fetch it again."
+            "format; download it again."
         )
     if b"\0" in matrix or not matrix.endswith(b"\n"):
-        raise ValueError(f"{where} has a matrix that is cut off or no text; fetch it again.")
+        raise ValueError(f"{where} has a matrix that is cut off or not text; download it again.")
 
 
 def lines(raw: bytes) -> list[str]:
-    """Lines of text that are not empty."""
+    """Split text into its lines, without the empty ones."""
     return [line for line in raw.decode(errors="replace").splitlines() if line.strip()]
 
 
 def unique(names: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """Names, with the identifier added to those that occur more than once.
+    """Add the identifier to names that occur more than once.
 
     Examples
     --------
@@ -145,7 +138,7 @@ def unique(names: Sequence[str], ids: Sequence[str]) -> list[str]:
 
 
 def unpacked(name: str, raw: bytes) -> bytes:
-    """The bytes of a file that may be gzipped, as its name says."""
+    """Decompress the bytes of a file if its name says that it is gzipped."""
     return gzip.decompress(raw) if name.endswith(".gz") else raw
 
 

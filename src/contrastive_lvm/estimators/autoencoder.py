@@ -7,34 +7,26 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
+from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params as resolve
-from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.frames import NamedRows, unnamed
+from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.frames import unnamed
+from contrastive_lvm.estimators.input_rows import check_features, read_rows
 from contrastive_lvm.estimators.network_checks import check_networks
-from contrastive_lvm.estimators.validation import (
-    check_choice,
-    check_number,
-    check_whole,
-    read_rows,
-    refuse_constant,
-    refuse_values,
-    remember_features,
-)
-from contrastive_lvm.estimators.verbosity import verbosity
+from contrastive_lvm.estimators.validation import refuse_constant, refuse_values
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.io.checks import array, check_values, flag, number, whole
-from contrastive_lvm.io.model_files import Saveable
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.progress import progress
+from contrastive_lvm.progress import progress, verbosity
 from contrastive_lvm.rows.size_factors import log_sizes
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.design import Design
@@ -46,19 +38,16 @@ from contrastive_lvm.vae.vae_scaling import prepared
 
 logger = logging.getLogger(__name__)
 Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
-
 NETWORK_STATE = ("networks", "units", "scaling")
 LEARNED = {
-    "bound": number(),
-    "bound_error": number("not negative"),
+    "lower_bound": number(),
+    "lower_bound_error": number("not negative"),
     "n_iter": whole(),
     "converged": flag(),
 }
 
 
-class Autoencoder(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator, ABC
-):
+class Autoencoder(Estimator, ABC):
     """Training and predictions of a network with one or two sets."""
 
     hidden: Any
@@ -86,7 +75,7 @@ class Autoencoder(
             n_features,
             n_target,
             n_shared,
-            tuple(check_whole("hidden", width, 1) for width in hidden),
+            tuple(check_integer("hidden", width, 1) for width in hidden),
             check_choice("activation", self.activation, ACTIVATIONS),
             self._output(),
             gaps,
@@ -104,12 +93,12 @@ class Autoencoder(
     def _plan(self, separation: float) -> Plan:
         epochs, patience = self.max_epochs, self.patience
         return Plan(
-            None if epochs is None else check_whole("max_epochs", epochs, 1),
-            check_whole("batch_size", self.batch_size, 1),
+            None if epochs is None else check_integer("max_epochs", epochs, 1),
+            check_integer("batch_size", self.batch_size, 1),
             _positive("learning_rate", self.learning_rate),
             check_number("kl_warm_up", self.kl_warm_up, 0.0, 1.0, "a share of the epochs, 0 to 1"),
             _positive("clip", self.clip),
-            None if patience is None else check_whole("patience", patience, 1),
+            None if patience is None else check_integer("patience", patience, 1),
             separation,
         )
 
@@ -118,18 +107,7 @@ class Autoencoder(
         if not in_blocks(unnamed(X)):
             return source(read_rows(self, X, name=name, reset=reset))
         rows = source(unnamed(X), name)
-        if reset:
-            remember_features(self, X)
-        elif isinstance(X, NamedRows):
-            X.settle(self, name, reset=False)
-        return self._same_features(rows, name)
-
-    def _same_features(self, rows: Source, name: str) -> Source:
-        if rows.n_features != self.n_features_in_:
-            raise ValueError(
-                f"{name} has {rows.n_features} features, but {type(self).__name__} was fitted "
-                f"with {self.n_features_in_}; give it the same columns."
-            )
+        check_features(self, X, name, reset=reset)
         return rows
 
     def _rows(self, X: Any, of: str = "target") -> tuple[Fitted, Source]:
@@ -140,15 +118,15 @@ class Autoencoder(
         if in_blocks(X) or not isinstance(self._output(), Gaussian):
             for block in rows.blocks():
                 self._check(block, "X")
-        steps = check_whole("refine_steps", self.refine_steps, 0)
+        steps = check_integer("refine_steps", self.refine_steps, 0)
         return self.network_._replace(refine_steps=steps), rows
 
     def _check(self, block: Array, name: str) -> None:
         """Refuse values that are none."""
         refuse_values(block, name)
-        objection = self._output().objection(block)
-        if objection is not None:
-            raise ValueError(f"{name} holds {objection}.")
+        reason = self._output()._unsupported_reason(block)
+        if reason is not None:
+            raise InvalidDataError(name, f"holds {reason}.")
 
     def _moments(self, rows: Source, name: str) -> Moments:
         if rows.n_rows < 2:
@@ -171,9 +149,9 @@ class Autoencoder(
         plan = self._plan(separation)
         fraction = self._fraction()
         self._design(1, n_target, n_shared, gaps=False)  # refuse bad words before reading rows
-        check_whole("refine_steps", self.refine_steps, 0)
+        check_integer("refine_steps", self.refine_steps, 0)
         devices = self.n_devices
-        place = placement(None if devices is None else check_whole("n_devices", devices, 1))
+        place = placement(None if devices is None else check_integer("n_devices", devices, 1))
         found = tuple(self._moments(rows, name) for name, rows in sets.items())
         refuse_constant(sum(m.variance for m in found), max(np.abs(m.mean).max() for m in found))
         rows = tuple(sets.values())
@@ -196,8 +174,8 @@ class Autoencoder(
             self.network_.bound(r, of, training.state.seed)
             for r, of in zip(rows, ("target", "background"), strict=False)
         ]
-        self.bound_ = sum(value for value, _ in bounds)
-        self.bound_error_ = float(np.sqrt(sum(variance for _, variance in bounds)))
+        self.lower_bound_ = sum(value for value, _ in bounds)
+        self.lower_bound_error_ = float(np.sqrt(sum(variance for _, variance in bounds)))
         self.n_iter_, self.converged_ = training.epochs_done, finished
         self.n_samples_ = rows[0].n_rows
         if len(rows) > 1:
@@ -246,9 +224,9 @@ class Autoencoder(
         check_networks(self._saved_design(state), *(state[name] for name in NETWORK_STATE))
         self._plan(0.0)
         self._fraction()
-        check_whole("refine_steps", self.refine_steps, 0)
+        check_integer("refine_steps", self.refine_steps, 0)
         if self.n_devices is not None:
-            check_whole("n_devices", self.n_devices, 1)
+            check_integer("n_devices", self.n_devices, 1)
         if not isinstance(self.checkpoint, str | os.PathLike | None):
             raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
 
@@ -330,7 +308,7 @@ class Autoencoder(
     def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
         """Name the results."""
         self.network_, self.history_ = fitted, history
-        self.bound_trace_ = history["bound"]
+        self.lower_bounds_ = history["bound"]
         self.mean_ = fitted.units.restored(fitted.scaling.target_mean)
         noise = fitted.nuisance
         one = getattr(fitted.design.likelihood, "isotropic", True)

@@ -1,50 +1,32 @@
 """The contrastive latent variable model as a scikit-learn estimator."""
 
-import logging
-import warnings
-from collections.abc import Iterable
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.black_box.nuts.nuts import NUTS
-from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
-from contrastive_lvm.estimators import parse_params as resolve
-from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.input_rows import background_for_fit, target_for_fit
-from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
-from contrastive_lvm.estimators.posterior_draws import PosteriorDraws
-from contrastive_lvm.estimators.prediction_model import sizes_of_sets
-from contrastive_lvm.estimators.reporting import Reporting
-from contrastive_lvm.estimators.results import Results
-from contrastive_lvm.estimators.validation import (
-    check_variances,
-    check_whole,
-    refuse_constant,
-    refuse_objectionable,
-    refuse_size_factors,
-    refuse_sliced_background,
-    refuse_too_many_dimensions,
-    warn_about_scales,
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.draws import Draws
+from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.linear_fit import (
+    read_input,
+    run_engine,
+    warn_about_fit,
 )
-from contrastive_lvm.estimators.verbosity import verbosity
-from contrastive_lvm.io.model_files import Saveable
+from contrastive_lvm.estimators.linear_predictions import LinearPredictions
+from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
+from contrastive_lvm.estimators.prediction_model import PredictionModel
+from contrastive_lvm.estimators.reporting import report
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.source import Source
-from contrastive_lvm.rows.streamed import at_hand
+from contrastive_lvm.progress import verbosity
 
-logger = logging.getLogger(__name__)
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions
 
 
-class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable, BaseEstimator):
+class ContrastiveLVM(LinearPredictions):
     """Structure that a target set has and a background set has not.
 
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background
@@ -110,10 +92,10 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         `P(rho^2 tau^2 < delta) > p0` does not drop.
     n_target_, n_shared_ : int
         Dimensions in use.
-    bound_, bound_trace_ : float, ndarray
+    lower_bound_, lower_bounds_ : float, ndarray
         The bound at the end and after each sweep; with Gaussian noise and no priors it is the
         log-likelihood of both sets.
-    bound_error_ : float
+    lower_bound_error_ : float
         Monte-Carlo standard error of the bound under `SVI`, else 0.
     n_iter_ : int
         Sweeps over the data, those of discarded starts included.
@@ -137,7 +119,14 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
     array([0.078, 0.019])
     """
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {
+        "background": True,
+        "sample_weight": True,
+        "background_sample_weight": True,
+    }
+    __metadata_request__score: ClassVar[dict[str, bool]] = {"sample_weight": True}
+
+    report = report
 
     def __init__(
         self,
@@ -168,6 +157,8 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         y: Any = None,
         *,
         background: Any = None,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
         size_factors: Any = None,
         background_size_factors: Any = None,
     ) -> Self:
@@ -175,12 +166,18 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
 
         Parameters
         ----------
-        X : array-like, sparse matrix, or rows elsewhere, of shape (n, d)
+        X : array-like, sparse matrix, or rows out of core, of shape (n, d)
             The target set; NaN is a missing entry. Memory maps, Dask arrays, and arrays of HDF5,
-            Zarr or backed AnnData are read a block at a time.
+            Zarr or backed AnnData are read a chunk at a time.
         y : ignored
-        background : array-like, sparse matrix, or rows elsewhere, of shape (m, d)
-            The background set, with the same features; may be left out when `n_shared=0`.
+        background : array-like, sparse matrix, or rows out of core, of shape (m, d)
+            The background set, with the same features; may be left out when `n_shared=0`. The
+            cross-validation of scikit-learn slices every routed argument that has as many rows as
+            X, and passes others whole: give it a background of another length than X, for example
+            `background[1:]`, or each fold will see only a part of the background.
+        sample_weight, background_sample_weight : array-like of shape (n,) and (m,), optional
+            Weights of rows, 1 when left out: a row of weight 2 counts as two equal rows, and one
+            of weight 0 does not count. `SVI` and `NUTS` do not take them.
         size_factors, background_size_factors : array-like of shape (n,) and (m,), optional
             Sizes of rows of counts, in place of their totals over an average row's. The other
             methods then want them too.
@@ -197,148 +194,15 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         >>> model.converged_
         True
         """
-        n_init = check_whole("n_init", self.n_init, 1)
-        model, engine, target, others = self._resolved(X, background)
+        n_init = check_integer("n_init", self.n_init, 1)
+        given = read_input(self, X, background, (sample_weight, background_sample_weight))
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
-            if isinstance(engine, CoordinateAscent):
-                refuse_size_factors(model.likelihood, size_factors, background_size_factors)
-                data = self._compressed(model, engine, target, others)
-                seeds = [None, *rng.randint(2**31 - 1, size=n_init - 1).tolist()]
-                runs = (engine.run_prepared(model, data, seed=seed) for seed in seeds)
-            else:
-                sets = [target] if others is None else [target, others]
-                check_variances(sets, scaled=model.has_closed_form)
-                given = (size_factors, background_size_factors)
-                sizes, profile = sizes_of_sets(model.likelihood, sets, given)
-                seeds = rng.randint(2**31 - 1, size=n_init).tolist()
-                runs = (
-                    engine.run(
-                        model, target, others, log_sizes=sizes, seed=seed, restart=i > 0
-                    )._replace(profile=profile)
-                    for i, seed in enumerate(seeds)
-                )
-            fits = self._logged(runs, n_init)
-        self._publish(max(fits, key=lambda posterior: posterior.bound))
-        self.n_iter_ = sum(posterior.n_sweeps for posterior in fits)
-        self._warn(engine)
+            fits = run_engine(given, (size_factors, background_size_factors), n_init, rng)
+        self._publish(max(fits, key=lambda posterior: posterior.lower_bound), given.model)
+        self.n_iter_ = sum(posterior.n_iter for posterior in fits)
+        warn_about_fit(self, given.engine)
         return self
-
-    @staticmethod
-    def _logged(runs: Iterable[Posterior], n_init: int) -> list[Posterior]:
-        fits: list[Posterior] = []
-        for posterior in runs:
-            fits.append(posterior)
-            logger.info(
-                "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
-                len(fits),
-                n_init,
-                posterior.bound,
-                posterior.n_sweeps,
-            )
-        return fits
-
-    def _warn(self, engine: resolve.Engine) -> None:
-        if isinstance(self.n_shared, str) and self.n_shared_ >= resolve.CEILING:
-            warnings.warn(
-                f"n_shared='auto' uses all {self.n_shared_} dimensions that it allows; to allow "
-                "more, give n_shared as a number and shared_prior='ard'.",
-                UserWarning,
-                stacklevel=3,
-            )
-        if not self.converged_:
-            warnings.warn(engine.shortfall(), ConvergenceWarning, stacklevel=3)
-
-    def _resolved(
-        self, X: Any, background: Any
-    ) -> tuple[Model, resolve.Engine, Matrix, Matrix | None]:
-        """The model and engine asked for, and both sets, checked."""
-        target, others = self._read_sets(X, background)
-        self.n_samples_ = int(target.shape[0])
-        self.n_background_samples_ = None if others is None else int(others.shape[0])
-        n_rows = self.n_samples_ + (self.n_background_samples_ or 0)
-        names = getattr(self, "feature_names_in_", None)
-        model = resolve.model(self, target.shape[1], n_rows, None if names is None else list(names))
-        engine = resolve.engine(self.inference, model)
-        if isinstance(engine, NUTS):  # it wants all rows at every step
-            target = at_hand(target) if isinstance(target, Source) else target
-            others = at_hand(others) if isinstance(others, Source) else others
-        sizes = {"n_target": model.n_target, "n_shared": model.n_shared}
-        refuse_too_many_dimensions(sizes, target, others, sized_by_data=model.sizes_itself)
-        target = self._fit_for(model, "X", target)
-        others = None if others is None else self._fit_for(model, "background", others)
-        return model, engine, target, others
-
-    @staticmethod
-    def _fit_for(model: Model, name: str, rows: Matrix) -> Matrix:
-        """Rows whose values the likelihood has a density for; those elsewhere say so when read."""
-        refuse = partial(refuse_objectionable, model.likelihood, name)
-        if isinstance(rows, Source):
-            return rows.checked(refuse)
-        refuse(rows)
-        return rows
-
-    def prepared(self, X: Any, background: Any) -> tuple[Model, CoordinateAscent, Data]:
-        """The model, the engine and the compressed data of a fit by coordinate ascent."""
-        model, engine, target, others = self._resolved(X, background)
-        if not isinstance(engine, CoordinateAscent):
-            raise TypeError(f"inference={engine!r} has no closed form; use inference='em'.")
-        return model, engine, self._compressed(model, engine, target, others)
-
-    def _compressed(
-        self, model: Model, engine: CoordinateAscent, target: Matrix, others: Matrix | None
-    ) -> Data:
-        data = prepare(model, target, others, posterior=engine.posterior)
-        self._check_variances(data)
-        return data
-
-    def adopt(self, other: Self, posterior: Posterior) -> Self:
-        """Take over a fit that was made with another estimator's data."""
-        self.n_features_in_ = other.n_features_in_
-        self.n_samples_ = other.n_samples_
-        self.n_background_samples_ = other.n_background_samples_
-        if hasattr(other, "feature_names_in_"):
-            self.feature_names_in_ = other.feature_names_in_
-        self._publish(posterior)
-        return self
-
-    def _read_sets(self, X: Any, background: Any) -> tuple[Matrix, Matrix | None]:
-        target = target_for_fit(self, X)
-        if background is None:
-            if self.n_shared != 0:
-                raise ValueError(
-                    f"background=None, but n_shared={self.n_shared} shared dimensions are learned "
-                    "from it; pass background=... or set n_shared=0."
-                )
-            return target, None
-        others = background_for_fit(self, background)
-        refuse_sliced_background(target.shape[0], others.shape[0])
-        return target, others
-
-    def _check_variances(self, data: Data) -> None:
-        refuse_constant(data.variance, np.max([np.abs(s.mean).max() for s in data.sets]))
-        if len(data.variances) == 2:
-            warn_about_scales(*(float(v.mean()) for v in data.variances))
-
-    def _fitted_state(self) -> dict[str, Any]:
-        # What SVI goes on from is as large as the data.
-        return {"posterior": self.posterior_._replace(n_sweeps=self.n_iter_, state=None)}
-
-    def _check_state(self, state: dict[str, Any]) -> None:
-        check_posterior(state["posterior"], self.n_features_in_)
-        check_posterior_of(self._model(), state["posterior"])
-        check_whole("n_init", self.n_init, 1)
-        resolve.engine(self.inference, self._model())
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        self._publish(state["posterior"])
-
-    def _model(self) -> Model:
-        """The model as the parameters say, for as many rows as one likes."""
-        names = getattr(self, "feature_names_in_", None)
-        return resolve.model(
-            self, self.n_features_in_, ENOUGH_ROWS, None if names is None else list(names)
-        )
 
     def fit_transform(
         self,
@@ -346,6 +210,8 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         y: Any = None,
         *,
         background: Any = None,
+        sample_weight: Any = None,
+        background_sample_weight: Any = None,
         size_factors: Any = None,
         background_size_factors: Any = None,
     ) -> Array:
@@ -359,19 +225,106 @@ class ContrastiveLVM(Results, PosteriorDraws, Reporting, NotebookCard, Saveable,
         >>> model.fit_transform(data.target, background=data.background).shape
         (400, 1)
         """
-        if size_factors is None and background_size_factors is None:
-            return self.fit(X, y, background=background).transform(X)
-        sizes = {
-            "size_factors": size_factors,
-            "background_size_factors": background_size_factors,
-        }
-        return self.fit(X, y, background=background, **sizes).transform(
-            X, size_factors=size_factors
+        self.fit(
+            X,
+            y,
+            background=background,
+            sample_weight=sample_weight,
+            background_sample_weight=background_sample_weight,
+            size_factors=size_factors,
+            background_size_factors=background_size_factors,
         )
+        return self.transform(X, size_factors=size_factors)
 
-    def __sklearn_tags__(self) -> Any:
-        """NaN and sparse rows are welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        return tags
+    def draws(self, n: int = 1000, *, random_state: Any = None) -> Draws:
+        """Draw everything that is not observed from its posterior, in the canonical gauge.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws from the approximation that SVI has fitted. NUTS has its own number.
+        random_state : int, RandomState instance or None
+
+        Returns
+        -------
+        Draws
+            `values` by name, each of shape (chains, draws, ...); under NUTS with R-hat and
+            effective sample sizes.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_contrastive(30, 30, n_features=5, n_shared=1, random_state=0)
+        >>> model = clvm.ContrastiveLVM(1, 1, inference=clvm.SVI(max_iter=2000), random_state=0)
+        >>> model = model.fit(data.target, background=data.background)
+        >>> model.draws(200, random_state=0).values["target latents of target"].shape
+        (1, 200, 30, 1)
+        """
+        check_is_fitted(self)
+        n = check_integer("n", n, 1)
+        if self.posterior_.draws is not None:
+            return self.posterior_.draws
+        if self.posterior_.state is None:
+            raise TypeError(
+                "draws need a fit by inference='svi' or 'nuts' that was not read from a file; "
+                "latents() has the posterior of rows under the other engines."
+            )
+        from contrastive_lvm.black_box.svi.svi_posterior import guide_draws
+
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        return guide_draws(self.posterior_.state, n, seed)
+
+    def to_arviz(self, n: int = 1000, *, random_state: Any = None) -> Any:
+        """Return the draws as ArviZ's `InferenceData` (a `DataTree` from ArviZ 1.0 on).
+
+        Needs the extra `arviz`.
+        """
+        return self.draws(n, random_state=random_state).to_arviz()
+
+    def _publish(self, posterior: Posterior, model: Model) -> None:
+        """Give the results the names that users know."""
+        self.posterior_ = posterior
+        self._prediction_model = PredictionModel(posterior, model.likelihood)
+        W, S = posterior.loadings["target"], posterior.loadings["shared"]
+        psi, stds = posterior.noise_variance, posterior.loading_stds()
+        self.target_components_, self.shared_components_ = W.T.copy(), S.T.copy()
+        self.shared_components_std_, self.target_components_std_ = (
+            None if std is None else np.ascontiguousarray(std.T)
+            for std in (stds["shared"], stds["target"])
+        )
+        self.mean_ = posterior.means["target"]
+        self.background_mean_ = posterior.means.get("background", self.mean_)
+        one_noise = model.likelihood._is_isotropic or not psi.any()
+        self.noise_variance_ = float(psi[0]) if one_noise else psi
+        self.dispersion_ = posterior.dispersion
+        self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
+        shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
+        shares /= shares.sum()
+        self.target_variance_ratio_ = shares[: self.n_target_]
+        self.shared_variance_ratio_ = shares[self.n_target_ : -1]
+        self.noise_variance_ratio_ = float(shares[-1])
+        self.feature_relevance_ = np.sqrt((W**2).sum(axis=1))
+        self.selected_features_ = model.priors[1]._selected_features(
+            posterior.prior_states.get("target"), self.feature_relevance_, posterior.unit_variance
+        )
+        self.lower_bound_, self.lower_bounds_ = posterior.lower_bound, posterior.lower_bounds
+        self.lower_bound_error_ = posterior.lower_bound_error
+        self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
+
+    def _fitted_state(self) -> dict[str, Any]:
+        # What SVI continues from is as large as the data.
+        return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        model, posterior = self._model(), state["posterior"]
+        check_posterior(posterior, self.n_features_in_)
+        check_posterior_of(model, posterior)
+        check_integer("n_init", self.n_init, 1)
+        parse_params.engine(self.inference, model)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self._publish(state["posterior"], self._model())
+
+    def _model(self) -> Model:
+        """Return the model that the parameters describe, for as many rows as one likes."""
+        return parse_params.model(self, ENOUGH_ROWS)

@@ -4,30 +4,24 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.estimators.display import NotebookCard
-from contrastive_lvm.estimators.input_rows import background_for_fit, by_blocks, target_for_fit
-from contrastive_lvm.estimators.validation import (
-    check_whole,
-    read_rows,
-    refuse_constant,
-    refuse_sliced_background,
-    warn_about_scales,
-)
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
+from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
 from contrastive_lvm.io.checks import array, check_values, number
-from contrastive_lvm.io.model_files import Saveable
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import reduce_to_span
-from contrastive_lvm.rows.scatter import DenseScatter, summarise
-from contrastive_lvm.rows.source import Source, is_elsewhere
-from contrastive_lvm.rows.streamed import at_hand, first_pass
+from contrastive_lvm.rows.moments import Moments, first_pass
+from contrastive_lvm.rows.reader import RowReader
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
+
 
 LEARNED = {
     "alphas": array("alphas", values="not negative"),
@@ -38,9 +32,7 @@ LEARNED = {
 }
 
 
-class ContrastivePCA(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator
-):
+class ContrastivePCA(Estimator):
     """Directions of much variance in the target and little in the background.
 
     The leading eigenvectors of `cov(target) - alpha cov(background)` (Abid et al. 2018; eq. 1 of
@@ -105,16 +97,15 @@ class ContrastivePCA(
         >>> model.components_.shape
         (1, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)
-        target = target_for_fit(self, X, missing=False)
+        target = rows_for_fit(self, X, missing=False)
         if background is None:
             raise ValueError(
                 "background=None, but ContrastivePCA compares X with it; pass background=..., "
                 "or use sklearn.decomposition.PCA."
             )
-        others = background_for_fit(self, background, missing=False)
-        refuse_sliced_background(target.shape[0], others.shape[0])
+        others = rows_for_fit(self, background, name="background", missing=False)
         most = min(target.shape[1], target.shape[0] + others.shape[0] - 2)
         if q > most:
             raise ValueError(
@@ -141,6 +132,7 @@ class ContrastivePCA(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    @by_chunks
     def transform(self, X: Any) -> Array:
         """Project new rows: `(x - mean_) / scale_` on the components.
 
@@ -153,9 +145,6 @@ class ContrastivePCA(
         (400, 2)
         """
         check_is_fitted(self)
-        if is_elsewhere(X):
-            found: Array = by_blocks(self, "transform", X)
-            return found
         rows = read_rows(self, X, missing=False)
         projected = np.empty((rows.shape[0], len(self.components_)))
         for part in row_slices(*rows.shape):
@@ -182,7 +171,7 @@ class ContrastivePCA(
         alphas, components = state["alphas"], state["alphas_components"]
         if state["alpha"] not in alphas or not components.shape[1]:
             raise ValueError(f"alpha={state['alpha']} has no components")
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
         _check_alpha(self.alpha)
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -191,9 +180,9 @@ class ContrastivePCA(
         self.components_ = self.alphas_components_[list(self.alphas_).index(self.alpha_)]
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are welcome."""
+        """Accept no missing entries."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = False
         return tags
 
 
@@ -232,26 +221,23 @@ class _Contrast(NamedTuple):
 def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
     if n_rows < D and not scale:
-        sets = [at_hand(X) if isinstance(X, Source) else X for X in (target, background)]
+        sets = [X.load() if isinstance(X, RowReader) else X for X in (target, background)]
         span = reduce_to_span(sets)
         first, second = (s.matrix / s.n_rows for s in span.scatters)
         basis = span.lift(np.eye(len(first)))
         refuse_constant(np.diag(first + second), 0.0)
         return _Contrast((first, second), span.means[0], np.ones(D), basis)
-    scatters: list[Any] = [_scatter(X) for X in (target, background)]
-    pooled = sum(s.diagonal for s in scatters) / n_rows
-    refuse_constant(pooled, max(np.abs(s.mean).max() for s in scatters))
+    found: list[Any] = [_moments(X) for X in (target, background)]
+    pooled = sum(m.square for m in found) / n_rows
+    refuse_constant(pooled, max(np.abs(m.mean).max() for m in found))
     divisor = np.sqrt(np.where(pooled > 0, pooled, 1.0)) if scale else np.ones(D)
     units = np.outer(divisor, divisor)
-    first, second = (s.matrix / s.n_rows / units for s in scatters)
-    return _Contrast((first, second), scatters[0].mean, divisor, None)
+    first, second = (m.scatter / m.n_rows / units for m in found)
+    return _Contrast((first, second), found[0].mean, divisor, None)
 
 
-def _scatter(X: Matrix | Source) -> Any:
-    if not isinstance(X, Source):
-        return summarise(X, dense=True)
-    found: Any = first_pass(X, scatter=True)
-    return DenseScatter(found.n_rows, found.mean, found.scatter)
+def _moments(X: Matrix | RowReader) -> Moments:
+    return first_pass(X if isinstance(X, RowReader) else LocalRows(X), scatter=True)
 
 
 def _medoids(spaces: list[Array]) -> list[int]:

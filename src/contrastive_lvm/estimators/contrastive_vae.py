@@ -3,20 +3,13 @@
 from typing import Any, ClassVar, Self
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.frames import unnamed
+from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
-from contrastive_lvm.estimators.reporting import Reporting
-from contrastive_lvm.estimators.validation import (
-    check_number,
-    check_whole,
-    read_background,
-    refuse_sliced_background,
-)
+from contrastive_lvm.estimators.reporting import report
 from contrastive_lvm.vae.fitted_networks import Fitted
-from contrastive_lvm.vae.vae_rows import Source, in_blocks, source
 
 
-class ContrastiveVAE(ContrastivePredictions, Reporting):
+class ContrastiveVAE(ContrastivePredictions):
     """Nonlinear structure that a target set has and a background set has not.
 
     Rows of the target follow `x = f_s(z) + f_t(t) + mean + noise`, rows of the background
@@ -64,7 +57,8 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
     refine_steps : int
         Gradient steps by which the posterior of each row is improved beyond what its encoder says,
         whenever latents of rows are asked for; 0 takes the encoders' word, which is quicker and,
-        for rows that were not trained on, farther off. Training and `bound_` use encoders alone.
+        for rows that were not trained on, farther off. Training and `lower_bound_` use encoders
+        alone.
     n_devices : int or None
         Devices of JAX over which the rows of a minibatch are spread; None takes all.
     random_state : int, RandomState instance or None
@@ -84,9 +78,9 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         (`target_reconstruction`, `background_reconstruction`, `target_kl`, `target_shared_kl`,
         `background_shared_kl`), the `leak`, `validation_bound`, `learning_rate`,
         `target_kl_weight`.
-    bound_, bound_trace_ : float, ndarray
+    lower_bound_, lower_bounds_ : float, ndarray
         The bound of all rows of both sets at the end, and of those that train after each round.
-    bound_error_ : float
+    lower_bound_error_ : float
         Monte-Carlo standard error of the former.
     n_target_, n_shared_ : int
     n_samples_, n_background_samples_ : int
@@ -110,6 +104,8 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
     """
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
+
+    report = report
 
     def __init__(
         self,
@@ -163,6 +159,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
             at a time).
         y : ignored
         background : the same, of shape (m, d)
+            The background. Cross-validation slices it by the folds of X if it has as many rows.
         resume : State, path or None
             `state_` of an earlier fit to the same data, or the file of its `checkpoint`.
 
@@ -175,8 +172,8 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         >>> bool(model.history_["bound"][-1] > model.history_["bound"][0])
         True
         """
-        n_target = check_whole("n_target", self.n_target, 1)
-        n_shared = check_whole("n_shared", self.n_shared, 1)
+        n_target = check_integer("n_target", self.n_target, 1)
+        n_shared = check_integer("n_shared", self.n_shared, 1)
         separation = self._separation()
         if background is None:
             raise ValueError(
@@ -184,8 +181,7 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
                 "or use VAE."
             )
         target = self._source(X, "X", reset=True)
-        others = self._background(background)
-        refuse_sliced_background(target.n_rows, others.n_rows)
+        others = self._source(background, "background")
         sets = {"X": target, "background": others}
         self._train(sets, n_target, n_shared, separation, resume)
         return self
@@ -199,14 +195,9 @@ class ContrastiveVAE(ContrastivePredictions, Reporting):
         super()._check_state(state)
         if not state["n_shared"]:
             raise ValueError("a ContrastiveVAE has shared dimensions")
-        check_whole("n_target", self.n_target, 1)
-        check_whole("n_shared", self.n_shared, 1)
+        check_integer("n_target", self.n_target, 1)
+        check_integer("n_shared", self.n_shared, 1)
         self._separation()
-
-    def _background(self, background: Any) -> Source:
-        if in_blocks(unnamed(background)):
-            return self._source(background, "background")
-        return source(read_background(self, background))
 
     def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
         super()._publish(fitted, history)

@@ -36,25 +36,8 @@ font-weight:normal;background:none;color:inherit;border:0;white-space:normal}
 </style>"""
 
 
-class NotebookCard:
-    """`_repr_html_` and the mime bundle of a fitted estimator begin with its card.
-
-    They are scikit-learn's own for estimators that are not fitted, and what pipelines show of
-    their steps is scikit-learn's too. `sklearn.set_config(display="text")` turns both off.
-    """
-
-    def _repr_html_inner(self) -> str:
-        diagram: str = super()._repr_html_inner()  # type: ignore[misc]
-        return _card_of(self) + diagram
-
-    def _repr_mimebundle_(self, **words: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**words)  # type: ignore[misc]
-        if "text/html" in bundle:
-            bundle["text/html"] = _card_of(self) + bundle["text/html"]
-        return bundle
-
-
-def _card_of(model: Any) -> str:
+def card_of(model: Any) -> str:
+    """Return the card of a fitted estimator as HTML; nothing before the fit."""
     if not hasattr(model, "mean_"):  # what all of them learn
         return ""
     try:

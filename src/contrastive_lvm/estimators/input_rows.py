@@ -1,92 +1,128 @@
-"""Sets for linear models: rows in memory, or rows elsewhere that are read a block at a time."""
+"""Rows that users hand in: in memory, or out of core and read a chunk at a time."""
 
 import copy
-from functools import partial
-from typing import Any
+import inspect
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.estimators.frames import unnamed
-from contrastive_lvm.estimators.prediction_model import given_sizes
+from contrastive_lvm.estimators.frames import NamedRows, first_few, readable, unnamed
 from contrastive_lvm.estimators.validation import (
-    check_feature_numbers,
-    check_rows_for_fit,
-    check_same_features,
-    read_background,
-    read_rows,
     refuse_empty_columns,
-    refuse_few_rows,
     refuse_values,
-    remember_features,
 )
-from contrastive_lvm.rows.source import Checks, Source, is_elsewhere, source_of
+from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.rows.reader import Checks, RowReader, is_out_of_core, open_rows
+
+FLOATS = [np.float64, np.float32]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def target_for_fit(estimator: Any, X: Any, *, missing: bool = True) -> Matrix | Source:
-    """Rows of the target, whose features are remembered; those elsewhere are checked when read."""
-    if is_elsewhere(unnamed(X)):
-        rows = _source(unnamed(X), "X", missing=missing)
-        remember_features(estimator, X)
-        refuse_few_rows(rows, "X")
-        return rows
-    at_hand = read_rows(estimator, X, reset=True, missing=missing)
-    check_rows_for_fit(at_hand, "X")
-    return at_hand
+def read_rows(
+    estimator: Any, X: Any, *, name: str = "X", reset: bool = False, missing: bool = True
+) -> Matrix:
+    """Read rows into float32, float64 or CSR; remember their features (`reset`) or check them."""
+    X = readable(X, name)
+    rows = check_array(
+        unnamed(X), accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False, input_name=name
+    )
+    check_features(estimator, X, name, reset=reset)
+    refuse_values(rows, name, missing=missing, columns=reset)
+    return rows
 
 
-def background_for_fit(estimator: Any, background: Any, *, missing: bool = True) -> Matrix | Source:
-    """Rows of the background, which must have the features of X."""
-    if is_elsewhere(unnamed(background)):
-        rows = _source(unnamed(background), "background", missing=missing)
-        check_same_features(estimator, background)
-        check_feature_numbers(estimator, rows)
-        refuse_few_rows(rows, "background")
-        return rows
-    at_hand = read_background(estimator, background, missing=missing)
-    check_rows_for_fit(at_hand, "background")
-    return at_hand
+def rows_for_fit(
+    estimator: Any, X: Any, *, name: str = "X", missing: bool = True
+) -> Matrix | RowReader:
+    """Read rows of a fit; those out of core are checked when they are read."""
+    if is_out_of_core(unnamed(X)):
+        rows = _source(unnamed(X), name, missing=missing)
+        check_features(estimator, X, name, reset=True)
+    else:
+        rows = read_rows(estimator, X, name=name, reset=True, missing=missing)
+    if rows.shape[0] < 2:
+        reason = f"has {rows.shape[0]} sample (row), but fitting needs at least 2; add rows."
+        raise InvalidDataError(name, reason)
+    return rows
 
 
-def _source(X: Any, name: str, *, missing: bool) -> Source:
+def check_features(estimator: Any, X: Any, name: str, *, reset: bool = False) -> None:
+    """Remember the features of X in a fit, or compare features with those of the fit."""
+    if name == "background":
+        _compare_with_target(estimator, X)
+        return
+    names = X.header if isinstance(X, NamedRows) else X
+    validate_data(estimator, names, reset=reset, skip_check_array=True)
+
+
+def _compare_with_target(estimator: Any, background: Any) -> None:
+    n_features, header = np.shape(background)[1], getattr(background, "header", background)
+    names = [name for name in getattr(header, "columns", []) if isinstance(name, str)]
+    known = list(getattr(estimator, "feature_names_in_", names))
+    if names and set(known) != set(names):
+        only_x, only_background = set(known) - set(names), set(names) - set(known)
+        raise ValueError(
+            f"X and background have different feature names: only X has {first_few(only_x)}, "
+            f"only background has {first_few(only_background)}; give both the same columns."
+        )
+    if names and known != names:
+        raise ValueError(
+            "background has the features of X in another order; pass background[X.columns]."
+        )
+    if n_features != estimator.n_features_in_:
+        raise ValueError(
+            f"background has {n_features} features, but X has {estimator.n_features_in_}; "
+            "give both sets the same columns."
+        )
+
+
+def _source(X: Any, name: str, *, missing: bool) -> RowReader:
     values = partial(refuse_values, name=name, missing=missing)
-    return source_of(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
+    return open_rows(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
 
 
-def by_blocks(estimator: Any, method: str, X: Any, **options: Any) -> Any:
-    """What a method says of rows elsewhere, applied to each block as if that were all.
+def by_chunks(method: Method) -> Method:
+    """Decorate a method of rows, which is then applied to each chunk of rows out of core.
 
-    In memory for rows in files; lazy for Dask arrays, with chunks of as many rows.
+    The results are in memory for rows in files, and lazy for Dask arrays.
     """
-    check_is_fitted(estimator)
-    rows = _source(X, "X", missing=True)
-    validate_data(estimator, X, reset=False, skip_check_array=True)
-    if options.get("size_factors") is not None:
-        given_sizes(estimator._likelihood(), options["size_factors"], rows.shape)
-        options = {**options, "size_factors": np.asarray(options["size_factors"])}
-    return rows.mapped(partial(_applied, for_travel(estimator), method, options))
+
+    @wraps(method)
+    def mapped(self: Any, X: Any, **options: Any) -> Any:
+        if not is_out_of_core(unnamed(X)):
+            return method(self, X, **options)
+        check_is_fitted(self)
+        rows = _source(unnamed(X), "X", missing=True)
+        check_features(self, X, "X")
+        if options.get("size_factors") is not None:
+            self._fitted().for_rows("target", rows, options["size_factors"])  # refuses wrong ones
+            options = {**options, "size_factors": np.asarray(options["size_factors"])}
+        return rows.map(partial(_applied, for_travel(self), method.__name__, options))
+
+    return cast("Method", mapped)
 
 
-def _applied(estimator: Any, name: str, options: dict[str, Any], block: Matrix, rows: slice) -> Any:
-    """What a method says of a block, whose rows are at the given places."""
+def _applied(estimator: Any, name: str, options: dict[str, Any], chunk: Matrix, rows: slice) -> Any:
+    """Apply a method to a chunk, whose rows are at the given places."""
     if options.get("size_factors") is not None:
         options = {**options, "size_factors": options["size_factors"][rows]}
-    method = getattr(type(estimator), name)
-    bare = getattr(method, "__wrapped__", method)  # a frame, if asked for, is made at the end
-    result = bare(estimator, block, **options)
-    return tuple(result) if isinstance(result, tuple) else result
+    bare = inspect.unwrap(getattr(type(estimator), name))  # frames, if any, are made at the end
+    return bare(estimator, chunk, **options)
 
 
 def for_travel(estimator: Any) -> Any:
-    """The model without what grows with the data it was fitted to, and without names of columns.
+    """Copy an estimator without what grows with its data, and without names of features.
 
-    Blocks have no names, and have been compared with the model's already.
+    Chunks have no names, and have been compared with the model's already.
     """
     light = copy.copy(estimator)
     if hasattr(light, "posterior_"):
-        light.likelihood = light._likelihood()
-        light.posterior_ = light.posterior_._replace(weights=(), state=None, draws=None)
+        light._prediction_model = light._fitted().without_rows()
+        light.posterior_ = light._prediction_model.posterior
     for name in ("feature_names_in_", "state_"):
         if hasattr(light, name):
             delattr(light, name)

@@ -1,5 +1,6 @@
 """The path of the group lasso over its strength, since rho is chosen by looking at it."""
 
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -7,10 +8,13 @@ import numpy as np
 from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array, Parameters
-from contrastive_lvm.coordinate_ascent.sweep import Task
-from contrastive_lvm.estimators import parse_params as resolve
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, first_step
+from contrastive_lvm.coordinate_ascent.problem import Problem
+from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.estimators.linear_fit import compress, read_input
+from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
@@ -83,56 +87,60 @@ def group_lasso_path(
     >>> path.row_norms.shape, bool((np.diff(path.n_selected) <= 0).all())
     ((5, 50), True)
     """
-    prior = resolve.prior("target_prior", estimator.target_prior)
-    if not isinstance(prior, GroupLasso | Flat):
-        raise TypeError(
-            f"target_prior={prior!r} is not a GroupLasso; give estimator a GroupLasso or None."
-        )
+    prior = parse_params.prior("target_prior", estimator.target_prior)
     lasso = prior if isinstance(prior, GroupLasso) else GroupLasso()
+    if prior not in (lasso, Flat()):
+        raise InvalidParameterError(
+            "target_prior", prior, "is not a GroupLasso; give estimator a GroupLasso or None."
+        )
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
-    model, engine, data = shell.prepared(X, background)
-    if model.n_target == 0:
-        raise ValueError("n_target=0 leaves no loadings to choose features by; use n_target=1.")
-    bound_lasso = replace(lasso, groups=getattr(model.target_prior, "groups", None))
-    current = engine.run_prepared(replace(model, target_prior=Flat()), data)
-    grid = _grid(rhos, n_rhos, model, data, current, bound_lasso)
+    given = read_input(shell, X, background)
+    model, engine = given.model, given.engine
+    if not isinstance(engine, CoordinateAscent):
+        raise InvalidParameterError("inference", engine, "has no closed form; use 'em'.")
+    data = compress(given, engine)
+    target = next(block for block in model.blocks if block.name == "target")
+    if target.n_components == 0:
+        reason = "leaves no loadings to choose features by; use at least 1."
+        raise InvalidParameterError("n_target", 0, reason)
+    bound_lasso = replace(lasso, groups=getattr(target.prior, "groups", None))
+    unpenalised = Problem(model.with_priors({"target": Flat()}), data)
+    current = engine._run(unpenalised.model, data)
+    grid = _grid(rhos, n_rhos, unpenalised, current, bound_lasso)
     models = []
     for rho in grid:
-        task = Task(replace(model, target_prior=replace(bound_lasso, rho=float(rho))), data)
-        current = engine.continued(task, _point(task, current))
-        fitted: ContrastiveLVM = clone(shell).set_params(target_prior=replace(lasso, rho=rho))
-        models.append(fitted.adopt(shell, current))
+        penalised = model.with_priors({"target": replace(bound_lasso, rho=float(rho))})
+        problem = Problem(penalised, data)
+        current = engine._continue(first_step(problem, _point(problem, current)))
+        fitted: ContrastiveLVM = copy(shell).set_params(target_prior=replace(lasso, rho=rho))
+        fitted._publish(current, model)
+        models.append(fitted)
     norms = np.array([fitted.feature_relevance_ for fitted in models])
     parts = [fitted.posterior_.bound_parts or {} for fitted in models]
     likelihoods = [sum(v for k, v in part.items() if "rows" in k) for part in parts]
     return LassoPath(
         grid,
         norms,
-        np.array([fitted.bound_ for fitted in models]),
+        np.array([fitted.lower_bound_ for fitted in models]),
         np.array(likelihoods),
         (norms > 0).sum(axis=1),
         models,
     )
 
 
-def _point(task: Task, posterior: Posterior) -> Array:
-    L = np.hstack([posterior.shared_loadings, posterior.target_loadings])
-    means = (posterior.target_mean, posterior.background_mean)[: len(task.data.sets)]
-    return task.flatten(Parameters(L, posterior.noise_variance, means, posterior.df or 0.0))
+def _point(problem: Problem, posterior: Posterior) -> Array:
+    L, means = np.hstack(list(posterior.loadings.values())), tuple(posterior.means.values())
+    return problem.flatten(Parameters(L, posterior.noise_variance, means, posterior.df or 0.0))
 
 
-def _grid(
-    rhos: Any, n_rhos: int, model: Any, data: Any, start: Posterior, lasso: GroupLasso
-) -> Array:
+def _grid(rhos: Any, n_rhos: int, problem: Problem, start: Posterior, lasso: GroupLasso) -> Array:
     if rhos is not None:
         grid = np.unique(np.asarray(rhos, dtype=np.float64))
         if len(grid) == 0 or not (grid > 0).all() or not np.isfinite(grid).all():
-            raise ValueError(f"rhos={rhos!r} must be positive numbers.")
+            raise InvalidParameterError("rhos", rhos, "must be positive numbers.")
         return grid
-    n_rhos = check_whole("n_rhos", n_rhos, 2)
+    n_rhos = check_integer("n_rhos", n_rhos, 2)
     # At rho_g the gradient of the unpenalised fit no longer holds the group away from zero.
-    task = Task(replace(model, target_prior=Flat()), data)
-    point = _point(task, start)
-    carry = task.start_carry(task.unflatten(point).L)
-    strongest = task.greatest_pull(point, carry, lasso)
+    slope = problem.slope_without("target", _point(problem, start), problem.first_carry())
+    strongest = lasso._strength_without_features(slope)
     return np.geomspace(LEAST * strongest, strongest, n_rhos)

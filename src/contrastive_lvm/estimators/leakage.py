@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.checks import check_integer
 
 FOLDS = 5
 
@@ -70,7 +70,7 @@ def leakage(
     >>> bool(found.target_r2 < 0.1), bool(found.label_accuracy_of_target > 0.95)
     (True, True)
     """
-    n_neighbors = check_whole("n_neighbors", n_neighbors, 1)
+    n_neighbors = check_integer("n_neighbors", n_neighbors, 1)
     ours, theirs = model.latents(X), model.latents(background, of="background").shared
     fewest = min(len(ours.shared), len(theirs))
     if fewest < 2 * max(FOLDS, n_neighbors):

@@ -1,83 +1,73 @@
-"""Applying a fitted model: latents, reconstructions, imputation, samples."""
+"""The methods by which a fitted linear model is applied to rows."""
 
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm import prediction as predict
+from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.estimators import parse_params as resolve
-from contrastive_lvm.estimators import prediction_model as views
+from contrastive_lvm.checks import check_choice, check_integer
+from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import by_blocks
-from contrastive_lvm.estimators.prediction_model import Latents
-from contrastive_lvm.estimators.scores import Scores
-from contrastive_lvm.estimators.validation import check_choice, check_whole, read_rows
-from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.estimators.input_rows import by_chunks, read_rows
+from contrastive_lvm.estimators.linear_fit import refuse_unsupported
+from contrastive_lvm.estimators.prediction_model import (
+    Latents,
+    Outliers,
+    PredictionModel,
+    ranked,
+)
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.rows.source import is_elsewhere
 
 SETS = ("target", "background")
 PARTS = ("shared", "target")
 
 
-class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """The methods of a linear contrastive model that need only its `posterior_`.
+class LinearPredictions(Estimator):
+    """A linear contrastive model, as far as its methods need only its `posterior_`.
 
     Likelihoods of counts and of binary data have a normal approximation to the posterior of each
     row's latents (`rows.gaussian_vi_rows`), and predict on the data's scale.
-
-    scikit-learn makes `set_output` work on the class that defines `transform`, so this one has to
-    be the transformer.
     """
 
     likelihood: Any
-    n_features_in_: int
     posterior_: Posterior
+    n_samples_: int
+    n_background_samples_: int | None
     n_target_: int
     n_shared_: int
+    _prediction_model: PredictionModel
 
     @property
     def _n_features_out(self) -> int:
         return int(self.n_target_)
 
-    def _likelihood(self) -> Likelihood:
-        """The likelihood, its features by position."""
-        likelihood: Likelihood = resolve.likelihood(self.likelihood)
-        if not hasattr(likelihood, "bound_to"):
-            return likelihood
-        names = getattr(self, "feature_names_in_", None)
-        bound: Likelihood = likelihood.bound_to(
-            self.n_features_in_, None if names is None else list(names)
-        )
-        return bound
-
-    def _rows(self, X: Any, of: str, size_factors: Any) -> tuple[predict.View, Matrix]:
-        """Rows of a set, checked, and the model of them; the target's columns come first."""
+    def _fitted(self) -> PredictionModel:
+        """Return the model of predictions, which is made once per fit."""
         check_is_fitted(self)
-        check_choice("of", of, SETS)
-        rows, likelihood = read_rows(self, X), self._likelihood()
-        objection = likelihood.objection(rows)
-        if objection is not None:
-            raise ValueError(f"X holds {objection}.")
-        sizes = views.sizes_of_rows(self.posterior_, likelihood, rows, size_factors)
-        return views.view(self.posterior_, likelihood, of, sizes), rows
+        held: PredictionModel | None = getattr(self, "_prediction_model", None)
+        if held is not None and held.posterior is self.posterior_:
+            return held
+        return PredictionModel(self.posterior_, parse_params.fitted_likelihood(self))
 
-    def _new_rows(self, n: int, of: str, size_factors: Any = None) -> predict.View:
-        """The model of n rows yet to be made, of size 1 unless given."""
-        likelihood = self._likelihood()
-        sizes = views.given_sizes(likelihood, size_factors, (n, self.n_features_in_))
-        return views.view(self.posterior_, likelihood, of, sizes)
+    def _rows(self, X: Any, of: str, size_factors: Any) -> tuple[prediction.View, Matrix]:
+        """Return the model of a set, the target's columns first, and its rows, checked."""
+        fitted = self._fitted()
+        check_choice("of", of, SETS)
+        rows = read_rows(self, X)
+        refuse_unsupported(fitted.likelihood, "X", rows)
+        return fitted.for_rows(of, rows, size_factors), rows
 
     def _kept(self, parts: tuple[str, ...], of: str) -> np.ndarray:
-        """Latents that belong to the named parts, (K,) bool."""
+        """Return which latents belong to the named parts, (K,) bool."""
         t = self.n_target_ if of == "target" else 0
         return np.repeat(["target" in parts, "shared" in parts], [t, self.n_shared_])
 
+    @by_chunks
     def transform(self, X: Any, *, size_factors: Any = None) -> Array:
         """Posterior mean of the target latents of rows of the target.
 
@@ -101,11 +91,8 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
                [-0.86, -0.38],
                [-0.89, -0.67]])
         """
-        if is_elsewhere(X):
-            found: Array = by_blocks(self, "transform", X, size_factors=size_factors)
-            return found
         model, rows = self._rows(X, "target", size_factors)
-        return predict.latent_means(model, rows)[:, : self.n_target_]
+        return prediction.latent_means(model, rows)[:, : self.n_target_]
 
     def latents(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Latents:
         """Posterior of all latents of rows, with standard deviations and covariances.
@@ -121,8 +108,8 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         Latents
-            Named tuple `target, target_sd, shared, shared_sd, cov`; `cov` has shape (n, K, K), the
-            target's columns first, and may be read-only.
+            Named tuple `target, target_std, shared, shared_std, cov`; `cov` has shape (n, K, K),
+            the target's columns first, and may be read-only.
 
         Examples
         --------
@@ -130,17 +117,19 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> data = clvm.datasets.make_subgroups(random_state=0)
         >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
         >>> latents = model.latents(data.target)
-        >>> latents.target_sd[0].round(3), latents.cov.shape
+        >>> latents.target_std[0].round(3), latents.cov.shape
         (array([0.181, 0.355]), (400, 12, 12))
         """
-        if is_elsewhere(X):
-            return Latents(*by_blocks(self, "latents", X, of=of, size_factors=size_factors))
-        mean, cov = predict.latent_moments(*self._rows(X, of, size_factors))
-        sd = np.sqrt(np.einsum("nkk->nk", cov))
-        t = self.n_target_ if of == "target" else 0
+        return Latents(*self._latents(X, of=of, size_factors=size_factors))
+
+    @by_chunks
+    def _latents(self, X: Any, *, of: str, size_factors: Any) -> tuple[Any, ...]:
+        mean, cov = prediction.latent_moments(*self._rows(X, of, size_factors))
+        std = np.sqrt(np.einsum("nkk->nk", cov))
         if of == "background":
-            return Latents(None, None, mean, sd, cov)
-        return Latents(mean[:, :t], sd[:, :t], mean[:, t:], sd[:, t:], cov)
+            return None, None, mean, std, cov
+        t = self.n_target_
+        return mean[:, :t], std[:, :t], mean[:, t:], std[:, t:], cov
 
     @follows_output
     def inverse_transform(self, T: Any) -> Array:
@@ -156,17 +145,12 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> model.inverse_transform([[0.0, 0.0]]).shape
         (1, 30)
         """
-        check_is_fitted(self)
-        T = np.asarray(T, dtype=np.float64)
-        if T.ndim != 2 or T.shape[1] != self.n_target_:
-            raise ValueError(
-                f"T has shape {T.shape}, but needs one column for each of the {self.n_target_} "
-                "target dimensions; pass what transform returns."
-            )
-        h = np.hstack([T, np.zeros((len(T), self.n_shared_))])
-        return predict.rows_at(self._new_rows(len(T), "target"), h)
+        fitted, t = self._fitted(), check_latents(T, self.n_target_)
+        model = fitted.for_new_rows("target", len(t))
+        return prediction.rows_at(model, np.hstack([t, np.zeros((len(t), self.n_shared_))]))
 
     @follows_output
+    @by_chunks
     def reconstruct(
         self,
         X: Any,
@@ -203,14 +187,13 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         chosen = (parts,) if isinstance(parts, str) else tuple(parts)
         for part in chosen:
             check_choice("parts", part, PARTS)
-        if is_elsewhere(X):
-            options = {"parts": chosen, "of": of, "size_factors": size_factors}
-            found: Array = by_blocks(self, "reconstruct", X, **options)
-            return found
         model, rows = self._rows(X, of, size_factors)
-        return predict.rows_at(model, predict.latent_means(model, rows) * self._kept(chosen, of))
+        return prediction.rows_at(
+            model, prediction.latent_means(model, rows) * self._kept(chosen, of)
+        )
 
     @follows_output
+    @by_chunks
     def denoise(self, X: Any, *, size_factors: Any = None) -> Array:
         """Rows of the target with the shared part removed, `x - S E[z | x]`.
 
@@ -235,21 +218,19 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> float(model.denoise(data.target).var() / data.target.var()) < 0.2
         True
         """
-        if is_elsewhere(X):
-            found: Array = by_blocks(self, "denoise", X, size_factors=size_factors)
-            return found
         model, rows = self._rows(X, "target", size_factors)
-        means = predict.latent_means(model, rows)
-        average = self._new_rows(len(means), "target")
-        denoised = predict.rows_at(average, means * self._kept(("target",), "target"))
-        additive = self._likelihood().noisy_columns(rows.shape[1])
+        means = prediction.latent_means(model, rows)
+        average = self._fitted().for_new_rows("target", len(means))
+        denoised = prediction.rows_at(average, means * self._kept(("target",), "target"))
+        additive = self._fitted().likelihood._has_noise(rows.shape[1])
         values = widen(rows[:, additive])
-        S = self.posterior_.shared_loadings[additive]
+        S = self.posterior_.loadings["shared"][additive]
         rest = values - means[:, self.n_target_ :] @ S.T
         denoised[:, additive] = np.where(np.isnan(values), denoised[:, additive], rest)
         return denoised
 
     @follows_output
+    @by_chunks
     def impute(
         self, X: Any, *, of: str = "target", return_std: bool = False, size_factors: Any = None
     ) -> Array | tuple[Array, Array]:
@@ -282,22 +263,24 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> bool(np.isnan(filled).any()), float(std[0, 0].round(1))
         (False, 1.8)
         """
-        if is_elsewhere(X):
-            options = {"of": of, "return_std": return_std, "size_factors": size_factors}
-            found: Array | tuple[Array, Array] = by_blocks(self, "impute", X, **options)
-            return found
-        filled, std = predict.fill(*self._rows(X, of, size_factors), with_std=return_std)
+        filled, std = prediction.fill(*self._rows(X, of, size_factors), with_std=return_std)
         return filled if std is None else (filled, std)
 
     @follows_output
     def sample(
-        self, n: int, *, of: str = "target", size_factors: Any = None, random_state: Any = None
+        self,
+        n_samples: int,
+        *,
+        of: str = "target",
+        size_factors: Any = None,
+        random_state: Any = None,
     ) -> Array:
         """Draw new rows from the model.
 
         Parameters
         ----------
-        n : int
+        n_samples : int
+            Number of rows.
         of : {"target", "background", "denoised"}
             `"denoised"` draws `mean_ + W t + noise`, the target without the shared part.
         size_factors : array-like of shape (n,), optional
@@ -316,9 +299,108 @@ class Predictions(Scores, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         >>> model.sample(5, of="denoised", random_state=0).shape
         (5, 30)
         """
-        check_is_fitted(self)
         check_choice("of", of, (*SETS, "denoised"))
-        n = check_whole("n", n, 1)
-        model = self._new_rows(n, "target" if of == "denoised" else of, size_factors)
+        n = check_integer("n_samples", n_samples, 1)
+        model = self._fitted().for_new_rows(of, n, size_factors)
         rng = check_random_state(random_state)
-        return predict.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)
+        return prediction.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)
+
+    def outliers(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Outliers:
+        """How much each row and entry is trusted, and which are trusted least.
+
+        Under Student-t noise the weight `E[u]` of an entry (or row) is near 1 where the model fits
+        and near 0 for outliers; with other likelihoods all weights are 1 and rows rank by their
+        log-likelihood.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+        of : {"target", "background"}
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
+
+        Returns
+        -------
+        Outliers
+            Named tuple `weights, row_weights, rows, entries`: weights of entries, (n, d), or of
+            rows, (n, 1); their means over the observed entries of each row; rows from the most to
+            the least outlying; and (row, column) of entries in the same order (None unless
+            weights belong to entries).
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_outliers(random_state=0)
+        >>> model = clvm.ContrastiveLVM(2, 8, likelihood="student_t")
+        >>> model = model.fit(data.target, background=data.background)
+        >>> worst = model.outliers(data.target).rows[:20]
+        >>> bool((data.target_labels[worst] == -1).all())
+        True
+        """
+        weights = np.asarray(self._trust(X, of=of, size_factors=size_factors))
+        return ranked(weights, self.n_features_in_)
+
+    @by_chunks
+    def _trust(self, X: Any, *, of: str, size_factors: Any) -> Array:
+        """Return weights under Student-t noise, (n, d) or (n, 1), else log-likelihoods, (n,)."""
+        model, rows = self._rows(X, of, size_factors)
+        heavy = prediction.is_heavy_tailed(model)
+        return (prediction.scale_weights if heavy else prediction.log_likelihoods)(model, rows)
+
+    @by_chunks
+    def score_samples(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Array:
+        """Log-likelihood of each row's observed entries, latents integrated out.
+
+        Exact for Gaussian noise and point loadings. Otherwise the row's part of the bound, which
+        is below it; for counts and binary data with uncertain loadings only about that, since
+        their predictors are then taken as normal.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+        of : {"target", "background"}
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+        >>> both = model.score_samples(data.target).sum()
+        >>> both += model.score_samples(data.background, of="background").sum()
+        >>> bool(abs(both - model.lower_bound_) < 1e-6)
+        True
+        """
+        return prediction.log_likelihoods(*self._rows(X, of, size_factors))
+
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, size_factors: Any = None
+    ) -> float:
+        """Mean (or weighted mean) log-likelihood of rows of the target.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+        >>> round(model.score(data.target), 1)
+        -73.2
+        """
+        scores = self.score_samples(X, size_factors=size_factors)
+        return float(np.average(np.asarray(scores), weights=sample_weight))
+
+
+def check_latents(T: Any, n_columns: int) -> Array:
+    """Return latents with one column per dimension."""
+    latents: Array = np.asarray(T, dtype=np.float64)
+    if latents.ndim != 2 or latents.shape[1] != n_columns:
+        raise ValueError(
+            f"T has shape {latents.shape}, but needs one column for each of the {n_columns} "
+            "target dimensions; pass what transform returns."
+        )
+    return latents

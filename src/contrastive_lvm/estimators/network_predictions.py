@@ -7,11 +7,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
-from contrastive_lvm.estimators.validation import check_choice, check_whole
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.vae.fitted_networks import Fitted
@@ -49,7 +49,7 @@ class ContrastivePredictions(Autoencoder):
         Returns
         -------
         Latents
-            Named tuple `target, target_sd, shared, shared_sd, cov`; `cov` is diagonal.
+            Named tuple `target, target_std, shared, shared_std, cov`; `cov` is diagonal.
 
         Examples
         --------
@@ -57,16 +57,16 @@ class ContrastivePredictions(Autoencoder):
         >>> data = clvm.datasets.make_subgroups(random_state=0)
         >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
         >>> latents = model.fit(data.target, background=data.background).latents(data.target)
-        >>> latents.shared_sd.shape, latents.cov.shape
+        >>> latents.shared_std.shape, latents.cov.shape
         ((400, 4), (400, 6, 6))
         """
         fitted, rows = self._rows(X, of)
-        mean, sd = fitted.codes(rows, of)
-        cov = sd[:, :, None] ** 2 * np.eye(sd.shape[1])
+        mean, std = fitted.codes(rows, of)
+        cov = std[:, :, None] ** 2 * np.eye(std.shape[1])
         if of == "background":
-            return Latents(None, None, mean, sd, cov)
+            return Latents(None, None, mean, std, cov)
         t = self.n_target_
-        return Latents(mean[:, :t], sd[:, :t], mean[:, t:], sd[:, t:], cov)
+        return Latents(mean[:, :t], std[:, :t], mean[:, t:], std[:, t:], cov)
 
     @follows_output
     def inverse_transform(self, T: Any) -> Array:
@@ -169,16 +169,17 @@ class ContrastivePredictions(Autoencoder):
         >>> bool(np.isnan(filled).any()), bool(std[0, 0] > 0), bool(std[0, 1] > 0)
         (False, True, False)
         """
-        filled, std = self._filled(X, of, check_whole("n_draws", n_draws, 1))
+        filled, std = self._filled(X, of, check_integer("n_draws", n_draws, 1))
         return (filled, std) if return_std else filled
 
     @follows_output
-    def sample(self, n: int, *, of: str = "target", random_state: Any = None) -> Array:
+    def sample(self, n_samples: int, *, of: str = "target", random_state: Any = None) -> Array:
         """Draw new rows.
 
         Parameters
         ----------
-        n : int
+        n_samples : int
+            Number of rows.
         of : {"target", "background", "denoised"}
             `"denoised"` draws the target without its shared part and without noise.
         random_state : int, RandomState instance or None
@@ -194,7 +195,7 @@ class ContrastivePredictions(Autoencoder):
         """
         check_is_fitted(self)
         check_choice("of", of, (*SETS, "denoised"))
-        n, rng = check_whole("n", n, 1), check_random_state(random_state)
+        n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t = rng.standard_normal((n, self.n_target_)) if of != "background" else None
         if of == "denoised":
             return self._decoded(t, None, n, "target")
@@ -222,4 +223,4 @@ class ContrastivePredictions(Autoencoder):
         (400,)
         """
         fitted, rows = self._rows(X, of)
-        return fitted.weighted_bounds(rows, of, 0, check_whole("n_draws", n_draws, 1))
+        return fitted.weighted_bounds(rows, of, 0, check_integer("n_draws", n_draws, 1))

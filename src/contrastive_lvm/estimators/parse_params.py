@@ -1,26 +1,20 @@
-"""From the words of `__init__` to the objects they stand for."""
+"""The model and the engine that the parameters of an estimator stand for."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
-from contrastive_lvm.black_box.nuts.nuts import NUTS
-from contrastive_lvm.black_box.svi.svi import SVI
-from contrastive_lvm.coordinate_ascent.em import EM
-from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
-from contrastive_lvm.coordinate_ascent.variational_bayes import VariationalBayes
-from contrastive_lvm.estimators.validation import check_whole
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.mixed import Mixed
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.model import Model
+from contrastive_lvm.model import Block, Model
 from contrastive_lvm.priors.ard import ARD
-from contrastive_lvm.priors.base import Prior
-from contrastive_lvm.priors.feature_groups import group_index
+from contrastive_lvm.priors.base import FourMethods, Prior, has_four_methods
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe
@@ -33,88 +27,137 @@ LIKELIHOODS = {
     "bernoulli": Bernoulli,
 }
 PRIORS = {"flat": Flat, "ard": ARD, "group_lasso": GroupLasso, "horseshoe": Horseshoe}
-ENGINES = {"em": EM, "vb": VariationalBayes, "svi": SVI, "nuts": NUTS}
-Engine = CoordinateAscent | SVI | NUTS
-CEILING = 50  # shared dimensions that n_shared="auto" starts from, data permitting
+ENGINES = {  # in the order in which "auto" tries them; imported when they are asked for
+    "em": "coordinate_ascent.em.EM",
+    "vb": "coordinate_ascent.variational_bayes.VariationalBayes",
+    "svi": "black_box.svi.svi.SVI",
+    "nuts": "black_box.nuts.nuts.NUTS",
+}
+MOST_SHARED = 50  # that n_shared="auto" starts from, where the data allows so many
 
 
 def likelihood(value: Any) -> Likelihood:
-    """A word or a likelihood; anything with the methods of the role is one."""
-    resolved: Likelihood = _resolved("likelihood", value, LIKELIHOODS, Likelihood)
-    return resolved
+    """Return the likelihood that a string or an object with its methods stands for."""
+    found: Likelihood = _resolved("likelihood", value, LIKELIHOODS, Likelihood)
+    return found
 
 
-def prior(name: str, value: Any) -> Prior | GroupLasso:
-    """None, a word or a prior; anything with the methods of the role is one."""
+def fitted_likelihood(estimator: Any) -> Likelihood:
+    """Return the likelihood of an estimator that knows its features, each by its position."""
+    found: Likelihood = _resolved("likelihood", estimator.likelihood, LIKELIHOODS, Likelihood)
+    return found._bind(estimator.n_features_in_, feature_names(estimator))
+
+
+def prior(name: str, value: Any) -> Prior:
+    """Return the prior that None, a string or an object with the methods of a prior stands for."""
     if value is None:
         return Flat()
-    resolved: Prior | GroupLasso = _resolved(name, value, PRIORS, Prior | GroupLasso)
-    return resolved
+    if has_four_methods(value) and not isinstance(value, Prior | type):
+        return FourMethods(value)
+    found: Prior = _resolved(name, value, PRIORS, Prior)
+    return found
 
 
 def engine(value: Any, model: Model) -> Engine:
-    """A word or an engine; `"auto"` is the first without an objection to the model."""
+    """Return the engine asked for; `"auto"` is the first that can fit the model."""
     if isinstance(value, str) and value == "auto":
-        objections = []
-        for kind in ENGINES.values():
-            candidate: Engine = kind()
-            objection = candidate.objection(model)
-            if objection is None:
+        reasons = []
+        for name in ENGINES:
+            candidate = _named_engine(name)
+            reason = candidate._unsupported_reason(model)
+            if reason is None:
                 return candidate
-            objections.append(objection.rstrip("."))
-        raise ValueError(f"no engine fits this model: {', and '.join(objections)}.")
-    chosen: Engine = _resolved("inference", value, ENGINES, Engine, "'auto', ")
-    objection = chosen.objection(model)
-    if objection is not None:
-        raise ValueError(objection)
+            reasons.append(reason.rstrip("."))
+        raise ValueError(f"no engine fits this model: {', and '.join(reasons)}.")
+    chosen: Engine = _named_engine(value) if isinstance(value, str) else value
+    if not isinstance(chosen, Engine):
+        raise InvalidParameterError("inference", value, f"is not an engine; use {_known_engines()}")
+    reason = chosen._unsupported_reason(model)
+    if reason is not None:
+        raise ValueError(reason)
     return chosen
 
 
-def model(estimator: Any, n_features: int, n_rows: int, names: Sequence[str] | None) -> Model:
-    """The model an estimator's parameters describe, for data of a given size."""
-    n_target = check_whole("n_target", estimator.n_target, 0)
-    priors = [
-        _bound_to(prior(name, getattr(estimator, name)), n_features, names)
+def _known_engines() -> str:
+    return f"'auto', {', '.join(map(repr, ENGINES))} or an object such as EM()."
+
+
+def _named_engine(name: str) -> Engine:
+    if name not in ENGINES:
+        raise InvalidParameterError("inference", name, f"is unknown; use {_known_engines()}")
+    return engine_class(name)()
+
+
+def engine_class(name: str) -> type[Engine]:
+    """Import an engine by its short name."""
+    module, _, attribute = ENGINES[name].rpartition(".")
+    found: type[Engine] = getattr(import_module(f"contrastive_lvm.{module}"), attribute)
+    return found
+
+
+def model(estimator: Any, n_rows: int, *, background: bool = True) -> Model:
+    """Return the model that an estimator's parameters describe, for data of a given size."""
+    n_target = check_integer("n_target", estimator.n_target, 0)
+    n_features, names = estimator.n_features_in_, feature_names(estimator)
+    shared, target = (
+        prior(name, getattr(estimator, name))._bind(n_features, names)
         for name in ("shared_prior", "target_prior")
-    ]
+    )
     n_shared = estimator.n_shared
     if isinstance(n_shared, str) and n_shared == "auto":
-        n_shared = max(1, min(CEILING, n_features - 1, n_rows - n_target - 3))
+        n_shared = max(1, min(MOST_SHARED, n_features - 1, n_rows - n_target - 3))
         if estimator.shared_prior is None:
-            priors[0] = ARD()
-        elif not isinstance(priors[0], ARD):
-            raise ValueError(
-                f"n_shared='auto' sizes itself by ARD, but shared_prior={priors[0]!r}; "
-                "leave shared_prior out, or give n_shared as a number."
+            shared = ARD()
+        elif not shared._drops_columns:
+            reason = (
+                f"needs the prior ARD on the shared loadings, not {shared!r}; leave that prior "
+                "out, or choose a number of dimensions."
             )
-    n_shared = check_whole("n_shared", n_shared, 0)
+            raise InvalidParameterError("n_shared", "auto", reason)
+    n_shared = check_integer("n_shared", n_shared, 0)
     if n_target + n_shared == 0:
-        raise ValueError(
-            "n_target=0 and n_shared=0 leave no latent dimension; make one of them positive."
-        )
-    noise = likelihood(estimator.likelihood)
-    if isinstance(noise, Mixed):
-        noise = noise.bound_to(n_features, None if names is None else list(names))
-    return Model(n_shared, n_target, noise, priors[0], priors[1])
+        reason = "leaves no latent dimension when none is shared; use at least one of either kind."
+        raise InvalidParameterError("n_target", n_target, reason)
+    noise = fitted_likelihood(estimator)
+    return contrastive_model(n_target, n_shared, noise, shared, target, background=background)
 
 
-def _bound_to(
-    prior: Prior | GroupLasso, n_features: int, names: Sequence[str] | None
-) -> Prior | GroupLasso:
-    """Groups given by name become one number a feature."""
-    if isinstance(prior, GroupLasso | Horseshoe) and prior.groups is not None:
-        index = group_index(prior.groups, n_features, names)
-        return replace(prior, groups=tuple(int(i) for i in index))
-    return prior
+def contrastive_model(
+    n_target: int,
+    n_shared: int,
+    likelihood: Likelihood | None = None,
+    shared_prior: Prior | None = None,
+    target_prior: Prior | None = None,
+    *,
+    background: bool = True,
+) -> Model:
+    """Return the paper's model: a block that both sets share, and one that only the target has.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.contrastive_model(n_target=2, n_shared=3).n_columns
+    5
+    """
+    sets = ("target", "background") if background else ("target",)
+    shared = Block("shared", n_shared, sets, shared_prior or Flat())
+    target = Block("target", n_target, ("target",), target_prior or Flat())
+    return Model(sets, (shared, target), likelihood or Gaussian())
 
 
-def _resolved(name: str, value: Any, words: dict[str, Any], kind: Any, also: str = "") -> Any:
+def feature_names(estimator: Any) -> list[str] | None:
+    """Return the names of the features that an estimator was fitted to, if they had any."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else list(names)
+
+
+def _resolved(name: str, value: Any, words: dict[str, Any], kind: Any) -> Any:
     if isinstance(value, kind) and not isinstance(value, type):
         return value
     example = next(iter(words.values()))()
-    known = f"{also}{', '.join(map(repr, words))} or an object such as {example!r}"
+    known = f"{', '.join(map(repr, words))} or an object such as {example!r}"
     if isinstance(value, str):
         if value not in words:
-            raise ValueError(f"{name}={value!r} is unknown; use {known}.")
+            raise InvalidParameterError(name, value, f"is unknown; use {known}.")
         return words[value]()
-    raise TypeError(f"{name}={value!r} is of type {type(value).__name__}; use {known}.")
+    raise InvalidParameterError(name, value, f"is of type {type(value).__name__}; use {known}.")

@@ -6,25 +6,20 @@ import numpy as np
 
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.io.checks import array, check_values, flag, number, optional, whole
-from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 
 TABLE = {
-    "shared_loadings": array("D", "shared"),
-    "target_loadings": array("D", "target"),
     "noise_variance": array("D", values="not negative"),
-    "target_mean": array("D"),
-    "background_mean": array("D"),
-    "bound_trace": array("sweeps"),
-    "n_sweeps": whole(),
+    "lower_bounds": array("sweeps"),
+    "n_iter": whole(),
     "converged": flag(),
     "loading_covariance": optional(array("packed", "D")),
     "df": optional(number("positive")),
     "unit_variance": number("positive"),
     "dispersion": optional(array("D", values="not negative")),
-    "bound_error": number("not negative"),
+    "lower_bound_error": number("not negative"),
     "profile": optional(array("D", values="not negative")),
 }
 
@@ -33,10 +28,13 @@ def check_posterior(posterior: Any, n_features: int) -> None:
     """Refuse a posterior whose arrays do not fit together."""
     if not isinstance(posterior, Posterior):
         raise TypeError("its state is not a posterior")
-    K = sum(np.shape(L)[-1] for L in (posterior.shared_loadings, posterior.target_loadings))
-    check_values(TABLE, posterior, {"D": n_features, "packed": K * (K + 1) // 2})
-    if not len(posterior.bound_trace):
-        raise ValueError("bound_trace is empty")
+    loadings, means, sizes = posterior.loadings, posterior.means, {"D": n_features}
+    check_values({name: array("D", name) for name in loadings}, loadings, dict(sizes))
+    check_values({name: array("D") for name in means}, means, dict(sizes))
+    K = sum(L.shape[1] for L in loadings.values())
+    check_values(TABLE, posterior, {**sizes, "packed": K * (K + 1) // 2})
+    if not len(posterior.lower_bounds):
+        raise ValueError("lower_bounds is empty")
     if posterior.loading_covariance is not None:
         variances = posterior.loading_covariance[np.diagonal(packed.full_index(K))]
         if (variances < 0).any():
@@ -51,20 +49,24 @@ def check_posterior(posterior: Any, n_features: int) -> None:
 
 def check_posterior_of(model: Model, posterior: Posterior) -> None:
     """Refuse a posterior that lacks what the likelihood and the priors of the model learn."""
+    blocks, sets = tuple(block.name for block in model.blocks), set(model.sets)
+    if tuple(posterior.loadings) != blocks or not set(posterior.means) <= sets:
+        raise ValueError("its blocks and sets are not those of the model")
+    if "target" not in posterior.means:
+        raise ValueError("it lacks the mean of the target")
     for name in ("df", "dispersion"):
         if hasattr(model.likelihood, name) and getattr(posterior, name) is None:
             raise ValueError(f"it lacks what {model.likelihood!r} learns, {name!r}")
     D = len(posterior.noise_variance)
-    dispersion = np.zeros(D) if posterior.dispersion is None else posterior.dispersion
-    nuisance, zeros = Nuisance(posterior.noise_variance, dispersion, posterior.df), np.zeros((1, D))
+    zeros = np.zeros((1, D))
     with np.errstate(all="ignore"):
-        density = model.likelihood.expected(zeros, zeros, zeros, nuisance).value
+        density = model.likelihood._expected(zeros, zeros, zeros, posterior.nuisance).value
     if not np.isfinite(density).all():
         raise ValueError(f"its noise is out of the range of {model.likelihood!r}")
-    loadings = (posterior.shared_loadings, posterior.target_loadings)
-    for prior, state, L in zip(model.priors, posterior.prior_states, loadings, strict=True):
+    for block in model.blocks:
+        state = posterior.prior_states.get(block.name)
         if state is not None:
-            _check_prior_state(prior, state, L)
+            _check_prior_state(block.prior, state, posterior.loadings[block.name])
 
 
 def _check_prior_state(prior: Any, state: Any, L: np.ndarray) -> None:
@@ -93,7 +95,7 @@ def _check_bound_parts(posterior: Posterior) -> None:
         return
     check_values(dict.fromkeys(parts, number()), parts)
     scale = sum(abs(part) for part in parts.values())
-    if abs(sum(parts.values()) - posterior.bound) > 1e-6 * scale:
+    if abs(sum(parts.values()) - posterior.lower_bound) > 1e-6 * scale:
         raise ValueError("the parts of its bound do not sum to it")
 
 

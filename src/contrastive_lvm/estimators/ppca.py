@@ -5,46 +5,38 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm import prediction as predict
+from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
-from contrastive_lvm.estimators.display import NotebookCard
+from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import by_blocks, target_for_fit
-from contrastive_lvm.estimators.validation import (
-    check_whole,
-    read_rows,
-    refuse_constant,
-    refuse_too_many_dimensions,
-)
+from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
+from contrastive_lvm.estimators.linear_predictions import check_latents
+from contrastive_lvm.estimators.validation import refuse_constant, refuse_too_many_dimensions
 from contrastive_lvm.io.checks import array, check_values, flag, number, whole
-from contrastive_lvm.io.model_files import Saveable
-from contrastive_lvm.likelihoods.gaussian import FLOOR
+from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.model import Model
-from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.scatter import DenseScatter, Scatter, statistics
-from contrastive_lvm.rows.source import is_elsewhere
+from contrastive_lvm.model import Block, Model
+from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.scatter import DenseScatter, Scatter
 
 LEARNED = {
     "components": array("components", "D"),
     "mean": array("D"),
     "noise_variance": number("positive"),
-    "bound": number(),
+    "lower_bound": number(),
     "n_iter": whole(1),
     "converged": flag(),
 }
 
 
-class PPCA(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, NotebookCard, Saveable, BaseEstimator
-):
+class PPCA(Estimator):
     """Probabilistic PCA: `x = W t + mean + noise` with isotropic Gaussian noise.
 
     Closed form for complete data (Tipping & Bishop 1999, eqs. 7-8): with the eigenpairs of the
@@ -67,7 +59,7 @@ class PPCA(
     noise_variance_ : float
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Shares of the modelled variance; the noise has the rest.
-    bound_ : float
+    lower_bound_ : float
         Log-likelihood of the data.
     n_iter_ : int
         Sweeps of EM; 1 for the closed form.
@@ -102,12 +94,12 @@ class PPCA(
         >>> model.components_.shape
         (2, 30)
         """
-        q = check_whole("n_components", self.n_components, 1)
+        q = check_integer("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
-        rows = target_for_fit(self, X)
-        refuse_too_many_dimensions({"n_components": q}, rows, None)
-        model = Model(n_shared=0, n_target=q)
-        data = prepare(model, rows, None)
+        rows = rows_for_fit(self, X)
+        refuse_too_many_dimensions({"n_components": q}, [rows])
+        model = Model(("rows",), (Block("components", q, ("rows",)),))
+        data = engine._prepare(model, [rows])
         refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
         if data.complete:
             self._fit_closed_form(data, q)
@@ -117,7 +109,7 @@ class PPCA(
         return self
 
     def _fit_em(self, engine: EM, model: Model, data: Data) -> None:
-        posterior = engine.run_prepared(model, data)
+        posterior = engine._run(model, data)
         if not posterior.converged:
             warnings.warn(
                 f"EM stopped after max_iter={self.max_iter} sweeps before its gain fell below "
@@ -126,19 +118,19 @@ class PPCA(
                 stacklevel=3,
             )
         psi = float(posterior.noise_variance[0])
-        self._publish(posterior.target_loadings, posterior.target_mean, psi)
-        self.bound_, self.n_iter_ = posterior.bound, posterior.n_sweeps
+        self._publish(posterior.loadings["components"], posterior.means["rows"], psi)
+        self.lower_bound_, self.n_iter_ = posterior.lower_bound, posterior.n_iter
         self.converged_ = posterior.converged
 
     def _fit_closed_form(self, data: Data, q: int) -> None:
         scatter: Any = data.sets[0]
         n, d = scatter.n_rows, data.n_features
         values, U = _leading(scatter, q)
-        total = float(scatter.diagonal.sum()) / n
+        total = float(scatter.square.sum()) / n
         noise = max((total - float(values.sum())) / (d - q), FLOOR * total / d)
         W = U * np.sqrt(np.maximum(values - noise, 0.0))
         mean, psi = scatter.mean, np.full(len(U), noise)
-        self.bound_, self.n_iter_ = statistics(scatter, Loadings(W), psi, d).bound, 1
+        self.lower_bound_, self.n_iter_ = scatter.statistics(Loadings(W), psi, mean).bound, 1
         if data.span is not None:
             W, mean = data.span.lift(W), data.span.means[0]
         self._publish(canonical(W), mean, noise)
@@ -154,12 +146,13 @@ class PPCA(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _linear(self) -> predict.Linear:
+    def _linear(self) -> prediction.Linear:
         check_is_fitted(self)
         psi = np.full(len(self.mean_), self.noise_variance_)
         loadings = Loadings(np.ascontiguousarray(self.components_.T))
-        return predict.Linear(loadings, self.mean_, psi)
+        return prediction.Linear(loadings, self.mean_, psi)
 
+    @by_chunks
     def transform(self, X: Any) -> Array:
         """Posterior mean of the latents, (n, n_components).
 
@@ -171,10 +164,7 @@ class PPCA(
         >>> model.transform(rows).shape
         (400, 2)
         """
-        if is_elsewhere(X):
-            found: Array = by_blocks(self, "transform", X)
-            return found
-        return predict.latent_means(self._linear(), read_rows(self, X))
+        return prediction.latent_means(self._linear(), read_rows(self, X))
 
     @follows_output
     def inverse_transform(self, T: Any) -> Array:
@@ -189,16 +179,11 @@ class PPCA(
         (400, 30)
         """
         model = self._linear()
-        T = np.asarray(T, dtype=np.float64)
-        if T.ndim != 2 or T.shape[1] != model.L.shape[1]:
-            raise ValueError(
-                f"T has shape {T.shape}, but needs one column for each of the "
-                f"{model.L.shape[1]} components; pass what transform returns."
-            )
-        inverse: Array = model.mean + T @ model.L.T
+        inverse: Array = model.mean + check_latents(T, model.L.shape[1]) @ model.L.T
         return inverse
 
     @follows_output
+    @by_chunks
     def impute(self, X: Any, *, return_std: bool = False) -> Array | tuple[Array, Array]:
         """X with its NaN replaced by conditional means (and their standard deviations).
 
@@ -212,14 +197,11 @@ class PPCA(
         >>> bool(std[0, 0] > 0), bool(std[0, 1] == 0)
         (True, True)
         """
-        if is_elsewhere(X):
-            found: Array | tuple[Array, Array] = by_blocks(self, "impute", X, return_std=return_std)
-            return found
-        filled, std = predict.fill(self._linear(), read_rows(self, X), with_std=return_std)
+        filled, std = prediction.fill(self._linear(), read_rows(self, X), with_std=return_std)
         return filled if std is None else (filled, std)
 
     @follows_output
-    def sample(self, n: int, *, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int, *, random_state: Any = None) -> Array:
         """Draw new rows from the model.
 
         Examples
@@ -231,9 +213,10 @@ class PPCA(
         (3, 30)
         """
         model, rng = self._linear(), check_random_state(random_state)
-        n = check_whole("n", n, 1)
-        return predict.draw(model, n, rng)
+        n = check_integer("n_samples", n_samples, 1)
+        return prediction.draw(model, n, rng)
 
+    @by_chunks
     def score_samples(self, X: Any) -> Array:
         """Exact log-likelihood of each row's observed entries.
 
@@ -242,13 +225,10 @@ class PPCA(
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
         >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> bool(abs(model.score_samples(rows).sum() - model.bound_) < 1e-6)
+        >>> bool(abs(model.score_samples(rows).sum() - model.lower_bound_) < 1e-6)
         True
         """
-        if is_elsewhere(X):
-            found: Array = by_blocks(self, "score_samples", X)
-            return found
-        return predict.log_likelihoods(self._linear(), read_rows(self, X))
+        return prediction.log_likelihoods(self._linear(), read_rows(self, X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean (or weighted mean) log-likelihood of rows.
@@ -270,20 +250,13 @@ class PPCA(
         check_values(LEARNED, state, {"D": self.n_features_in_})
         if not len(state["components"]):
             raise ValueError("components is empty")
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
         EM(max_iter=self.max_iter, tol=self.tol)
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._publish(state["components"].T, state["mean"], state["noise_variance"])
-        self.bound_, self.n_iter_ = state["bound"], state["n_iter"]
+        self.lower_bound_, self.n_iter_ = state["lower_bound"], state["n_iter"]
         self.converged_ = state["converged"]
-
-    def __sklearn_tags__(self) -> Any:
-        """NaN and sparse rows are welcome."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _leading(scatter: Scatter, q: int) -> tuple[Array, Array]:

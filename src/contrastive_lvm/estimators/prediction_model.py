@@ -1,16 +1,14 @@
-"""One set's view of a fitted model, the size factors of rows, and weights ranked."""
+"""A fitted model as predictions use it, size factors of rows, and outliers ranked by weight."""
 
 import warnings
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
+from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, ScaleMixture
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, View
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised
@@ -21,9 +19,9 @@ class Latents(NamedTuple):
     """Posterior of the latents of rows; `target` is None for rows of the background."""
 
     target: Array | None  # (N, n_target) mean
-    target_sd: Array | None  # (N, n_target) standard deviation
+    target_std: Array | None  # (N, n_target) standard deviation
     shared: Array  # (N, n_shared)
-    shared_sd: Array  # (N, n_shared)
+    shared_std: Array  # (N, n_shared)
     cov: Array  # (N, K, K), the target's columns first, then the shared ones
 
 
@@ -44,11 +42,11 @@ class Learned(NamedTuple):
 
     def constant(self, rows: Array) -> Array:
         """Terms of the log density that are free of the predictor."""
-        return self.likelihood.constant(rows, self.nuisance)
+        return self.likelihood._constant(rows, self.nuisance)
 
     def expected(self, rows: Array, m: Array, v: Array) -> Expected:
-        """Without the constant."""
-        return self.likelihood.expected(rows, m, v, self.nuisance, whole=False)
+        """Expectations of the log density and its derivatives, without the constant."""
+        return self.likelihood._expected(rows, m, v, self.nuisance, whole=False)
 
     def response(self, m: Array, v: Array) -> tuple[Array, Array]:
         """Mean and variance of new entries."""
@@ -59,54 +57,78 @@ class Learned(NamedTuple):
         return self.likelihood.draw(predictor, self.nuisance, rng)
 
 
-def view(p: Posterior, likelihood: Likelihood, of: str, sizes: Array) -> View:
-    """What rows of a set with given log sizes follow, the target's columns first."""
-    loadings, mean = _loadings(p, of)
-    if isinstance(likelihood, Gaussian | StudentT):
-        if isinstance(likelihood, Gaussian) or p.df is None:
+@dataclass(frozen=True)
+class PredictionModel:
+    """A fitted model as predictions use it; the models of its sets are made once, when asked for.
+
+    In the model of target rows the columns of the target come first.
+    """
+
+    posterior: Posterior
+    likelihood: Likelihood
+
+    @cached_property
+    def _target(self) -> View:
+        return self._of_set(("target", "shared"), self.posterior.means["target"])
+
+    @cached_property
+    def _background(self) -> View:
+        means = self.posterior.means
+        return self._of_set(("shared",), means.get("background", means["target"]))
+
+    def _of_set(self, blocks: tuple[str, ...], mean: Array) -> View:
+        p, likelihood, df = self.posterior, self.likelihood, self.posterior.df or 0.0
+        loadings = p.joint_loadings(blocks)
+        if not isinstance(likelihood, ScaleMixture):
+            learned, sized = Learned(likelihood, p.nuisance), likelihood._sized_features(len(mean))
+            return Generalised(loadings, mean, learned, np.zeros(0), sized)
+        if not likelihood._is_scale_mixture:
             return Linear(loadings, mean, p.noise_variance)
         return Linear(
             loadings,
             mean,
             p.noise_variance,
-            likelihood.scaler(p.df),
-            likelihood.variance_factor(p.df),
-            partial(likelihood.draw_scales, p.df),
+            partial(likelihood.scales, df=df),
+            likelihood._variance_factor(df),
+            partial(likelihood._draw_scales, df),
         )
-    dispersion = np.zeros(len(mean)) if p.dispersion is None else p.dispersion
-    law = Learned(likelihood, Nuisance(p.noise_variance, dispersion, p.df))
-    return Generalised(loadings, mean, law, sizes, likelihood.sized_columns(len(mean)))
 
+    def for_rows(self, of: str, rows: Matrix, size_factors: Any) -> View:
+        """Return what given rows of a set follow; sizes not given come from the rows' totals."""
+        found = self._background if of == "background" else self._target
+        if size_factors is not None:
+            return self.for_new_rows(of, rows.shape[0], size_factors)
+        if isinstance(found, Linear):
+            return found
+        if self.posterior.profile is not None:
+            return found._replace(log_sizes=log_sizes(rows, self.posterior.profile))
+        if found.sized.any():
+            raise ValueError(
+                "size_factors=None, but the model was fitted with size factors of your own; give "
+                "those of these rows too."
+            )
+        return self.for_new_rows(of, rows.shape[0])
 
-def _loadings(p: Posterior, of: str) -> tuple[Loadings, Array]:
-    k, t = p.shared_loadings.shape[1], p.target_loadings.shape[1]
-    cov = None
-    if p.loading_covariance is not None:
-        cov = PackedCovariance(p.loading_covariance, np.zeros(len(p.target_mean)), k + t)
-    loadings = Loadings(np.hstack([p.shared_loadings, p.target_loadings]), cov)
-    if of == "background":
-        return loadings.leading(k), p.background_mean
-    return loadings.turned(np.roll(np.eye(k + t), t, axis=1)), p.target_mean
+    def for_new_rows(self, of: str, n: int, size_factors: Any = None) -> View:
+        """Return what rows yet to be made follow, of size 1 unless given."""
+        found = self._background if of == "background" else self._target
+        sizes = given_sizes(self.likelihood, size_factors, (n, len(found.mean)))
+        return found if isinstance(found, Linear) else found._replace(log_sizes=sizes)
 
+    def without_rows(self) -> "PredictionModel":
+        """Leave out what grows with the data of the fit."""
+        light = self.posterior._replace(weights=(), state=None, draws=None)
+        return PredictionModel(light, self.likelihood)
 
-def sizes_of_rows(p: Posterior, likelihood: Likelihood, rows: Matrix, size_factors: Any) -> Array:
-    """Log size factors: those given, else from the rows' totals, (N,)."""
-    if size_factors is not None:
-        return given_sizes(likelihood, size_factors, rows.shape)
-    if p.profile is not None:
-        return log_sizes(rows, p.profile)
-    if likelihood.sized_columns(rows.shape[1]).any():
-        raise ValueError(
-            "size_factors=None, but the model was fitted with size factors of your own; give "
-            "those of these rows too."
-        )
-    return np.zeros(rows.shape[0])
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle the fit alone."""
+        return PredictionModel, (self.posterior, self.likelihood)
 
 
 def sizes_of_sets(
     likelihood: Likelihood, sets: list[Matrix], given: tuple[Any, Any]
 ) -> tuple[tuple[Array, ...], Array | None]:
-    """Log size factors of both sets, and the mean row (of size 1) unless they were given."""
+    """Return log size factors of both sets, and the mean row (of size 1) unless they were given."""
     if all(factors is None for factors in given):
         profile = mean_profile(likelihood, sets)
         return tuple(log_sizes(X, profile) for X in sets), profile
@@ -117,11 +139,11 @@ def sizes_of_sets(
 
 
 def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int]) -> Array:
-    """Logs of the size factors of rows, all 1 when None."""
+    """Return the logs of given size factors, all 1 when None."""
     n, n_features = shape
     if size_factors is None:
         return np.zeros(n)
-    if not likelihood.sized_columns(n_features).any():
+    if not likelihood._sized_features(n_features).any():
         raise ValueError(
             f"size_factors were given, but {likelihood!r} has none; leave them out, or use counts "
             'with size_factors="total".'
@@ -130,12 +152,12 @@ def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int
         sizes = np.asarray(size_factors, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"size_factors={size_factors!r} must be one positive number a row."
+            f"size_factors={size_factors!r} must be one positive number per row."
         ) from error
     if sizes.shape != (n,):
         raise ValueError(
             f"size_factors has shape {sizes.shape}, but there are {n} rows; "
-            "give one positive number a row."
+            "give one positive number per row."
         )
     wrong = ~(np.isfinite(sizes) & (sizes > 0))
     if wrong.any():
@@ -146,16 +168,26 @@ def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int
     return np.log(sizes)
 
 
-def weights_of_rows(weights: Array) -> Array:
-    """Means over the observed entries of each row, 1 where there is none, (N,)."""
+def ranked(weights: Array, n_features: int) -> Outliers:
+    """Rank rows by weights, (N, D) or (N, 1), or by log-likelihoods, (N,), where there are none."""
+    if weights.ndim == 1:
+        ones = np.ones(len(weights))
+        return Outliers(ones[:, None], ones, np.argsort(weights, kind="stable"), None)
+    row_weights = _weights_of_rows(weights)
+    entries = _lightest(weights) if weights.shape[1] == n_features else None
+    return Outliers(weights, row_weights, np.argsort(row_weights, kind="stable"), entries)
+
+
+def _weights_of_rows(weights: Array) -> Array:
+    """Return means over the observed entries of each row, 1 where there is none, (N,)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # rows without an observed entry
         means: Array = np.nan_to_num(np.nanmean(weights, axis=1), nan=1.0)
     return means
 
 
-def lightest(weights: Array) -> np.ndarray:
-    """Row and column of the observed entries, from the least weight on, (M, 2)."""
+def _lightest(weights: Array) -> np.ndarray:
+    """Return row and column of the observed entries, from the least weight on, (M, 2)."""
     order = np.argsort(np.nan_to_num(weights, nan=np.inf), axis=None, kind="stable")
     order = order[: int(np.isfinite(weights).sum())]
     return np.column_stack(np.unravel_index(order, weights.shape))

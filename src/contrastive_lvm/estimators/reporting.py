@@ -1,4 +1,4 @@
-"""The method that writes a page about a fitted model and its rows."""
+"""The method `report` of estimators with a target and a background."""
 
 from os import PathLike
 from pathlib import Path
@@ -7,67 +7,64 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 
-class Reporting:
-    """For estimators with a target and a background."""
+def report(
+    self: Any,
+    path: str | PathLike[str],
+    X: Any,
+    *,
+    background: Any = None,
+    labels: Any = None,
+    background_labels: Any = None,
+    size_factors: Any = None,
+    background_size_factors: Any = None,
+    title: str = "What the target has and the background has not",
+) -> Path:
+    """Write one HTML file to look at: linked views of the rows, loadings, diagnostics, numbers.
 
-    def report(
+    It needs no network and no server. More than 100,000 rows of a set are drawn as a random
+    choice of so many.
+
+    Parameters
+    ----------
+    path : path
+        The file, replaced if it exists.
+    X, background : array-like, frame or sparse matrix
+        Rows of both sets. The names of a frame's columns are those of the features, its index
+        (unless it counts rows) names the rows.
+    labels, background_labels : array-like, mapping or frame, optional
+        One annotation of each row, or several by name, for colour, hover and search.
+    size_factors, background_size_factors : array-like, optional
+        Of rows of counts, if the model was fitted with size factors of your own.
+    title : str
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM(n_shared=10).fit(data.target, background=data.background)
+    >>> page = pathlib.Path(tempfile.mkdtemp()) / "report.html"
+    >>> page = model.report(
+    ...     page, data.target, background=data.background, labels=data.target_labels
+    ... )
+    >>> page.stat().st_size < 1_000_000
+    True
+    """
+    from contrastive_lvm.report.write_report import write_report
+
+    check_is_fitted(self)
+    return write_report(
         self,
-        path: str | PathLike[str],
-        X: Any,
-        *,
-        background: Any = None,
-        labels: Any = None,
-        background_labels: Any = None,
-        size_factors: Any = None,
-        background_size_factors: Any = None,
-        title: str = "What the target has and the background has not",
-    ) -> Path:
-        """Write one HTML file to look at: linked views of the rows, loadings, diagnostics, numbers.
-
-        It needs no network and no server. More than 100,000 rows of a set are drawn as a random
-        choice of so many.
-
-        Parameters
-        ----------
-        path : path
-            The file, replaced if it exists.
-        X, background : array-like, frame or sparse matrix
-            Rows of both sets. The names of a frame's columns are those of the features, its index
-            (unless it counts rows) names the rows.
-        labels, background_labels : array-like, mapping or frame, optional
-            One annotation of each row, or several by name, for colour, hover and search.
-        size_factors, background_size_factors : array-like, optional
-            Of rows of counts, if the model was fitted with size factors of your own.
-        title : str
-
-        Returns
-        -------
-        Path
-            The file.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveLVM(n_shared=10).fit(data.target, background=data.background)
-        >>> page = pathlib.Path(tempfile.mkdtemp()) / "report.html"
-        >>> page = model.report(
-        ...     page, data.target, background=data.background, labels=data.target_labels
-        ... )
-        >>> page.stat().st_size < 1_000_000
-        True
-        """
-        from contrastive_lvm.report.write_report import write_report
-
-        check_is_fitted(self)
-        return write_report(
-            self,
-            path,
-            X,
-            background=background,
-            labels=labels,
-            background_labels=background_labels,
-            size_factors=(size_factors, background_size_factors),
-            title=title,
-        )
+        path,
+        X,
+        background=background,
+        labels=labels,
+        background_labels=background_labels,
+        size_factors=(size_factors, background_size_factors),
+        title=title,
+    )

@@ -129,7 +129,7 @@ def _ended(model: Any, *, converged: bool) -> str:
     how = ending(int(model.n_iter_), converged=converged, unit="epoch" if network else "sweep")
     if not converged:
         how += f"; {_way_out(model, network=network)}"
-    return f"{how}; bound {_thousands(float(model.bound_))}"
+    return f"{how}; bound {_thousands(float(model.lower_bound_))}"
 
 
 def _way_out(model: Any, *, network: bool) -> str:

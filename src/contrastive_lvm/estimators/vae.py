@@ -6,9 +6,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.validation import check_whole
 
 
 class VAE(Autoencoder):
@@ -30,8 +30,8 @@ class VAE(Autoencoder):
     ----------
     mean_ : ndarray of shape (n_features,)
         What the decoder adds to; it averages to zero over the rows.
-    noise_variance_, dispersion_, history_, bound_, bound_trace_, bound_error_, n_iter_,
-    converged_, state_, n_samples_
+    noise_variance_, dispersion_, history_, lower_bound_, lower_bounds_, lower_bound_error_,
+    n_iter_, converged_, state_, n_samples_
         As of `ContrastiveVAE`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
@@ -92,7 +92,7 @@ class VAE(Autoencoder):
         >>> model.n_iter_
         5
         """
-        k = check_whole("n_components", self.n_components, 1)
+        k = check_integer("n_components", self.n_components, 1)
         self._train({"X": self._source(X, "X", reset=True)}, k, 0, 0.0, resume)
         return self
 
@@ -100,7 +100,7 @@ class VAE(Autoencoder):
         super()._check_state(state)
         if state["n_shared"]:
             raise ValueError("a VAE has no shared dimensions")
-        check_whole("n_components", self.n_components, 1)
+        check_integer("n_components", self.n_components, 1)
 
     @property
     def _n_features_out(self) -> int:
@@ -167,11 +167,11 @@ class VAE(Autoencoder):
         >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
         False
         """
-        filled, std = self._filled(X, "target", check_whole("n_draws", n_draws, 1))
+        filled, std = self._filled(X, "target", check_integer("n_draws", n_draws, 1))
         return (filled, std) if return_std else filled
 
     @follows_output
-    def sample(self, n: int, *, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int, *, random_state: Any = None) -> Array:
         """Draw new rows.
 
         Examples
@@ -183,7 +183,7 @@ class VAE(Autoencoder):
         (3, 30)
         """
         check_is_fitted(self)
-        n, rng = check_whole("n", n, 1), check_random_state(random_state)
+        n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t: Array = rng.standard_normal((n, self._n_features_out))
         return self._drawn(t, None, n, "target", rng)
 
@@ -199,4 +199,4 @@ class VAE(Autoencoder):
         (400,)
         """
         fitted, rows = self._rows(X)
-        return fitted.weighted_bounds(rows, "target", 0, check_whole("n_draws", n_draws, 1))
+        return fitted.weighted_bounds(rows, "target", 0, check_integer("n_draws", n_draws, 1))

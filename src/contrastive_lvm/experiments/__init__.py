@@ -1,14 +1,14 @@
-"""Experiments as functions that return their numbers and what their pictures show."""
+"""The paper's experiments, as functions that return their numbers and figures."""
 
-from contrastive_lvm.experiments.demo import (
+from contrastive_lvm.experiments.outcome import Claim, Outcome, SeedSpread
+from contrastive_lvm.experiments.paper import NAMES, reproduce
+from contrastive_lvm.experiments.subgroups_demo import (
     DemoResult,
     MethodResult,
     draw_demo,
     report_demo,
     run_demo,
 )
-from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread
-from contrastive_lvm.experiments.reproduce import NAMES, reproduce
 
 __all__ = [
     "NAMES",
@@ -16,7 +16,7 @@ __all__ = [
     "DemoResult",
     "MethodResult",
     "Outcome",
-    "Spread",
+    "SeedSpread",
     "draw_demo",
     "report_demo",
     "reproduce",

@@ -29,24 +29,24 @@ refinement; "by encoder" is what the encoder alone says, as in the paper.
 
 The paper says that the digits are confounded in a standard autoencoder and shows a picture; a t-SNE
 of ten dimensions does separate them here, and neighbours in all ten dimensions even more. Two
-dimensions of the contrastive autoencoder tell 1.2 to 1.4 times as many digits as those of a
+dimensions of the contrastive autoencoder identify 1.2 to 1.4 times as many digits as those of a
 standard one, with four seeds.
 
-Shared latents should tell nothing. They tell a little with the paper's model, and less with a
-penalty that is off by default. docs/digits.md has it, both intensities and the spread over seeds.
+Shared latents should say nothing about the digits. They say a little with the paper's model, and
+less with a penalty that is off by default: see docs/digits.md, for both intensities and four seeds.
 
 The paper's pictures show rows of the data too; the photographs of grass are not ours to show.
 """
 
 
 class Space(NamedTuple):
-    """A space of latents and how many held-out digits neighbours in it tell."""
+    """A space of latents, and the accuracy of neighbours in it for held-out digits."""
 
     name: str
     latents: Array  # (k, 2 or more) of the held-out rows
     accuracy: float
     by_encoder: float | None  # the same from what the encoder alone says
-    bound: float | None  # of the model, nats a row of its data
+    bound: float | None  # of the model, nats per row of its data
 
 
 class DigitsResult(NamedTuple):
@@ -57,12 +57,12 @@ class DigitsResult(NamedTuple):
     background: Array  # (n, 784), without noise
 
     def accuracy(self, name: str) -> float:
-        """Of one space."""
+        """Return the accuracy of one space."""
         return next(space.accuracy for space in self.spaces if space.name == name)
 
 
 def run(*, quick: bool = False) -> Outcome:
-    """The contrastive autoencoder and standard ones."""
+    """Compare the contrastive autoencoder with standard ones."""
     sizes, words = ((300, 250, 100), LITTLE) if quick else ((30_000, 30_000, 5_000), {})
     data = fetch_mnist_on_grass(*sizes)
     plain = contrastive(data, **words)
@@ -121,11 +121,11 @@ def _claims(plain: DigitsResult, flat: Space) -> list[Claim]:
 def contrastive(
     data: DigitsOnGrass, *, separation: float = 0.0, random_state: int = 0, **words: Any
 ) -> DigitsResult:
-    """Both spaces of a contrastive autoencoder of 2 + 8 dimensions, and samples of it."""
+    """Train a contrastive autoencoder of 2 + 8 dimensions: both spaces, and samples."""
     model = ContrastiveVAE(2, 8, separation=separation, random_state=random_state, **words)
     model.fit(data.target, background=data.background)
     found = _both_ways(model, data, lambda latents: (latents.target, latents.shared))
-    bound = model.bound_ / (len(data.target) + len(data.background))
+    bound = model.lower_bound_ / (len(data.target) + len(data.background))
     spaces = tuple(
         Space(name, new, accuracy, by_encoder, bound)
         for name, (new, accuracy, by_encoder) in zip(("target", "shared"), found, strict=True)
@@ -136,7 +136,7 @@ def contrastive(
 
 
 def standard(data: DigitsOnGrass, *, random_state: int = 0, **words: Any) -> tuple[Space, ...]:
-    """A standard autoencoder of 2 dimensions, and a t-SNE of one of 10."""
+    """Train standard autoencoders of 2 and of 10 dimensions, with a t-SNE of the latter."""
     plane, wide = (VAE(k, random_state=random_state, **words).fit(data.target) for k in (2, 10))
     ((flat, accuracy, by_encoder),) = _both_ways(plane, data)
     ((ten, told, told_by_encoder),) = _both_ways(wide, data)
@@ -145,8 +145,8 @@ def standard(data: DigitsOnGrass, *, random_state: int = 0, **words: Any) -> tup
     judge = KNeighborsClassifier(NEIGHBOURS).fit(drawn[:half], data.held_out_labels[:half])
     apart = float(judge.score(drawn[half:], data.held_out_labels[half:]))
     return (
-        Space("VAE", flat, accuracy, by_encoder, plane.bound_ / len(data.target)),
-        Space("VAE of 10", ten, told, told_by_encoder, wide.bound_ / len(data.target)),
+        Space("VAE", flat, accuracy, by_encoder, plane.lower_bound_ / len(data.target)),
+        Space("VAE of 10", ten, told, told_by_encoder, wide.lower_bound_ / len(data.target)),
         Space("t-SNE of VAE of 10", drawn, apart, None, None),
     )
 
@@ -156,7 +156,7 @@ def _both_ways(
     data: DigitsOnGrass,
     spaces: Callable[[Any], tuple[Array, ...]] | None = None,
 ) -> list[tuple[Array, float, float]]:
-    """Of each space: latents of held-out rows, accuracy, and accuracy by encoders alone."""
+    """Return latents of held-out rows, accuracy, and accuracy by encoders, for each space."""
     steps, found = model.refine_steps, []
     for own in (steps, 0):
         model.set_params(refine_steps=own)
@@ -175,13 +175,13 @@ def _accuracy(data: DigitsOnGrass, known: Array, new: Array) -> float:
 
 
 def draw_spaces(spaces: tuple[Space, ...], labels: Any) -> Figure:
-    """Planes side by side, each with its accuracy."""
+    """Draw planes side by side, each with its accuracy."""
     panels = {f"{s.name}  ({s.accuracy:.2f})": s.latents[:SHOWN] for s in spaces}
     return grid_of_latents(panels, np.asarray(labels)[:SHOWN])
 
 
 def draw_images(rows: dict[str, Array], count: int = 12) -> Figure:
-    """Rows of images with their names above."""
+    """Draw rows of images with their names above."""
     figure = Figure(figsize=(0.45 * count, 0.75 * len(rows)), layout="constrained")
     grids = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
     for ax, (name, images) in zip(grids, rows.items(), strict=True):
@@ -192,8 +192,8 @@ def draw_images(rows: dict[str, Array], count: int = 12) -> Figure:
 
 
 def _strip(images: Array) -> Array:
-    """Images beside each other, each from its darkest to its lightest."""
+    """Put images beside each other, each scaled from its darkest to its lightest pixel."""
     low, high = np.percentile(images, [1, 99], axis=1, keepdims=True)
     scaled = np.clip((images - low) / (high - low), 0.0, 1.0).reshape(-1, SIDE, SIDE)
-    gapped = np.pad(scaled, ((0, 0), (0, 0), (0, 2)), constant_values=1.0)
-    return np.hstack(list(gapped))
+    framed = np.pad(scaled, ((0, 0), (0, 0), (0, 2)), constant_values=1.0)
+    return np.hstack(list(framed))

@@ -1,4 +1,4 @@
-"""Pictures of experiments: panels of latents, and panels beside and below each other."""
+"""Figures of experiments: grids of panels."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ SMALL = (2.0, 1.9)  # of panels without ticks
 
 
 def grid_of_latents(panels: Mapping[str, Array], labels: Any) -> Figure:
-    """Planes of the same rows, two beside each other, then below."""
+    """Draw latents of the same rows, two panels beside each other."""
     return plot_comparison(panels, labels, columns=2, figure=_figure(len(panels), 2, PANEL))
 
 
 def grid_of_densities(panels: Mapping[str, Array], labels: Any, columns: int) -> Figure:
-    """Small planes with the density of each group."""
+    """Draw latents in small panels with the density of each group."""
     figure = _figure(len(panels), columns, SMALL)
     plot_comparison(panels, labels, kind="both", columns=columns, figure=figure)
     for ax in figure.axes:
@@ -31,7 +31,7 @@ def grid_of_densities(panels: Mapping[str, Array], labels: Any, columns: int) ->
 def axes_in_a_grid(
     count: int, columns: int = 2, panel: tuple[float, float] = PANEL
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels, some beside each other, then below."""
+    """Make a figure of panels, some beside each other."""
     figure = _figure(count, columns, panel)
     axes = list(figure.subplots(-(-count // columns), columns, squeeze=False).ravel())
     for ax in axes[count:]:

@@ -1,4 +1,4 @@
-"""Rows of the model itself: PCA, cPCA and cLVM that finds its size (supplement, figure 2)."""
+"""Data drawn from the model: PCA, cPCA and cLVM with ARD (supplement, figure 2)."""
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.datasets import ContrastiveData, make_contrastive
@@ -13,7 +13,7 @@ LARGEST = 49  # features less one: what automatic relevance may choose from
 
 
 def run(*, quick: bool = False) -> Outcome:
-    """Four clusters in two target dimensions, eight shared dimensions."""
+    """Compare the methods on four clusters in two target and eight shared dimensions."""
     seeds = range(2 if quick else 10)
     sets = [make_contrastive(n_shared=PLANTED, random_state=seed) for seed in seeds]
     ours = [_sized(data) for data in sets]

@@ -1,4 +1,4 @@
-"""Genotypes of mice from proteins with ever more gaps (the paper, figure 1)."""
+"""Genotypes of mice from proteins with more and more missing entries (the paper, figure 1)."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ from contrastive_lvm.experiments.drawing import grid_of_densities
 from contrastive_lvm.experiments.measures import (
     ari,
     contrastive_pca,
-    over_own_spread,
+    neighbour_accuracy,
     pca,
+    scale_about_own_means,
     silhouette,
-    told,
 )
-from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread, paragraphs, spread
+from contrastive_lvm.experiments.outcome import Claim, Outcome, SeedSpread, paragraphs, spread
 
 LEVELS = {"natural": 0.0, "25 % missing": 0.25, "50 % missing": 0.5, "75 % missing": 0.75}
 GENOTYPES = ("control", "trisomic")
@@ -30,21 +30,21 @@ METHODS: dict[str, Callable[[Array, Array], Array]] = {
 OURS = "robust cLVM"
 NOTES = """
 Rows are 15 repeated measurements of a mouse, so held-out accuracy leaves out whole mice; the models
-see no labels and are fitted to all rows. Without extra gaps nothing is random: there is no spread.
+see no labels and are fitted to all rows. The data as they are involve no chance, hence no spread.
 
-Gaps are made as the paper does: runs of three to five rows of a protein. PCA and cPCA see column
-means in their place. Proteins are divided by their standard deviation about each set's mean; the
-paper does not say how it scales.
+Entries are removed as in the paper: runs of three to five rows of a protein. PCA and cPCA see
+column means in their place. Proteins are divided by their standard deviation about each set's mean;
+the paper does not say how it scales.
 """
 
 
 def run(*, quick: bool = False) -> Outcome:
-    """PCA, cPCA and the robust model at four levels, each with several missing patterns."""
+    """Run PCA, cPCA and the robust model at four levels, each with several missing patterns."""
     data, n_patterns = fetch_mice_protein(), 1 if quick else 5
     levels = {"natural": 0.0, "75 % missing": 0.75} if quick else LEVELS
     found = {
         (name, level): [
-            METHODS[name](*with_gaps(data, share, seed))
+            METHODS[name](*with_missing(data, share, seed))
             for seed in range(n_patterns if share else 1)
         ]
         for name in METHODS
@@ -58,7 +58,7 @@ def run(*, quick: bool = False) -> Outcome:
         name="mice",
         title="Mice proteins with missing entries",
         data=f"{data.description} {len(data.target)} + {len(data.background)} rows, "
-        f"{data.target.shape[1]} proteins, {n_patterns} missing patterns a level",
+        f"{data.target.shape[1]} proteins, {n_patterns} missing patterns per level",
         table=table,
         claims=_claims(scores, levels),
         figures={"latents": grid_of_densities(panels, genotypes, len(METHODS))},
@@ -66,26 +66,28 @@ def run(*, quick: bool = False) -> Outcome:
     )
 
 
-def with_gaps(data: MiceProtein, share: float, seed: int) -> tuple[Array, Array]:
-    """Runs of three to five rows of a column go until a share of the target is missing."""
+def with_missing(data: MiceProtein, share: float, seed: int) -> tuple[Array, Array]:
+    """Remove runs of three to five rows of a column until a share of the target is missing."""
     rng, X = np.random.default_rng(seed), data.target.copy()
     while np.isnan(X).mean() < share:
         row, column, length = rng.integers(len(X)), rng.integers(X.shape[1]), rng.integers(3, 6)
         X[row : row + length, column] = np.nan
-    return over_own_spread(X, data.background)
+    return scale_about_own_means(X, data.background)
 
 
-def _scores(latents: list[Array], data: MiceProtein) -> dict[str, Spread]:
+def _scores(latents: list[Array], data: MiceProtein) -> dict[str, SeedSpread]:
     labels = data.target_labels
     return {
         "ARI": spread(ari(h, labels) for h in latents),
         "silhouette": spread(silhouette(h, labels) for h in latents),
-        "accuracy for new mice": spread(told(h, labels, data.target_mice) for h in latents),
+        "accuracy for new mice": spread(
+            neighbour_accuracy(h, labels, data.target_mice) for h in latents
+        ),
     }
 
 
 def _claims(
-    scores: dict[tuple[str, str], dict[str, Spread]], levels: dict[str, float]
+    scores: dict[tuple[str, str], dict[str, SeedSpread]], levels: dict[str, float]
 ) -> list[Claim]:
     claims = [
         Claim(

@@ -1,4 +1,4 @@
-"""What an experiment gives: a table, claims with thresholds, pictures and notes."""
+"""The outcome of an experiment: a table, claims with thresholds, figures and notes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -7,42 +7,37 @@ import numpy as np
 from matplotlib.figure import Figure
 
 
-class Spread(NamedTuple):
+class SeedSpread(NamedTuple):
     """One number, measured with several seeds."""
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """The mean over seeds."""
         return float(np.mean(self.values))
 
     @property
     def least(self) -> float:
-        """Over seeds."""
+        """The smallest value over seeds."""
         return min(self.values)
 
     @property
     def most(self) -> float:
-        """Over seeds."""
+        """The largest value over seeds."""
         return max(self.values)
 
     def __str__(self) -> str:
-        whole = all(float(value).is_integer() for value in self.values)
-        digits = 0 if whole else 2
-        mean, least, most = (f"{v:.{digits}f}" for v in (self.mean, self.least, self.most))
+        integers = all(float(value).is_integer() for value in self.values)
+        least, most = (f"{v:.{0 if integers else 2}f}" for v in (self.least, self.most))
         if least == most:
             return least
-        return (
-            f"{self.mean:.{max(digits, 1)}f} ({least} to {most})"
-            if whole
-            else (f"{mean} ({least} to {most})")
-        )
+        return f"{self.mean:.{1 if integers else 2}f} ({least} to {most})"
 
 
-def spread(values: Iterable[float]) -> Spread:
-    """Of any numbers."""
-    return Spread(tuple(float(value) for value in values))
+def spread(values: Iterable[float]) -> SeedSpread:
+    """Collect the values of several seeds."""
+    return SeedSpread(tuple(float(value) for value in values))
 
 
 class Claim(NamedTuple):
@@ -56,7 +51,7 @@ class Claim(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether the number is on the right side."""
+        """Whether the number is on the right side of its threshold."""
         return self.value >= self.threshold if self.at_least else self.value <= self.threshold
 
     def __str__(self) -> str:
@@ -66,7 +61,7 @@ class Claim(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """An experiment's results."""
+    """The results of an experiment."""
 
     name: str
     title: str
@@ -78,11 +73,11 @@ class Outcome(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether all claims are."""
+        """Whether all claims are met."""
         return all(claim.met for claim in self.claims)
 
     def facts(self) -> dict[str, Any]:
-        """For JSON; pictures by name."""
+        """Return everything but the figures, for JSON."""
         return {
             "name": self.name,
             "title": self.title,
@@ -95,16 +90,12 @@ class Outcome(NamedTuple):
 
 
 def paragraphs(text: str) -> list[str]:
-    """Notes from a text with blank lines between them."""
+    """Split a text at its blank lines."""
     return [" ".join(part.split()) for part in text.strip().split("\n\n")]
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Spread):
-        return {
-            "mean": value.mean,
-            "least": value.least,
-            "most": value.most,
-            "values": list(value.values),
-        }
-    return value
+    if not isinstance(value, SeedSpread):
+        return value
+    ends = {"mean": value.mean, "least": value.least, "most": value.most}
+    return ends | {"values": list(value.values)}

@@ -9,7 +9,7 @@ from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.datasets import make_contrastive, make_outliers
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import axes_in_a_grid
-from contrastive_lvm.experiments.measures import moved, turned_onto
+from contrastive_lvm.experiments.measures import displacement, procrustes
 from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.student_t import StudentT
@@ -23,7 +23,7 @@ VARIANTS: dict[str, Any] = {
     "robust, per sample": StudentT(per="sample"),
 }
 NOTES = """
-Moves are relative to the spread of the latents, after the best rotation and scale.
+Displacements are relative to the spread of the latents, after the best rotation and scale.
 
 The paper gives no sizes for this set; these are ours. It shows one robust variant, weights of
 single entries; weights of whole rows fit these outliers better.
@@ -31,26 +31,27 @@ single entries; weights of whole rows fit these outliers better.
 
 
 class Pair(NamedTuple):
-    """Latents of the clean rows, and of all rows when there are outliers; those ranked first."""
+    """Latents of the clean rows, and of all rows when there are outliers."""
 
     before: Array
     after: Array
-    recognised: float  # share of the outliers among as many rows that the model finds oddest
+    recognised: float  # share of outliers among as many rows that the model ranks first
 
 
 def run(*, quick: bool = False) -> Outcome:
-    """How far 20 outliers in each set move the target latents of the other rows."""
+    """Measure how far 20 outliers in each set move the target latents of the other rows."""
     seeds = range(1 if quick else 5)
-    pairs = {name: [_pair(law, seed) for seed in seeds] for name, law in VARIANTS.items()}
+    pairs = {
+        name: [_pair(likelihood, seed) for seed in seeds] for name, likelihood in VARIANTS.items()
+    }
     shift = {
-        name: spread(moved(p.before, p.after[: len(p.before)]) for p in own)
-        for name, own in pairs.items()
+        name: spread(displacement(p.before, p.after) for p in own) for name, own in pairs.items()
     }
     table = [
         {
             "model": name,
             "clean rows moved by": shift[name],
-            "outliers among the 20 oddest rows": spread(p.recognised for p in own),
+            "outliers among the 20 most outlying rows": spread(p.recognised for p in own),
         }
         for name, own in pairs.items()
     ]
@@ -82,19 +83,19 @@ def _pair(likelihood: Any, seed: int) -> Pair:
     model = ContrastiveLVM(2, SHARED, likelihood=likelihood, inference=EM(tol=1e-2))
     before = model.fit_transform(clean.target, background=clean.background)
     after = model.fit_transform(soiled.target, background=soiled.background)
-    oddest = model.outliers(soiled.target).rows[:OUTLIERS]
-    return Pair(before, after, float((soiled.target_labels[oddest] == -1).mean()))
+    first = model.outliers(soiled.target).rows[:OUTLIERS]
+    return Pair(before, after, float((soiled.target_labels[first] == -1).mean()))
 
 
 def _draw(pairs: dict[str, Pair]) -> Figure:
     figure, axes = axes_in_a_grid(len(pairs))
     for ax, (name, pair) in zip(axes, pairs.items(), strict=True):
-        after = turned_onto(pair.before, pair.after)[: len(pair.before)]
+        after = procrustes(pair.before, pair.after)[: len(pair.before)]
         (x, y), (u, v) = pair.before.T, after.T
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=INK, linewidths=0.5)
         ax.scatter(u, v, s=7, marker="s", color=PALETTE[1], linewidths=0, alpha=0.8)
-        finish(ax, name, "dimension 1", "dimension 2")
-    # Beside the last panel, where the grid has room.
+        finish(ax, name, "target dimension 1", "target dimension 2")
+    # Beside the last panel, where the grid is empty.
     place: dict[str, Any] = {"transform": axes[-1].transAxes, "in_layout": False}
     name_at(axes[-1], 1.2, 0.6, "\N{WHITE CIRCLE} without outliers", INK, **place)
     name_at(axes[-1], 1.2, 0.5, "\N{BLACK SQUARE} with outliers", PALETTE[1], **place)

@@ -1,44 +1,47 @@
 """How many shared dimensions single cells need (the paper, figures 2a and 2b)."""
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import cross_val_score
-from sklearn.neighbors import KNeighborsClassifier
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.datasets import CellCounts, fetch_bmmc, fetch_kang_pbmc
-from contrastive_lvm.datasets.files import BMMC, present
+from contrastive_lvm.datasets.download import BMMC, present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import axes_in_a_grid, grid_of_latents
-from contrastive_lvm.experiments.measures import contrastive_pca, pca, silhouette
-from contrastive_lvm.experiments.outcome import Claim, Outcome, Spread, paragraphs, spread
+from contrastive_lvm.experiments.measures import (
+    contrastive_pca,
+    neighbour_accuracy,
+    pca,
+    silhouette,
+)
+from contrastive_lvm.experiments.outcome import Claim, Outcome, SeedSpread, paragraphs, spread
 from contrastive_lvm.plots import plot_spectrum
-from contrastive_lvm.plots.spectra import column_shares
+from contrastive_lvm.plots.spectra import component_shares
 from contrastive_lvm.priors.ard import ARD
 
 SHARE = 0.9  # of the cells that a seed draws
 TARGET = 2
 NEGLIGIBLE = 1e-5  # of the variance: columns below are not used
 WITHOUT, WITH = "cLVM without ARD", "cLVM with ARD"
-ROUGH = EM(max_iter=100)  # hundreds of columns without a prior need thousands of sweeps
+ROUGH = EM(max_iter=100)  # hundreds of columns without a prior need thousands of iterations
 NOTES = """
 Counts are divided by each cell's total, times 10,000, plus one, logarithm. The paper uses bone
-marrow (10x Genomics); where its files are not to be had, cells of blood with and without interferon
-stand in for them.
+marrow (10x Genomics); where its files cannot be downloaded, blood cells with and without interferon
+take their place.
 
 There may be as many shared columns as features less one with ARD, less two without, since more
 could not be told apart. A column is in use if it explains a thousandth of a percent of the shared
-variance. Without ARD only the first draw is fitted, and the fit stops after 100 sweeps: hundreds of
-columns without a prior have not settled after two thousand.
+variance. Without ARD only the first draw is fitted, and the fit stops after 100 iterations:
+hundreds of columns without a prior have not converged after two thousand.
 """
 
 
-class Cells(NamedTuple):
+class LogCounts(NamedTuple):
     """Log-normalised expression of two sets."""
 
     target: Array
@@ -47,7 +50,7 @@ class Cells(NamedTuple):
 
 
 def run(*, quick: bool = False) -> Outcome:
-    """ARD against none, with PCA and cPCA beside."""
+    """Compare models with and without ARD, PCA and cPCA."""
     counts, which, names = _counts(quick=quick)
     seeds = range(1 if quick else 3)
     draws = [_drawn(counts, seed) for seed in seeds]
@@ -61,7 +64,7 @@ def run(*, quick: bool = False) -> Outcome:
         },
     }
     columns = {
-        name: spread((column_shares(m.shared_components_) > NEGLIGIBLE).sum() for m in own)
+        name: spread((component_shares(m.shared_components_) > NEGLIGIBLE).sum() for m in own)
         for name, own in models.items()
     }
     shape = {
@@ -73,7 +76,8 @@ def run(*, quick: bool = False) -> Outcome:
             "method": name,
             "silhouette": shape[name],
             "accuracy of 20 neighbours": spread(
-                _told(h, d.labels) for h, d in zip(own, draws, strict=False)
+                neighbour_accuracy(h, d.labels, n_neighbors=20)
+                for h, d in zip(own, draws, strict=False)
             ),
             "shared columns in use": columns.get(name, ""),
         }
@@ -104,7 +108,7 @@ def _counts(*, quick: bool) -> tuple[CellCounts, str, tuple[str, str]]:
     return fetch_kang_pbmc(n_genes), which, ("control", "stimulated")
 
 
-def _drawn(counts: CellCounts, seed: int) -> Cells:
+def _drawn(counts: CellCounts, seed: int) -> LogCounts:
     rng, sets = np.random.default_rng(seed), []
     for values, totals in (
         (counts.target, counts.target_totals),
@@ -114,27 +118,23 @@ def _drawn(counts: CellCounts, seed: int) -> Cells:
         sets.append((rows, np.log1p(1e4 * values[rows] / totals[rows, None])))
     (rows, target), (_, background) = sets
     seen = np.vstack([target, background]).std(axis=0) > 0  # a gene may have no count in a draw
-    return Cells(target[:, seen], background[:, seen], counts.target_labels[rows])
+    return LogCounts(target[:, seen], background[:, seen], counts.target_labels[rows])
 
 
-def _with(cells: Cells) -> ContrastiveLVM:
+def _with(cells: LogCounts) -> ContrastiveLVM:
     most = cells.target.shape[1] - 1
     model = ContrastiveLVM(TARGET, most, shared_prior=ARD())
     return model.fit(cells.target, background=cells.background)
 
 
-def _without(cells: Cells) -> ContrastiveLVM:
+def _without(cells: LogCounts) -> ContrastiveLVM:
     model = ContrastiveLVM(TARGET, cells.target.shape[1] - TARGET, inference=ROUGH)
     with warnings.catch_warnings():  # it is meant to stop early
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(cells.target, background=cells.background)
 
 
-def _told(latents: Array, labels: Any) -> float:
-    return float(cross_val_score(KNeighborsClassifier(20), latents, labels, cv=5).mean())
-
-
-def _claims(columns: dict[str, Spread], shape: dict[str, Spread]) -> list[Claim]:
+def _claims(columns: dict[str, SeedSpread], shape: dict[str, SeedSpread]) -> list[Claim]:
     fewer = columns[WITHOUT].least - columns[WITH].most
     return [
         Claim(

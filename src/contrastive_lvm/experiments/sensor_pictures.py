@@ -1,4 +1,4 @@
-"""Pictures of sparse target loadings, signals grouped by type of sensor."""
+"""Figures of sparse target loadings, signals grouped by type of sensor."""
 
 from matplotlib.figure import Figure
 
@@ -21,7 +21,7 @@ TYPES = {
 def draw_norms(
     data: SensorData, plain: ContrastiveLVM, lasso: ContrastiveLVM, horseshoe: ContrastiveLVM
 ) -> Figure:
-    """Norms of the target loadings of each signal, types side by side."""
+    """Draw the norms of each signal's target loadings, types side by side."""
     figure, axes = axes_in_a_grid(3, 1, (5.2, 1.9))
     models = {"no penalty": plain, "group lasso": lasso, "horseshoe": horseshoe}
     for ax, (title, model) in zip(axes, models.items(), strict=True):
@@ -31,7 +31,7 @@ def draw_norms(
 
 
 def draw_path(data: SensorData, path: LassoPath, agreement: Array, chosen: int) -> Figure:
-    """Norms along the strengths, and how well the activities stay apart."""
+    """Draw the path of the norms, and how well the activities stay apart."""
     figure, (left, right) = axes_in_a_grid(2, 1, (5.0, 2.4))
     plot_lasso_path(path, mark=chosen, groups=_kinds(data), ax=left, title="Group-lasso path")
     right.plot(
@@ -48,12 +48,12 @@ def draw_path(data: SensorData, path: LassoPath, agreement: Array, chosen: int) 
 
 
 def draw_scales(data: SensorData, model: ContrastiveLVM) -> Figure:
-    """Posterior densities of the scales that govern each signal's loadings."""
+    """Draw the posterior densities of the scales of each signal's loadings."""
     figure, (ax,) = axes_in_a_grid(1, 1, (5.0, 3.0))
     plot_scales(model, groups=_kinds(data), ax=ax, title="Scales of the horseshoe")
     return figure
 
 
 def _kinds(data: SensorData) -> list[str]:
-    """The type of each signal in full."""
+    """Return the type of each signal in full."""
     return [TYPES[kind] for kind in data.sensor_types]

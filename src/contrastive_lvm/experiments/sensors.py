@@ -8,11 +8,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.datasets import SensorData, fetch_daily_sports, fetch_mhealth
-from contrastive_lvm.datasets.files import present
+from contrastive_lvm.datasets.download import present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.lasso_path import LassoPath, group_lasso_path
 from contrastive_lvm.experiments.drawing import grid_of_latents
-from contrastive_lvm.experiments.measures import ari, over_common_spread
+from contrastive_lvm.experiments.measures import ari, scale_about_common_mean
 from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread
 from contrastive_lvm.experiments.sensor_pictures import draw_norms, draw_path, draw_scales
 from contrastive_lvm.priors.horseshoe import Horseshoe
@@ -45,7 +45,7 @@ class Fits(NamedTuple):
 
     @property
     def sparsest(self) -> int:
-        """Of the strengths that keep the activities apart, the greatest."""
+        """The largest strength that keeps the activities apart."""
         apart = np.flatnonzero(self.agreement >= SEPARABLE)
         return int(apart[-1]) if len(apart) else 0
 
@@ -55,12 +55,12 @@ class Fits(NamedTuple):
         return self.path.models[self.sparsest]
 
     def ari(self, model: ContrastiveLVM) -> float:
-        """Of the activities in a model's target latents."""
+        """Return the adjusted Rand index of the activities in a model's target latents."""
         return ari(model.transform(self.target), self.labels)
 
 
 def run(*, quick: bool = False) -> Outcome:
-    """Group lasso and horseshoe on the target loadings."""
+    """Compare the group lasso and the horseshoe on the target loadings."""
     data = _data()
     fits = [_fits(data, start, quick=quick) for start in range(1 if quick else 3)]
     first, total = fits[0], data.target.shape[1]
@@ -127,11 +127,13 @@ def _data() -> SensorData:
 
 
 def _fits(data: SensorData, start: int, *, quick: bool) -> Fits:
-    """Of every fifth row, from one of the first five."""
+    """Fit all models to every fifth row, from one of the first five on."""
     step = 10 * EVERY if quick else EVERY
-    target, background = over_common_spread(data.target[start::step], data.background[start::step])
+    target, background = scale_about_common_mean(
+        data.target[start::step], data.background[start::step]
+    )
     labels, model = data.target_labels[start::step], ContrastiveLVM(2, SHARED)
-    with warnings.catch_warnings():  # noise that runs to its floor; and clusters of no loadings
+    with warnings.catch_warnings():  # noise that reaches its floor, and clusters without loadings
         warnings.simplefilter("ignore", ConvergenceWarning)
         plain = ContrastiveLVM(2, SHARED).fit(target, background=background)
         path = group_lasso_path(model, target, background=background, n_rhos=10 if quick else 30)
@@ -147,9 +149,11 @@ def _fits(data: SensorData, start: int, *, quick: bool) -> Fits:
 
 
 def _left(model: ContrastiveLVM, threshold: float) -> int:
-    """Signals that the pruning rule keeps with another threshold."""
+    """Count the signals that the pruning rule keeps with another threshold."""
     prior, found = Horseshoe(delta=threshold), model.posterior_
-    return int((~prior.dropped(found.prior_states[1], found.unit_variance)).sum())
+    state = found.prior_states["target"]
+    selected = prior._selected_features(state, model.feature_relevance_, found.unit_variance)
+    return int(selected.sum())
 
 
 def _notes(data: SensorData, fits: Fits) -> list[str]:

@@ -17,7 +17,7 @@ target latents.
 
 
 def run(*, quick: bool = False) -> Outcome:
-    """Target latents for each number of shared dimensions; 0 is probabilistic PCA."""
+    """Fit the model with each number of shared dimensions; 0 is probabilistic PCA."""
     seeds = range(2 if quick else 10)
     latents = {k: [_latents(k, seed) for seed in seeds] for k in SHARED}
     labels = make_subgroups(random_state=0).target_labels

@@ -46,7 +46,7 @@ class Saveable:
         >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.clvm"
         >>> model.save(path)
-        >>> clvm.load_model(path).bound_ == model.bound_
+        >>> clvm.load_model(path).lower_bound_ == model.lower_bound_
         True
         """
         write_model(self, path)

@@ -1,57 +1,63 @@
-"""What a likelihood has to do for black-box inference and for predictions without a closed form.
+"""What a likelihood has to say.
 
 The linear predictor of entry (i, d) is `e = l_d' h_i + mean_d` (plus the log of the row's size
-factor for counts). A likelihood has a NumPyro density, and in NumPy the expectations of its log
-density and of its first two derivatives when `e ~ N(m, v)`: all that a Gaussian posterior of the
-latents needs (Opper & Archambeau 2009).
+factor for counts). A likelihood of one's own subclasses `Likelihood` and writes
+
+- `log_density(x, predictor, parameters)` in JAX, which `SVI`, `NUTS` and `density` need, and by
+  which `transform` and the scores of rows are found too (by quadrature, unless `_expected` is
+  given in closed form);
+- `response` and `draw`, if it is to impute and to sample.
+
+If it is Gaussian noise with a random scale it subclasses `ScaleMixture` instead and writes
+`scales`, by which `EM` and `VariationalBayes` fit it in closed form.
+
+Everything else has a default, so that no engine asks what kind of likelihood it has.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from contrastive_lvm._jax import load
+from contrastive_lvm._jax import double_precision, flat_site, load, module
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.linalg.matrices import column_means
 
-LOG_2PI = float(np.log(2.0 * np.pi))
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
-
-class Scales(NamedTuple):
-    """What a likelihood makes of expected squared residuals."""
-
-    weights: Array  # (B, D) or (B, 1): E[u]
-    bound: Array  # (B,) without the noise's ln psi
-    log_excess: float  # sum of E[ln u] - E[u], for learning the degrees of freedom
-    n_scales: int
-
-
-# (E[e^2] / psi, zero where missing (B, D); observed entries of each row (B,)) -> Scales
-Scaler = Callable[[Array, Array], Scales]
+BoolArray = npt.NDArray[np.bool_]
+Noise = Literal["isotropic", "feature"]
+SiteParameters = dict[str, Any]  # JAX values by name; nested by kind for mixed likelihoods
+NODES = 32  # of quadrature over the predictor, for densities without expectations of their own
+FLOOR = 1e-6  # least noise variance, relative to the variance of the data
+CONSTANT = 1e-24  # a feature whose variance is below this share of the mean's does not vary
 
 
 class Nuisance(NamedTuple):
-    """What a likelihood learns beside the predictor, a value a feature."""
+    """What a likelihood learns beside the predictor, a value per feature."""
 
     noise: Array  # (D,) noise variances, zero where a likelihood has none
     dispersion: Array  # (D,) of negative binomials, zero elsewhere
     df: float | None = None  # of Student-t noise
 
     def of(self, columns: Any) -> "Nuisance":
-        """Of some features."""
+        """Return the values of some features."""
         return Nuisance(self.noise[columns], self.dispersion[columns], self.df)
 
 
 class Expected(NamedTuple):
-    """Of the log density when the predictor is `N(m, v)`, (B, D)."""
+    """Expectations of the log density when the predictor is `N(m, v)`, (B, D)."""
 
     value: Array  # E[ln p]
     slope: Array  # E[d ln p / d e]
     curvature: Array  # -E[d^2 ln p / d e^2]
 
 
-class Working(NamedTuple):
+class LinearizedRows(NamedTuple):
     """Rows in which the predictor is about linear, for a start."""
 
     rows: Matrix  # (N, D)
@@ -59,103 +65,258 @@ class Working(NamedTuple):
     intercept: Array  # (D,) predictor of the mean row
 
 
-@runtime_checkable
-class Likelihood(Protocol):
+class Scales(NamedTuple):
+    """What a scale mixture makes of expected squared residuals, a block of rows."""
+
+    weights: Array  # (B, D) or (B, 1): E[u]
+    bound: Array  # (B,) without the noise's ln psi
+    log_excess: Array  # (B,) sums of E[ln u] - E[u], for learning degrees of freedom
+    n_scales: Array  # (B,) how many scales a row has
+
+
+# (E[e^2] / psi, zero where missing (B, D); observed entries of each row (B,)) -> Scales
+Scaler = Callable[[Array, Array], Scales]
+
+
+class Likelihood(ABC):
     """Noise about a linear predictor."""
 
-    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
-        """NumPyro sites of what it learns: some of noise, df and dispersion."""
-        ...
-
-    def observe(
-        self,
-        name: str,
-        predictor: Any,
-        rows: Any,
-        parameters: dict[str, Any],
-        *,
-        augmented: bool = True,
-    ) -> None:
-        """NumPyro sites of the rows, NaN where missing, about their predictors, (N, D)."""
-        ...
-
-    def objection(self, rows: Matrix) -> str | None:
-        """What is wrong with the values of rows, and the way out; None when they are fine."""
-        ...
-
-    def sized_columns(self, n_features: int) -> np.ndarray:
-        """Features whose predictor has the log of the row's size factor added, (D,) bool."""
-        ...
-
-    def noisy_columns(self, n_features: int) -> np.ndarray:
-        """Features with a noise variance, in units of their own, (D,) bool."""
-        ...
-
-    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
-        """Terms of each entry's log density that are free of the predictor, (B, D)."""
-        ...
-
-    def expected(
-        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
-    ) -> Expected:
-        """Of each entry; rows hold anything finite where missing.
-
-        The value has the constant unless `whole=False`; its derivatives are the slope in m and
-        minus half the curvature in v.
-        """
-        ...
-
-    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """Mean and variance of a new entry."""
-        ...
-
-    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
-        """New entries."""
-        ...
-
-    def working(self, rows: Matrix, log_sizes: Array) -> Working:
-        """Rows for a Gaussian start."""
-        ...
-
-
-class Entries:
-    """What most likelihoods answer: nothing to learn, no objection, no sizes, no noise variance."""
-
-    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
-        """None."""
-        return {}
-
-    def objection(self, rows: Matrix) -> str | None:
-        """Any numbers will do."""
-        return None
-
-    def sized_columns(self, n_features: int) -> np.ndarray:
-        """None."""
-        return np.zeros(n_features, dtype=bool)
-
-    def noisy_columns(self, n_features: int) -> np.ndarray:
-        """None."""
-        return np.zeros(n_features, dtype=bool)
-
-
-class Entrywise(Entries, ABC):
-    """A likelihood whose entries are independent given their predictors."""
+    # Whether EM and variational Bayes have closed-form steps for it.
+    _has_closed_form: ClassVar[bool] = False
+    # Whether entries or rows carry expected scales from sweep to sweep.
+    _is_scale_mixture: ClassVar[bool] = False
 
     @abstractmethod
-    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
-        """Of each entry, in JAX."""
+    def log_density(
+        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
+    ) -> "JaxArray":
+        """Return the log density of each entry, in JAX."""
 
-    def observe(
+    @property
+    def _is_isotropic(self) -> bool:
+        """Tell whether one noise variance serves all features."""
+        return False
+
+    @property
+    def _needs_proper_prior(self) -> bool:
+        """Tell whether no row rules out long loadings, so that a flat prior stays improper."""
+        return False
+
+    def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
+        """Return what the likelihood learns from NumPyro sites; nothing unless it says so."""
+        return {}
+
+    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
+        """Return mean and variance of new entries whose predictors are `N(m, v)`."""
+        raise TypeError(f"{self!r} cannot predict entries; give it a method response(m, v, ...).")
+
+    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
+        """Draw new entries."""
+        raise TypeError(f"{self!r} cannot draw entries; give it a method draw(predictor, ...).")
+
+    def _bind(self, n_features: int, names: Sequence[str] | None) -> Self:
+        """Return the likelihood with features named by position."""
+        return self
+
+    def _observe(
         self,
         name: str,
-        predictor: Any,
-        rows: Any,
-        parameters: dict[str, Any],
+        predictor: "JaxArray",
+        rows: "JaxArray",
+        parameters: SiteParameters,
         *,
         augmented: bool = True,
     ) -> None:
-        """A NumPyro factor: the sum of the log density over observed entries."""
+        """Add rows, NaN where missing, to a NumPyro model: the sum of their log densities."""
         numpyro, _, jnp = load()
         observed = ~jnp.isnan(rows)
         density = self.log_density(jnp.where(observed, rows, 0.0), predictor, parameters)
         numpyro.factor(name, jnp.where(observed, density, 0.0).sum())
+
+    def _unsupported_reason(self, rows: Matrix) -> str | None:
+        """Say what is wrong with the values of rows, and the way out; None if nothing is."""
+        return None
+
+    def _sized_features(self, n_features: int) -> BoolArray:
+        """Tell which features have the log of the row's size factor in their predictor, (D,)."""
+        return np.zeros(n_features, dtype=bool)
+
+    def _has_noise(self, n_features: int) -> BoolArray:
+        """Tell which features have a noise variance, in units of their own, (D,)."""
+        return np.zeros(n_features, dtype=bool)
+
+    def _is_on_data_scale(self, n_features: int) -> BoolArray:
+        """Tell which features have a predictor in the units of the data, (D,)."""
+        return np.full(n_features, type(self)._linearize is Likelihood._linearize)
+
+    def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """Return the terms of each entry's log density that are free of the predictor, (B, D)."""
+        return np.zeros(rows.shape)
+
+    def _expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
+        """Return expectations for each entry; rows hold anything finite where missing.
+
+        The value has the constant unless `whole=False`; its derivatives are the slope in m and
+        minus half the curvature in v. By default they are found by quadrature over the predictor.
+        """
+        with double_precision():
+            return Expected(*(np.asarray(x) for x in _quadrature(self)(rows, m, v)))
+
+    def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
+        """Return rows for a Gaussian start: by default the rows themselves."""
+        return LinearizedRows(rows, np.ones(rows.shape[1]), column_means(rows))
+
+    def _scale_width(self, n_features: int) -> int:
+        """Return how many scales a row has in an augmented density."""
+        return 0
+
+    def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
+        """Return values of the likelihood's NumPyro sites at a start."""
+        return {}
+
+    def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
+        """Return what values of the likelihood's NumPyro sites stand for."""
+        return Nuisance(np.zeros(n_features), np.zeros(n_features))
+
+    def _public_draws(self, values: dict[str, Array], n_features: int) -> dict[str, Array]:
+        """Return draws of the likelihood's sites, (chains, draws, ...), as users see them."""
+        public = {"log noise": "noise variance", "log df": "df", "log dispersion": "dispersion"}
+        return {
+            public.get(site, site): np.exp(value) if site in public else value
+            for site, value in values.items()
+        }
+
+    def _log_noise_floor(self, unit: Array) -> dict[str, Array]:
+        """Return the least values of sites of log noise, by name."""
+        return {}
+
+
+class ScaleMixture(Likelihood):
+    """Gaussian noise whose variance `psi_d / u` has a random scale u, for each entry or row.
+
+    Subclasses have a field `noise` and write `scales`.
+    """
+
+    _has_closed_form: ClassVar[bool] = True
+    _is_scale_mixture: ClassVar[bool] = True
+    noise: Noise
+
+    def scales(self, chi2: Array, entries: Array, df: float) -> Scales:
+        """Return weights `E[u]` and their part of the bound from `E[e^2] / psi`, (B, D).
+
+        Missing entries have `chi2 = 0`; `entries` counts the observed ones of each row, (B,).
+        """
+        raise TypeError(f"{self!r} has no scales; give it a method scales(chi2, entries, df).")
+
+    @property
+    def _is_isotropic(self) -> bool:
+        return self.noise == "isotropic"
+
+    def _noise_floor(self, variance: Array, n_features: int) -> Array:
+        """Return the least noise variance of each feature, (D,), from the data's variances."""
+        mean = float(variance.sum()) / n_features
+        if self._is_isotropic:
+            return np.full(len(variance), FLOOR * mean)
+        return FLOOR * np.where(variance > CONSTANT * mean, variance, mean)
+
+    def _noise_step(self, square: Array, count: Array, n_features: int) -> Array:
+        """Maximise over the noise: expected squared residuals over observed entries, (D,)."""
+        if self._is_isotropic:
+            entries = float(count.sum()) * n_features / len(count)
+            return np.full(len(square), float(square.sum()) / entries)
+        return square / count
+
+    @property
+    def _learns_df(self) -> bool:
+        """Tell whether degrees of freedom are estimated."""
+        return False
+
+    def _first_df(self) -> float:
+        """Return degrees of freedom to begin with; 0 where there are none."""
+        return 0.0
+
+    def _df_limits(self) -> tuple[float, float]:
+        """Return the least and the greatest degrees of freedom that are learned."""
+        return 0.0, np.inf
+
+    def _df_step(self, log_excess: float, n_scales: float) -> float:
+        """Maximise the bound over the degrees of freedom, given `sum E[ln u] - E[u]`."""
+        return self._first_df()
+
+    def _variance_factor(self, df: float) -> float:
+        """Return `E[1/u]`: the variance of an unobserved entry's noise over psi."""
+        return 1.0
+
+    def _draw_scales(self, df: float, rng: np.random.RandomState, shape: tuple[int, int]) -> Array:
+        """Draw scales of new entries, (N, D), or rows, (N, 1)."""
+        return np.ones((shape[0], 1))
+
+    def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
+        """Return the noise variance; its logarithm is a site of density 1."""
+        shape = () if self._is_isotropic else (n_features,)
+        return {"noise": load().jnp.exp(flat_site(f"{prefix}log noise", shape))}
+
+    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
+        """Return the predictor, and its variance with the noise's."""
+        factor = self._variance_factor(nuisance.df or self._first_df())
+        return m, v + nuisance.noise * factor
+
+    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
+        """Draw new entries."""
+        scales = self._draw_scales(nuisance.df or self._first_df(), rng, _shape_of(predictor))
+        noise: Array = rng.standard_normal(predictor.shape) * np.sqrt(nuisance.noise / scales)
+        return predictor + noise
+
+    def _has_noise(self, n_features: int) -> BoolArray:
+        return np.ones(n_features, dtype=bool)
+
+    def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
+        log_noise = np.log(nuisance.noise)
+        return {"log noise": np.asarray(log_noise.mean() if self._is_isotropic else log_noise)}
+
+    def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
+        log_noise = values.get("log noise")
+        noise = np.zeros(n_features) if log_noise is None else np.exp(log_noise)
+        df = self._first_df() or None
+        return Nuisance(np.broadcast_to(noise, (n_features,)).copy(), np.zeros(n_features), df)
+
+    def _log_noise_floor(self, unit: Array) -> dict[str, Array]:
+        least = np.log(FLOOR) + 2.0 * np.log(unit)
+        return {"log noise": np.asarray(least.mean() if self._is_isotropic else least)}
+
+
+def _shape_of(rows: Array) -> tuple[int, int]:
+    return rows.shape[0], rows.shape[1]
+
+
+@lru_cache(maxsize=16)
+def _quadrature(likelihood: Likelihood) -> Callable[..., Any]:
+    """Return a compiled function (rows, m, v) -> expectations under `N(m, v)`, entry by entry.
+
+    By Bonnet's and Price's identities `E[(ln p)'] = dE[ln p]/dm` and
+    `E[(ln p)''] = 2 dE[ln p]/dv`; here the derivatives are JAX's, at Gauss-Hermite nodes.
+    """
+    jax, jnp = module("jax"), load().jnp
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    weights = weights / weights.sum()
+
+    def log_density(e: Any, x: Any) -> Any:
+        return likelihood.log_density(x, e, {})
+
+    slope = jax.grad(log_density)
+    derivatives = (log_density, slope, jax.grad(slope))
+
+    def expectations(rows: Any, m: Any, v: Any) -> Any:
+        def at_node(total: Any, node: Any) -> Any:
+            x, weight = node
+            e = m + x * jnp.sqrt(v)
+            each = [jnp.vectorize(f)(e, rows) for f in derivatives]
+            return [t + weight * f for t, f in zip(total, each, strict=True)], None
+
+        zero = [jnp.zeros(m.shape)] * 3
+        (value, first, second), _ = jax.lax.scan(at_node, zero, (nodes, weights))
+        return value, first, -second
+
+    return jax.jit(expectations)  # type: ignore[no-any-return]

@@ -1,20 +1,29 @@
 """Binary data."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contrastive_lvm._jax import load
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Entrywise, Expected, Nuisance, Working
+from contrastive_lvm.likelihoods.base import (
+    Expected,
+    Likelihood,
+    LinearizedRows,
+    Nuisance,
+    SiteParameters,
+)
 from contrastive_lvm.likelihoods.counts import value_blocks
 from contrastive_lvm.linalg.matrices import column_means
 from contrastive_lvm.linalg.quadrature import logistic_moments
 
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
+
 
 @dataclass(frozen=True)
-class Bernoulli(Entrywise):
+class Bernoulli(Likelihood):
     """`x_id` is 1 with probability `1 / (1 + exp(-e))`, `e = l_d' h_i + mean_d`; else 0.
 
     Examples
@@ -24,12 +33,18 @@ class Bernoulli(Entrywise):
     Bernoulli()
     """
 
-    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
-        """In JAX."""
-        return x * predictor - load().jnp.logaddexp(0.0, predictor)
+    def log_density(
+        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
+    ) -> "JaxArray":
+        """Return the Bernoulli log density, in JAX."""
+        density: JaxArray = x * predictor - load().jnp.logaddexp(0.0, predictor)
+        return density
 
-    def objection(self, rows: Matrix) -> str | None:
-        """0 and 1 only."""
+    @property
+    def _needs_proper_prior(self) -> bool:
+        return True
+
+    def _unsupported_reason(self, rows: Matrix) -> str | None:
         for part in value_blocks(rows):
             wrong = (part != 0) & (part != 1) & ~np.isnan(part)
             if wrong.any():
@@ -39,31 +54,26 @@ class Bernoulli(Entrywise):
                 )
         return None
 
-    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
-        """None."""
-        return np.zeros(rows.shape)
-
-    def expected(
+    def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
-        """By quadrature over the predictor."""
         logistic = logistic_moments(m, v)
         return Expected(
             rows * m - logistic.softplus, rows - logistic.probability, logistic.curvature
         )
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """The probability p, and `p (1 - p)`."""
+        """Return the probability p, and `p (1 - p)`."""
         p = logistic_moments(m, v).probability
         return p, p * (1.0 - p)
 
     def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
-        """New entries."""
+        """Draw zeros and ones."""
         chance = logistic_moments(predictor, np.zeros_like(predictor)).probability
         return (rng.random_sample(predictor.shape) < chance).astype(np.float64)
 
-    def working(self, rows: Matrix, log_sizes: Array) -> Working:
-        """The entries themselves, which a predictor moves by `p (1 - p)`."""
+    def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
+        """Return the rows themselves, which a predictor moves by `p (1 - p)`."""
         n = rows.shape[0]
         p = (n * column_means(rows) + 0.5) / (n + 1.0)
-        return Working(rows, np.maximum(p * (1.0 - p), 0.05), np.log(p) - np.log1p(-p))
+        return LinearizedRows(rows, np.maximum(p * (1.0 - p), 0.05), np.log(p) - np.log1p(-p))

@@ -5,7 +5,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Working
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.likelihoods.base import LinearizedRows
 from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
 
 SizeFactors = Literal["total", "none"]
@@ -14,16 +15,17 @@ MOST_LOG_MEAN, MOST_VARIANCE = 300.0, 100.0
 
 
 def check_size_factors(value: str) -> None:
-    """One of the two ways."""
+    """Refuse what is neither of the two ways."""
     if value not in get_args(SizeFactors):
-        raise ValueError(
-            f"size_factors={value!r} is unknown; use 'total' (of each row) or 'none', "
-            "and give factors of your own to fit and the other methods."
+        reason = (
+            "is unknown; use 'total' (of each row) or 'none', and give factors of your own to fit "
+            "and the other methods."
         )
+        raise InvalidParameterError("size_factors", value, reason)
 
 
-def objection_to_counts(rows: Matrix) -> str | None:
-    """Counts are 0, 1, 2, ...; NaN is a missing one."""
+def reason_against_counts(rows: Matrix) -> str | None:
+    """Say which value is no count: counts are 0, 1, 2, ...; NaN is a missing one."""
     for part in value_blocks(rows):
         wrong = (part < 0) | ((part != np.floor(part)) & ~np.isnan(part))
         if wrong.any():
@@ -36,20 +38,20 @@ def objection_to_counts(rows: Matrix) -> str | None:
 
 
 def value_blocks(rows: Matrix) -> list[Array]:
-    """All stored values, a block at a time."""
+    """Return all stored values, a chunk at a time."""
     if is_sparse(rows):
         return [rows.data]
     return [rows[part] for part in row_slices(*rows.shape)]
 
 
 def log_normal(m: Array, v: Array) -> tuple[Array, Array]:
-    """Mean and variance of `exp(e)`, `e ~ N(m, v)`; where they would overflow, large numbers."""
+    """Return mean and variance of `exp(e)`, `e ~ N(m, v)`, capped where they overflow."""
     mean = np.exp(np.minimum(m + 0.5 * v, MOST_LOG_MEAN))
     return mean, mean**2 * np.expm1(np.minimum(v, MOST_VARIANCE))
 
 
-def log_rates(rows: Matrix, log_sizes: Array) -> Working:
-    """`ln(1 + x / size)`, which a predictor e moves by `exp(e) / (1 + exp(e))`; stays sparse."""
+def log_rates(rows: Matrix, log_sizes: Array) -> LinearizedRows:
+    """Return `ln(1 + x / size)`, which a predictor e moves by `exp(e) / (1 + exp(e))`."""
     sizes = np.exp(log_sizes)
     if is_sparse(rows):
         scaled = rows.multiply(1.0 / sizes[:, None]).tocsr()
@@ -57,6 +59,8 @@ def log_rates(rows: Matrix, log_sizes: Array) -> Working:
         scaled = rows / sizes[:, None]
     n = rows.shape[0]
     rate = (n * column_means(scaled) + 0.5) / (n + 1.0)
-    # Of a rare feature little is known: its loadings begin at most five times larger.
+    # Little is known of a rare feature: its loadings begin at most five times larger.
     slope = np.maximum(rate / (1.0 + rate), 0.2)
-    return Working(scaled.log1p() if is_sparse(rows) else np.log1p(scaled), slope, np.log(rate))
+    return LinearizedRows(
+        scaled.log1p() if is_sparse(rows) else np.log1p(scaled), slope, np.log(rate)
+    )

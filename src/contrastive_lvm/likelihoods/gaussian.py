@@ -1,29 +1,34 @@
 """Gaussian noise."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
-from contrastive_lvm._jax import flat_site, load
-from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import LOG_2PI, Entries, Expected, Nuisance, Working
-from contrastive_lvm.linalg.matrices import column_means
+from contrastive_lvm._jax import load
+from contrastive_lvm.arrays import LOG_2PI, Array
+from contrastive_lvm.checks import check_choice
+from contrastive_lvm.likelihoods.base import (
+    Expected,
+    Noise,
+    Nuisance,
+    ScaleMixture,
+    SiteParameters,
+)
 
-Noise = Literal["isotropic", "feature"]
-FLOOR = 1e-6  # least noise variance, relative to the variance of the data
-CONSTANT = 1e-24  # a feature whose variance is below this share of the mean's does not vary
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 
 @dataclass(frozen=True)
-class Gaussian(Entries):
+class Gaussian(ScaleMixture):
     """Gaussian noise, `x_d | h ~ N(l_d' h + mean_d, psi_d)`.
 
     Parameters
     ----------
     noise : {"isotropic", "feature"}
-        One noise variance for all features (the paper's `sigma^2`), or one a feature. Both are
-        shared by the two sets. A variance is kept above 1e-6 of the data's (of the feature's own
+        One noise variance for all features (the paper's `sigma^2`), or one per feature. Both are
+        shared by all sets. A variance is kept above 1e-6 of the data's (of the feature's own
         for `"feature"`; of the mean over features where a feature is constant), since the
         likelihood is unbounded where loadings fit a feature exactly.
 
@@ -36,84 +41,42 @@ class Gaussian(Entries):
 
     noise: Noise = "isotropic"
 
+    _is_scale_mixture: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
-        if self.noise not in get_args(Noise):
-            raise ValueError(
-                f"noise={self.noise!r} is not a kind of Gaussian noise; "
-                "use 'isotropic' or 'feature'."
-            )
+        check_choice("noise", self.noise, get_args(Noise))
 
-    @property
-    def isotropic(self) -> bool:
-        """Whether all features share one variance."""
-        return self.noise == "isotropic"
+    def log_density(
+        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
+    ) -> "JaxArray":
+        """Return the normal log density, in JAX."""
+        psi: JaxArray = parameters["noise"]
+        square = (x - predictor) ** 2 / psi
+        density: JaxArray = -0.5 * (square + load().jnp.log(psi) + LOG_2PI)
+        return density
 
-    def floor(self, variance: Array, n_features: int) -> Array:
-        """Least noise variance of each feature, (D,), from the variances of the data."""
-        mean = float(variance.sum()) / n_features
-        if self.isotropic:
-            return np.full(len(variance), FLOOR * mean)
-        return FLOOR * np.where(variance > CONSTANT * mean, variance, mean)
-
-    def noise_step(self, square: Array, count: Array, n_features: int) -> Array:
-        """Maximise over the noise: expected squared residuals over observed entries, (D,)."""
-        if self.isotropic:
-            entries = float(count.sum()) * n_features / len(count)
-            return np.full(len(square), float(square.sum()) / entries)
-        return square / count
-
-    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
-        """The log noise variance, with density 1."""
-        shape = () if self.isotropic else (n_features,)
-        return {"noise": load().jnp.exp(flat_site(f"{prefix}log noise", shape))}
-
-    def observe(
+    def _observe(
         self,
         name: str,
-        predictor: Any,
-        rows: Any,
-        parameters: dict[str, Any],
+        predictor: "JaxArray",
+        rows: "JaxArray",
+        parameters: SiteParameters,
         *,
         augmented: bool = True,
     ) -> None:
-        """A NumPyro site of the rows."""
         numpyro, dist, jnp = load()
         observed = ~jnp.isnan(rows)
-        law = dist.Normal(predictor, jnp.sqrt(parameters["noise"])).mask(observed).to_event(2)
-        numpyro.sample(name, law, obs=jnp.where(observed, rows, 0.0))
+        noise = dist.Normal(predictor, jnp.sqrt(parameters["noise"])).mask(observed).to_event(2)
+        numpyro.sample(name, noise, obs=jnp.where(observed, rows, 0.0))
 
-    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
-        """In JAX."""
-        psi = parameters["noise"]
-        return -0.5 * ((x - predictor) ** 2 / psi + load().jnp.log(psi) + LOG_2PI)
-
-    def noisy_columns(self, n_features: int) -> np.ndarray:
-        """All."""
-        return np.ones(n_features, dtype=bool)
-
-    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
-        """`-1/2 ln(2 pi psi)`."""
+    def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         return np.broadcast_to(-0.5 * (LOG_2PI + np.log(nuisance.noise)), rows.shape)
 
-    def expected(
+    def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
-        """Closed form."""
         psi, residual = nuisance.noise, rows - m
         value = -0.5 * (residual**2 + v) / psi
         if whole:
-            value += self.constant(rows, nuisance)
+            value += self._constant(rows, nuisance)
         return Expected(value, residual / psi, np.broadcast_to(1.0 / psi, m.shape))
-
-    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """The predictor, and its variance with the noise's."""
-        return m, v + nuisance.noise
-
-    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
-        """New entries."""
-        noise: Array = rng.standard_normal(predictor.shape) * np.sqrt(nuisance.noise)
-        return predictor + noise
-
-    def working(self, rows: Matrix, log_sizes: Array) -> Working:
-        """The rows themselves."""
-        return Working(rows, np.ones(rows.shape[1]), column_means(rows))

@@ -1,19 +1,30 @@
 """A likelihood for each feature."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contrastive_lvm._jax import load
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, Working
+from contrastive_lvm.likelihoods.base import (
+    BoolArray,
+    Expected,
+    Likelihood,
+    LinearizedRows,
+    Nuisance,
+    SiteParameters,
+)
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.linalg.matrices import is_sparse
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 KINDS: dict[str, Likelihood] = {
     "gaussian": Gaussian("feature"),
@@ -25,7 +36,7 @@ KINDS: dict[str, Likelihood] = {
 
 
 @dataclass(frozen=True)
-class Mixed:
+class Mixed(Likelihood):
     """A likelihood for each feature, by the kind of the feature.
 
     Features are independent given the latents, so their log densities add. Gaussian and Student-t
@@ -66,8 +77,8 @@ class Mixed:
     def __hash__(self) -> int:
         return hash(tuple(self.kinds.items()))
 
-    def bound_to(self, n_features: int, names: list[str] | None) -> "Mixed":
-        """Features by position; refuses those that are unknown, missing or repeated."""
+    def _bind(self, n_features: int, names: Sequence[str] | None) -> "Mixed":
+        """Return features by position; refuse those that are unknown, missing or repeated."""
         position = {name: i for i, name in enumerate(names or [])}
         taken: dict[int, str] = {}
         kinds: dict[str, tuple[int, ...]] = {}
@@ -94,93 +105,142 @@ class Mixed:
     def _position(feature: Any, position: dict[str, int], n_features: int) -> int:
         i = position.get(feature, feature)
         if isinstance(i, bool) or not isinstance(i, int | np.integer) or not 0 <= i < n_features:
-            raise ValueError(f"Mixed names the feature {feature!r}, which X does not have.")
+            raise ValueError(f"Mixed names the feature {feature!r}, which is not in the data.")
         return int(i)
 
     @property
-    def parts(self) -> list[tuple[str, Likelihood, np.ndarray]]:
-        """Kinds, their likelihoods and the positions of their features."""
+    def _parts(self) -> list[tuple[str, Likelihood, np.ndarray]]:
+        """Return kinds, their likelihoods and the positions of their features."""
         return [(k, KINDS[k], np.array(f, dtype=np.intp)) for k, f in self.kinds.items()]
 
-    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
-        """Those of all kinds, their names preceded by the kind."""
-        return {kind: part.parameters(len(at), f"{kind} ") for kind, part, at in self.parts}
+    @property
+    def _needs_proper_prior(self) -> bool:
+        return any(part._needs_proper_prior for _, part, _ in self._parts)
 
-    def observe(
+    def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
+        """Return those of all kinds, their names preceded by the kind."""
+        return {kind: part.parameters(len(at), f"{kind} ") for kind, part, at in self._parts}
+
+    def log_density(
+        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
+    ) -> "JaxArray":
+        """Return the log density of each entry, kind by kind, in JAX."""
+        joined = load().jnp.zeros(x.shape)
+        for kind, part, at in self._parts:
+            one = part.log_density(x[:, at], predictor[:, at], parameters[kind])
+            joined = joined.at[:, at].set(one)
+        return joined  # type: ignore[no-any-return]
+
+    def _observe(
         self,
         name: str,
-        predictor: Any,
-        rows: Any,
-        parameters: dict[str, Any],
+        predictor: "JaxArray",
+        rows: "JaxArray",
+        parameters: SiteParameters,
         *,
         augmented: bool = True,
     ) -> None:
-        """NumPyro sites of each kind's features; scales of entries are integrated out."""
-        for kind, part, at in self.parts:
-            part.observe(
-                f"{name} {kind}", predictor[:, at], rows[:, at], parameters[kind], augmented=False
-            )
+        """Add sites of each kind's features; scales of entries are integrated out."""
+        for kind, part, at in self._parts:
+            own = (predictor[:, at], rows[:, at], parameters[kind])
+            part._observe(f"{name} {kind}", *own, augmented=False)
 
-    def objection(self, rows: Matrix) -> str | None:
-        """Of any kind to its features."""
+    def _unsupported_reason(self, rows: Matrix) -> str | None:
         columns = rows.tocsc() if is_sparse(rows) else rows
-        for kind, part, at in self.parts:
-            objection = part.objection(columns[:, at])
-            if objection is not None:
-                return f"in a {kind} feature {objection}"
+        for kind, part, at in self._parts:
+            reason = part._unsupported_reason(columns[:, at])
+            if reason is not None:
+                return f"in a {kind} feature {reason}"
         return None
 
-    def sized_columns(self, n_features: int) -> np.ndarray:
-        """The counts."""
+    def _sized_features(self, n_features: int) -> BoolArray:
         sized = np.zeros(n_features, dtype=bool)
-        for _, part, at in self.parts:
-            sized[at] = part.sized_columns(len(at))
+        for _, part, at in self._parts:
+            sized[at] = part._sized_features(len(at))
         return sized
 
-    def noisy_columns(self, n_features: int) -> np.ndarray:
-        """The Gaussian and Student-t ones."""
+    def _has_noise(self, n_features: int) -> BoolArray:
         noisy = np.zeros(n_features, dtype=bool)
-        for _, part, at in self.parts:
-            noisy[at] = part.noisy_columns(len(at))
+        for _, part, at in self._parts:
+            noisy[at] = part._has_noise(len(at))
         return noisy
 
-    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
-        """Kind by kind."""
+    def _is_on_data_scale(self, n_features: int) -> BoolArray:
+        scaled = np.zeros(n_features, dtype=bool)
+        for _, part, at in self._parts:
+            scaled[at] = part._is_on_data_scale(len(at))
+        return scaled
+
+    def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         joined = np.empty(rows.shape)
-        for _, part, at in self.parts:
-            joined[:, at] = part.constant(rows[:, at], nuisance.of(at))
+        for _, part, at in self._parts:
+            joined[:, at] = part._constant(rows[:, at], nuisance.of(at))
         return joined
 
-    def expected(
+    def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
-        """Kind by kind."""
         joined = Expected(*(np.empty_like(m) for _ in range(3)))
-        for _, part, at in self.parts:
-            one = part.expected(rows[:, at], m[:, at], v[:, at], nuisance.of(at), whole=whole)
-            for all_kinds, piece in zip(joined, one, strict=True):
-                all_kinds[:, at] = piece
+        for _, part, at in self._parts:
+            one = part._expected(rows[:, at], m[:, at], v[:, at], nuisance.of(at), whole=whole)
+            for whole_array, own in zip(joined, one, strict=True):
+                whole_array[:, at] = own
         return joined
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """Kind by kind."""
+        """Return mean and variance of new entries, kind by kind."""
         mean, variance = np.empty_like(m), np.empty_like(m)
-        for _, part, at in self.parts:
+        for _, part, at in self._parts:
             mean[:, at], variance[:, at] = part.response(m[:, at], v[:, at], nuisance.of(at))
         return mean, variance
 
     def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
-        """Kind by kind."""
+        """Draw new entries, kind by kind."""
         rows = np.empty_like(predictor)
-        for _, part, at in self.parts:
+        for _, part, at in self._parts:
             rows[:, at] = part.draw(predictor[:, at], nuisance.of(at), rng)
         return rows
 
-    def working(self, rows: Matrix, log_sizes: Array) -> Working:
-        """Kind by kind."""
+    def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         dense = rows.toarray() if is_sparse(rows) else rows
-        joined = Working(np.empty(dense.shape), np.empty(dense.shape[1]), np.empty(dense.shape[1]))
-        for _, part, at in self.parts:
-            one = part.working(dense[:, at], log_sizes)
+        n, D = dense.shape
+        joined = LinearizedRows(np.empty((n, D)), np.empty(D), np.empty(D))
+        for _, part, at in self._parts:
+            one = part._linearize(dense[:, at], log_sizes)
             joined.rows[:, at], joined.slope[at], joined.intercept[at] = one
         return joined
+
+    def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
+        return {
+            f"{kind} {site}": value
+            for kind, part, at in self._parts
+            for site, value in part._site_values(nuisance.of(at)).items()
+        }
+
+    def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
+        noise, dispersion, df = np.zeros(n_features), np.zeros(n_features), None
+        for kind, part, at in self._parts:
+            found = part._learned(_of_kind(values, kind), len(at))
+            noise[at], dispersion[at], df = found.noise, found.dispersion, found.df or df
+        return Nuisance(noise, dispersion, df)
+
+    def _public_draws(self, values: dict[str, Array], n_features: int) -> dict[str, Array]:
+        public: dict[str, Array] = {}
+        for kind, part, at in self._parts:
+            for name, value in part._public_draws(_of_kind(values, kind), len(at)).items():
+                whole = public.setdefault(name, np.zeros((*value.shape[:2], n_features)))
+                whole[:, :, at] = value if value.ndim > 2 else value[:, :, None]
+        return public
+
+    def _log_noise_floor(self, unit: Array) -> dict[str, Array]:
+        return {
+            f"{kind} {site}": value
+            for kind, part, at in self._parts
+            for site, value in part._log_noise_floor(unit[at]).items()
+        }
+
+
+def _of_kind(values: dict[str, Array], kind: str) -> dict[str, Array]:
+    """Return the values of one kind's sites, without its name."""
+    prefix = f"{kind} "
+    return {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix)}

@@ -1,23 +1,34 @@
 """Counts that vary more than a Poisson's."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from scipy.special import gammaln
 
 from contrastive_lvm._jax import load, special
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Entrywise, Expected, Nuisance, Working
+from contrastive_lvm.checks import check_choice
+from contrastive_lvm.likelihoods.base import (
+    BoolArray,
+    Expected,
+    Likelihood,
+    LinearizedRows,
+    Nuisance,
+    SiteParameters,
+)
 from contrastive_lvm.likelihoods.counts import (
     SizeFactors,
     check_size_factors,
     log_normal,
     log_rates,
-    objection_to_counts,
+    reason_against_counts,
 )
 from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
 from contrastive_lvm.linalg.quadrature import logistic_moments
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 Dispersion = Literal["feature", "shared"]
 WIDTH = 2.0  # standard deviation of the prior on the log dispersion
@@ -25,7 +36,7 @@ LEAST_DISPERSION = 1e-6  # below, this is a Poisson and its terms cancel
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(Entrywise):
+class NegativeBinomial(Likelihood):
     """Counts with mean `r = size_i exp(l_d' h_i + mean_d)` and variance `r + dispersion_d r^2`.
 
     With `c = 1 / dispersion`, `ln p(x) = ln Gamma(x + c) - ln Gamma(c) - ln x! + x f - (x + c)
@@ -37,7 +48,7 @@ class NegativeBinomial(Entrywise):
     size_factors : {"total", "none"}
         As for `Poisson`.
     dispersion : {"feature", "shared"}
-        One a feature, or one for all.
+        One per feature, or one for all.
 
     Examples
     --------
@@ -51,65 +62,70 @@ class NegativeBinomial(Entrywise):
 
     def __post_init__(self) -> None:
         check_size_factors(self.size_factors)
-        if self.dispersion not in get_args(Dispersion):
-            raise ValueError(
-                f"dispersion={self.dispersion!r} is unknown; use 'feature' or 'shared'."
-            )
+        check_choice("dispersion", self.dispersion, get_args(Dispersion))
 
-    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
-        """The log dispersion, with its prior."""
+    def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
+        """Return the dispersion, whose logarithm has a normal prior."""
         numpyro, dist, jnp = load()
-        law = dist.Normal(0.0, WIDTH)
+        prior = dist.Normal(0.0, WIDTH)
         if self.dispersion == "feature":
-            law = law.expand((n_features,)).to_event(1)
-        return {"dispersion": jnp.exp(numpyro.sample(f"{prefix}log dispersion", law))}
+            prior = prior.expand((n_features,)).to_event(1)
+        return {"dispersion": jnp.exp(numpyro.sample(f"{prefix}log dispersion", prior))}
 
-    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
-        """In JAX."""
+    def log_density(
+        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
+    ) -> "JaxArray":
+        """Return the negative binomial log density, in JAX."""
         jnp, gammaln_ = load().jnp, special().gammaln
         dispersion = jnp.maximum(parameters["dispersion"], LEAST_DISPERSION)
         c, f = 1.0 / dispersion, predictor + jnp.log(dispersion)
         constant = gammaln_(x + c) - gammaln_(c) - gammaln_(x + 1.0)
-        return constant + x * f - (x + c) * jnp.logaddexp(0.0, f)
+        density: JaxArray = constant + x * f - (x + c) * jnp.logaddexp(0.0, f)
+        return density
 
-    def objection(self, rows: Matrix) -> str | None:
-        """Counts are 0, 1, 2, ..."""
-        return objection_to_counts(rows)
+    def _unsupported_reason(self, rows: Matrix) -> str | None:
+        return reason_against_counts(rows)
 
-    def sized_columns(self, n_features: int) -> np.ndarray:
-        """All, or none."""
+    def _sized_features(self, n_features: int) -> BoolArray:
         return np.full(n_features, self.size_factors == "total")
 
-    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
-        """The log of the binomial coefficient."""
+    def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         c = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION)
         constant: Array = gammaln(rows + c) - gammaln(c) - gammaln(rows + 1.0)
         return constant
 
-    def expected(
+    def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
-        """By quadrature over the predictor."""
         dispersion = np.maximum(nuisance.dispersion, LEAST_DISPERSION)
         f, total = m + np.log(dispersion), rows + 1.0 / dispersion
         logistic = logistic_moments(f, v)
         value = rows * f - total * logistic.softplus
         if whole:
-            value += self.constant(rows, nuisance)
+            value += self._constant(rows, nuisance)
         slope = rows - total * logistic.probability
         return Expected(value, slope, total * logistic.curvature)
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """Of a log-normal rate r: `E[r] + var(r) + dispersion E[r^2]`."""
+        """Return `E[r]` and `E[r] + var(r) + dispersion E[r^2]` at a log-normal rate r."""
         mean, variance = log_normal(m, v)
         return mean, mean + variance + nuisance.dispersion * (variance + mean**2)
 
     def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
-        """New counts: a Poisson with a gamma rate."""
+        """Draw Poisson counts of gamma rates."""
         c = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION)
         rate = np.exp(np.minimum(predictor, MOST_LOG_RATE))
         return rng.poisson(rate * rng.gamma(c, 1.0 / c, rate.shape)).astype(np.float64)
 
-    def working(self, rows: Matrix, log_sizes: Array) -> Working:
-        """`ln(1 + x / size)`."""
+    def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         return log_rates(rows, log_sizes)
+
+    def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
+        log = np.log(nuisance.dispersion)
+        return {"log dispersion": np.asarray(log.mean() if self.dispersion == "shared" else log)}
+
+    def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
+        log, none = values.get("log dispersion"), np.zeros(n_features)
+        if log is None:
+            return Nuisance(none, none)
+        return Nuisance(none, np.broadcast_to(np.exp(log), (n_features,)).copy())

@@ -1,27 +1,37 @@
-"""Counts."""
+"""Poisson counts."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln
 
 from contrastive_lvm._jax import load, special
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Entrywise, Expected, Nuisance, Working
+from contrastive_lvm.likelihoods.base import (
+    BoolArray,
+    Expected,
+    Likelihood,
+    LinearizedRows,
+    Nuisance,
+    SiteParameters,
+)
 from contrastive_lvm.likelihoods.counts import (
     SizeFactors,
     check_size_factors,
     log_normal,
     log_rates,
-    objection_to_counts,
+    reason_against_counts,
 )
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
 
 
 @dataclass(frozen=True)
-class Poisson(Entrywise):
+class Poisson(Likelihood):
     """`x_id ~ Poisson(size_i exp(l_d' h_i + mean_d))`.
 
     Parameters
@@ -42,47 +52,46 @@ class Poisson(Entrywise):
     def __post_init__(self) -> None:
         check_size_factors(self.size_factors)
 
-    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
-        """In JAX."""
+    def log_density(
+        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
+    ) -> "JaxArray":
+        """Return the Poisson log density, in JAX."""
         jnp = load().jnp
         capped = jnp.minimum(predictor, MOST_LOG_RATE)
         rate = jnp.exp(capped) * (1.0 + (predictor - capped))
-        return x * predictor - rate - special().gammaln(x + 1.0)
+        density: JaxArray = x * predictor - rate - special().gammaln(x + 1.0)
+        return density
 
-    def objection(self, rows: Matrix) -> str | None:
-        """Counts are 0, 1, 2, ..."""
-        return objection_to_counts(rows)
+    def _unsupported_reason(self, rows: Matrix) -> str | None:
+        return reason_against_counts(rows)
 
-    def sized_columns(self, n_features: int) -> np.ndarray:
-        """All, or none."""
+    def _sized_features(self, n_features: int) -> BoolArray:
         return np.full(n_features, self.size_factors == "total")
 
-    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
-        """`-ln x!`."""
+    def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         constant: Array = -gammaln(rows + 1.0)
         return constant
 
-    def expected(
+    def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
-        """Closed form: `E[exp(e)] = exp(m + v/2)`, which far beyond any count goes on linearly."""
+        """Return the closed form: `E[exp(e)] = exp(m + v/2)`, linear far beyond any count."""
         log_rate = m + 0.5 * v
         capped = np.minimum(log_rate, 2.0 * MOST_LOG_RATE)
         rate = np.exp(capped)
         value = rows * m - rate * (1.0 + (log_rate - capped))
         if whole:
-            value += self.constant(rows, nuisance)
+            value += self._constant(rows, nuisance)
         return Expected(value, rows - rate, rate)
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """Of a log-normal rate r: `E[r] + var(r)`."""
+        """Return mean and variance at a log-normal rate r: `E[r]` and `E[r] + var(r)`."""
         mean, variance = log_normal(m, v)
         return mean, mean + variance
 
     def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
-        """New counts."""
+        """Draw counts."""
         return rng.poisson(np.exp(np.minimum(predictor, MOST_LOG_RATE))).astype(np.float64)
 
-    def working(self, rows: Matrix, log_sizes: Array) -> Working:
-        """`ln(1 + x / size)`."""
+    def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         return log_rates(rows, log_sizes)

@@ -1,27 +1,27 @@
 """Student-t noise: heavy tails through a scale for every entry, or every row."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln, digamma, gammaln
 
 from contrastive_lvm._jax import flat_site, load, special
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import LOG_2PI, Array
+from contrastive_lvm.checks import check_choice, check_positive
 from contrastive_lvm.likelihoods.base import (
-    LOG_2PI,
-    Entries,
     Expected,
+    Noise,
     Nuisance,
-    Scaler,
+    ScaleMixture,
     Scales,
-    Working,
+    SiteParameters,
 )
-from contrastive_lvm.likelihoods.gaussian import Gaussian, Noise
-from contrastive_lvm.linalg.matrices import column_means
-from contrastive_lvm.linalg.scratch import room
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 Per = Literal["element", "sample"]
 LEAST_DF, MOST_DF = 0.2, 1000.0
@@ -29,11 +29,11 @@ START_DF = 4.0
 
 
 @dataclass(frozen=True)
-class StudentT(Entries):
+class StudentT(ScaleMixture):
     """`x_id | h, u ~ N(l_d' h + mean_d, psi_d / u)`, `u ~ Gamma(df/2, df/2)`.
 
-    One `u` an entry makes each entry Student-t (the paper's robust model: its marginal is a
-    product over entries), one `u` a row the whole row. `q(u)` is a gamma, so that the weight of an
+    One `u` per entry makes each entry Student-t (the paper's robust model: its marginal is a
+    product over entries), one `u` per row the whole row. `q(u)` is a gamma, so the weight of an
     entry is `(df + 1) / (df + E[e^2] / psi)` and its part of the bound the log-density of a
     Student-t at `E[e^2]`.
 
@@ -44,7 +44,7 @@ class StudentT(Entries):
     per : {"element", "sample"}
         What a scale belongs to.
     noise : {"isotropic", "feature"}
-        One `psi` for all features, or one a feature.
+        One `psi` for all features, or one per feature.
 
     Examples
     --------
@@ -58,123 +58,121 @@ class StudentT(Entries):
     noise: Noise = "isotropic"
 
     def __post_init__(self) -> None:
-        Gaussian(self.noise)
-        if self.per not in get_args(Per):
-            raise ValueError(f"per={self.per!r} is unknown; use 'element' or 'sample'.")
-        number = isinstance(self.df, int | float | np.number) and not isinstance(self.df, bool)
-        if self.df != "learn" and not (number and 0 < float(self.df) < np.inf):
-            raise ValueError(f"df={self.df!r} must be a positive number or 'learn'.")
+        check_choice("noise", self.noise, get_args(Noise))
+        check_choice("per", self.per, get_args(Per))
+        if self.df != "learn":
+            check_positive("df", self.df, what="a positive number or 'learn'")
 
-    @property
-    def isotropic(self) -> bool:
-        """Whether all features share one variance."""
-        return self.noise == "isotropic"
+    def scales(self, chi2: Array, entries: Array, df: float) -> Scales:
+        """Return gamma posteriors of the scales: their means, and the Student-t log density."""
+        return (_element_scales if self.per == "element" else _row_scales)(df, chi2, entries)
 
-    @property
-    def learns_df(self) -> bool:
-        """Whether the degrees of freedom are estimated."""
-        return self.df == "learn"
-
-    @property
-    def start_df(self) -> float:
-        """Degrees of freedom to begin with."""
-        return START_DF if self.learns_df else float(self.df)
-
-    def floor(self, variance: Array, n_features: int) -> Array:
-        """As for Gaussian noise."""
-        return Gaussian(self.noise).floor(variance, n_features)
-
-    def noise_step(self, square: Array, count: Array, n_features: int) -> Array:
-        """As for Gaussian noise, of weighted squares."""
-        return Gaussian(self.noise).noise_step(square, count, n_features)
-
-    def scaler(self, df: float) -> Scaler:
-        """The scale step at given degrees of freedom."""
-        return partial(_element_scales if self.per == "element" else _row_scales, df)
-
-    def parameters(self, n_features: int, prefix: str = "") -> dict[str, Any]:
-        """Log noise and, when learned, log df, with density 1 (df within its limits)."""
-        found = Gaussian(self.noise).parameters(n_features, prefix)
-        if not self.learns_df:
-            return {**found, "df": self.start_df}
+    def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
+        """Return noise and df, sites of density 1 in their logarithms (df within its limits)."""
+        found = super().parameters(n_features, prefix)
+        if not self._learns_df:
+            return {**found, "df": self._first_df()}
         between = (float(np.log(LEAST_DF)), float(np.log(MOST_DF)))
         return {**found, "df": load().jnp.exp(flat_site(f"{prefix}log df", (), between))}
 
-    def observe(
+    def log_density(
+        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
+    ) -> "JaxArray":
+        """Return the Student-t log density of each entry, in JAX, where scales are per element."""
+        chi2 = (x - predictor) ** 2 / parameters["noise"]
+        log_noise = load().jnp.log(parameters["noise"])
+        return _log_student(chi2, 1.0, log_noise, parameters["df"])
+
+    def _observe(
         self,
         name: str,
-        predictor: Any,
-        rows: Any,
-        parameters: dict[str, Any],
+        predictor: "JaxArray",
+        rows: "JaxArray",
+        parameters: SiteParameters,
         *,
         augmented: bool = True,
     ) -> None:
-        """NumPyro sites of the scales and the rows; without scales when not augmented."""
+        """Add sites of the scales and the rows, or the rows with their scales integrated out."""
         numpyro, dist, jnp = load()
         df, noise, observed = parameters["df"], parameters["noise"], ~jnp.isnan(rows)
         if augmented:
-            width = rows.shape[1] if self.per == "element" else 1
-            law = dist.Gamma(df / 2.0, df / 2.0).expand((rows.shape[0], width))
+            width = self._scale_width(rows.shape[1])
+            scales = dist.Gamma(df / 2.0, df / 2.0).expand((rows.shape[0], width))
             seen = observed if width > 1 else observed.any(axis=1, keepdims=True)
-            u = numpyro.sample(f"{name} scale", law.mask(seen).to_event(2))
-            Gaussian(self.noise).observe(name, predictor, rows, {"noise": noise / u})
+            u = numpyro.sample(f"{name} scale", scales.mask(seen).to_event(2))
+            Gaussian(self.noise)._observe(name, predictor, rows, {"noise": noise / u})
             return
         residual = jnp.where(observed, rows - predictor, 0.0)
         chi2, n, log_noise = residual**2 / noise, observed.astype(residual.dtype), jnp.log(noise)
         log_noise = jnp.where(observed, log_noise, 0.0)
         if self.per == "sample":
             chi2, n, log_noise = chi2.sum(axis=1), n.sum(axis=1), log_noise.sum(axis=1)
-        gamma = special().gammaln(0.5 * (df + n)) - special().gammaln(0.5 * df)
-        gamma -= 0.5 * n * jnp.log(jnp.pi * df)
-        density = gamma - 0.5 * log_noise - 0.5 * (df + n) * jnp.log1p(chi2 / df)
-        numpyro.factor(name, density.sum())
+        numpyro.factor(name, _log_student(chi2, n, log_noise, df).sum())
 
-    def noisy_columns(self, n_features: int) -> np.ndarray:
-        """All."""
-        return np.ones(n_features, dtype=bool)
+    @property
+    def _learns_df(self) -> bool:
+        return self.df == "learn"
 
-    def constant(self, rows: Array, nuisance: Nuisance) -> Array:
-        """The log density of a residual of zero."""
-        ratio = _log_gamma_ratio(nuisance.df or self.start_df, np.ones(1))
+    def _first_df(self) -> float:
+        return START_DF if self._learns_df else float(self.df)
+
+    def _df_limits(self) -> tuple[float, float]:
+        return LEAST_DF, MOST_DF
+
+    def _df_step(self, log_excess: float, n_scales: float) -> float:
+        return df_step(log_excess, n_scales)
+
+    def _scale_width(self, n_features: int) -> int:
+        return n_features if self.per == "element" else 1
+
+    def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
+        """Return the log density of a residual of zero."""
+        ratio = _log_gamma_ratio(nuisance.df or self._first_df(), np.ones(1))
         return np.broadcast_to(ratio - 0.5 * (LOG_2PI + np.log(nuisance.noise)), rows.shape)
 
-    def expected(
+    def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
-        """The bound with `q(u)` at its optimum, one u an entry (the class's docstring)."""
-        psi, df, residual = nuisance.noise, nuisance.df or self.start_df, rows - m
+        """Return the bound with `q(u)` at its optimum, one u per entry, and its derivatives."""
+        psi, df, residual = nuisance.noise, nuisance.df or self._first_df(), rows - m
         chi2 = (residual**2 + v) / psi
         value = -0.5 * (df + 1.0) * np.log1p(chi2 / df)
         if whole:
-            value += self.constant(rows, nuisance)
+            value += self._constant(rows, nuisance)
         precision = (df + 1.0) / (df + chi2) / psi
         return Expected(value, precision * residual, precision)
 
-    def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
-        """The predictor, and its variance with the noise's."""
-        return m, v + nuisance.noise * self.variance_factor(nuisance.df or self.start_df)
-
-    def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
-        """New entries."""
-        scales = self.draw_scales(nuisance.df or self.start_df, rng, predictor.shape)
-        noise: Array = rng.standard_normal(predictor.shape) * np.sqrt(nuisance.noise / scales)
-        return predictor + noise
-
-    def working(self, rows: Matrix, log_sizes: Array) -> Working:
-        """The rows themselves."""
-        return Working(rows, np.ones(rows.shape[1]), column_means(rows))
-
-    def draw_scales(self, df: float, rng: np.random.RandomState, shape: tuple[int, int]) -> Array:
-        """Scales of new entries or rows."""
+    def _draw_scales(self, df: float, rng: np.random.RandomState, shape: tuple[int, int]) -> Array:
         size = shape if self.per == "element" else (shape[0], 1)
         return np.asarray(rng.gamma(df / 2.0, 2.0 / df, size))
 
-    def variance_factor(self, df: float) -> float:
-        """`E[1/u]` of an entry that was not seen: its noise variance over psi."""
+    def _variance_factor(self, df: float) -> float:
         return df / (df - 2.0) if df > 2 else np.inf
 
+    def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
+        values = super()._site_values(nuisance)
+        if self._learns_df:
+            df = nuisance.df or self._first_df()
+            values["log df"] = np.log(np.clip(df, 1.1 * LEAST_DF, 0.9 * MOST_DF))
+        return values
 
-def df_step(log_excess: float, n_scales: int) -> float:
+    def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
+        found, log_df = super()._learned(values, n_features), values.get("log df")
+        return found if log_df is None else found._replace(df=float(np.exp(log_df)))
+
+
+def _log_student(
+    chi2: "JaxArray", n: "JaxArray | float", log_noise: "JaxArray", df: "JaxArray | float"
+) -> "JaxArray":
+    """Return the log density of n entries with a common scale, in JAX."""
+    jnp = load().jnp
+    gamma = special().gammaln(0.5 * (df + n)) - special().gammaln(0.5 * df)
+    gamma -= 0.5 * n * jnp.log(jnp.pi * df)
+    density: JaxArray = gamma - 0.5 * log_noise - 0.5 * (df + n) * jnp.log1p(chi2 / df)
+    return density
+
+
+def df_step(log_excess: float, n_scales: float) -> float:
     """Maximise the bound over the degrees of freedom, given `sum E[ln u] - E[u]`."""
 
     def slope(log_df: float) -> float:
@@ -188,21 +186,19 @@ def df_step(log_excess: float, n_scales: int) -> float:
 
 
 def _element_scales(df: float, chi2: Array, entries: Array) -> Scales:
-    a, n = 0.5 * (df + 1.0), float(entries.sum())
-    scaled, logs = room("scaled", chi2.shape), room("logs", chi2.shape)
-    np.divide(chi2, df, out=scaled)
-    if df > MOST_DF:
-        np.log1p(scaled, out=logs)
+    a = 0.5 * (df + 1.0)
+    scaled = chi2 / df
+    logs = np.log1p(scaled) if df > MOST_DF else None
     scaled += 1.0
-    if df <= MOST_DF:  # numpy's log is several times as fast as its log1p, and here as exact
-        np.log(scaled, out=logs)
+    if logs is None:  # numpy's log is several times as fast as its log1p, and here as exact
+        logs = np.log(scaled)
     tail = logs.sum(axis=1)
     weights = np.divide((df + 1.0) / df, scaled, out=scaled)
-    unseen = (chi2.size - n) * (df + 1.0) / df  # missing entries have chi2 = 0
+    unseen = (chi2.shape[1] - entries) * ((df + 1.0) / df)  # missing entries have chi2 = 0
     level = float(digamma(a)) - float(np.log(0.5 * df))
-    excess = n * level - float(tail.sum()) - (float(weights.sum()) - unseen)
+    excess = entries * level - tail - (weights.sum(axis=1) - unseen)
     constant = float(_log_gamma_ratio(df, np.ones(1))[0])
-    return Scales(weights, entries * constant - a * tail, excess, int(n))
+    return Scales(weights, entries * constant - a * tail, excess, entries)
 
 
 def _row_scales(df: float, chi2: Array, entries: Array) -> Scales:
@@ -211,7 +207,7 @@ def _row_scales(df: float, chi2: Array, entries: Array) -> Scales:
     weights = (df + entries) / (df + total)
     excess = digamma(a) - np.log(0.5 * df) - tail - weights
     bound = _log_gamma_ratio(df, entries) - a * tail
-    return Scales(weights[:, None], bound, float(excess.sum()), len(a))
+    return Scales(weights[:, None], bound, excess, np.ones(len(total)))
 
 
 def _log_gamma_ratio(df: float, entries: Array) -> Array:

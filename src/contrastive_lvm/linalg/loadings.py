@@ -3,17 +3,18 @@
 Point loadings (EM, and columns without a prior under variational Bayes) have zeros. Where every
 feature sees the same data (nothing missing, no entry weighted, a prior that treats features
 alike) the covariances share their eigenvectors, `C_d = V diag(s_d) V'`, and K can be in the
-hundreds; otherwise they are packed, one a feature.
+hundreds; otherwise they are packed, one per feature.
 """
 
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.linalg import packed
 
-LOG_2PI_E = float(np.log(2.0 * np.pi) + 1.0)
+Columns = npt.NDArray[np.intp]
 
 
 class Covariance(Protocol):
@@ -21,73 +22,74 @@ class Covariance(Protocol):
 
     @property
     def logdet(self) -> Array:
-        """`ln |C_d|` over the columns that are not points, (D,)."""
+        """Return `ln |C_d|` over the columns that are not points, (D,)."""
         ...
 
     @property
     def width(self) -> int:
-        """How many columns are not points."""
+        """Return how many columns are not points."""
         ...
 
     def diagonal(self) -> Array:
-        """Variances, (D, K)."""
+        """Return the variances, (D, K)."""
         ...
 
     def weighted_sum(self, weights: Array) -> Array:
-        """`sum_d weights_d C_d`, (K, K)."""
+        """Return `sum_d weights_d C_d`, (K, K)."""
         ...
 
     def inner(self, moment: Array) -> Array:
-        """`tr(C_d M_d)` for packed (Q, D or 1) moments, (D,)."""
+        """Return `tr(C_d M_d)` for packed (Q, D or 1) moments, (D,)."""
         ...
 
     def packed(self) -> Array:
-        """All of them, (Q, D)."""
+        """Return all of them, packed, (Q, D)."""
         ...
 
-    def leading(self, k: int) -> "Covariance":
-        """Of the first k columns."""
+    def columns(self, index: Columns) -> "Covariance":
+        """Return the covariances of some columns."""
         ...
 
-    def turned(self, R: Array) -> "Covariance":
-        """Of `l' R`; R is invertible and mixes columns that are not points among themselves."""
+    def transformed(self, R: Array) -> "Covariance":
+        """Return those of `l' R`; R mixes columns that are not points among themselves."""
         ...
 
 
 class PackedCovariance(NamedTuple):
-    """One matrix a feature."""
+    """One covariance matrix per feature."""
 
     values: Array  # (Q, D)
     logdet: Array  # (D,)
     width: int
 
     def diagonal(self) -> Array:
-        """Variances, (D, K)."""
+        """Return the variances, (D, K)."""
         K = packed.size_of(self.values)
         return np.ascontiguousarray(self.values[np.diagonal(packed.full_index(K))].T)
 
     def weighted_sum(self, weights: Array) -> Array:
-        """`sum_d weights_d C_d`, (K, K)."""
+        """Return `sum_d weights_d C_d`, (K, K)."""
         total: Array = packed.unpack((self.values @ weights)[:, None])[0]
         return total
 
     def inner(self, moment: Array) -> Array:
-        """`tr(C_d M_d)`, (D,)."""
+        """Return `tr(C_d M_d)`, (D,)."""
         i, j = packed.pair_indices(packed.size_of(self.values))
         twice = np.where(i == j, 1.0, 2.0)[:, None]
         traces: Array = (self.values * (twice * moment)).sum(axis=0)
         return traces
 
     def packed(self) -> Array:
-        """All of them, (Q, D)."""
+        """Return all of them, packed, (Q, D)."""
         return self.values
 
-    def leading(self, k: int) -> "PackedCovariance":
-        """Of the first k columns: the head of the packed lower triangle."""
-        return self._replace(values=self.values[: k * (k + 1) // 2])
+    def columns(self, index: Columns) -> "PackedCovariance":
+        """Return the covariances of some columns."""
+        where = packed.full_index(packed.size_of(self.values))[np.ix_(index, index)]
+        return self._replace(values=self.values[where[packed.pair_indices(len(index))]])
 
-    def turned(self, R: Array) -> "PackedCovariance":
-        """Of `l' R`."""
+    def transformed(self, R: Array) -> "PackedCovariance":
+        """Return the covariances of `l' R`."""
         full = R.T @ packed.unpack(self.values) @ R
         i, j = packed.pair_indices(R.shape[1])
         values = np.ascontiguousarray(full[:, i, j].T)
@@ -103,18 +105,18 @@ class SharedCovariance(NamedTuple):
     width: int
 
     def diagonal(self) -> Array:
-        """Variances, (D, K)."""
+        """Return the variances, (D, K)."""
         variances = self.s @ (self.V**2).T
         return np.broadcast_to(variances, (len(self.logdet), len(self.V)))
 
     def weighted_sum(self, weights: Array) -> Array:
-        """`sum_d weights_d C_d`, (K, K)."""
+        """Return `sum_d weights_d C_d`, (K, K)."""
         scale = weights @ self.s if len(self.s) > 1 else weights.sum() * self.s[0]
         total: Array = (self.V * scale) @ self.V.T
         return total
 
     def inner(self, moment: Array) -> Array:
-        """`tr(C_d M_d)`, (D,)."""
+        """Return `tr(C_d M_d)`, (D,)."""
         if moment.shape[1] > 1:
             return PackedCovariance(self.packed(), self.logdet, self.width).inner(moment)
         M = packed.unpack(moment)[0]
@@ -122,17 +124,17 @@ class SharedCovariance(NamedTuple):
         return np.broadcast_to(traces, self.logdet.shape)
 
     def packed(self) -> Array:
-        """All of them, (Q, D)."""
+        """Return all of them, packed, (Q, D)."""
         i, j = packed.pair_indices(len(self.V))
         values = (self.V[i] * self.V[j]) @ self.s.T
         return np.array(np.broadcast_to(values, (len(i), len(self.logdet))))
 
-    def leading(self, k: int) -> "SharedCovariance":
-        """Of the first k columns."""
-        return self._replace(V=self.V[:k])
+    def columns(self, index: Columns) -> "SharedCovariance":
+        """Return the covariances of some columns."""
+        return self._replace(V=self.V[index])
 
-    def turned(self, R: Array) -> "SharedCovariance":
-        """Of `l' R`."""
+    def transformed(self, R: Array) -> "SharedCovariance":
+        """Return the covariances of `l' R`."""
         return self._replace(V=R.T @ self.V, logdet=self.logdet + _logdet_change(R))
 
 
@@ -147,33 +149,35 @@ class Loadings(NamedTuple):
     cov: Covariance | None = None
 
     def squares(self) -> Array:
-        """`E[L^2]`, (D, K)."""
+        """Return `E[L^2]`, (D, K)."""
         squares: Array = self.mean**2
         return squares if self.cov is None else squares + self.cov.diagonal()
 
     def pairs(self) -> Array:
-        """Packed `E[l_d l_d']`, (Q, D)."""
+        """Return packed `E[l_d l_d']`, (Q, D)."""
         products = packed.pack_products(self.mean, np.ones(len(self.mean)))
         return products if self.cov is None else products + self.cov.packed()
 
     def second_moment(self) -> Array:
-        """`sum_d E[l_d l_d']`, (K, K)."""
+        """Return `sum_d E[l_d l_d']`, (K, K)."""
         second: Array = self.mean.T @ self.mean
         ones = np.ones(len(self.mean))
         return second if self.cov is None else second + self.cov.weighted_sum(ones)
 
-    def leading(self, k: int) -> "Loadings":
-        """The first k columns."""
-        mean = np.ascontiguousarray(self.mean[:, :k])
-        return Loadings(mean, None if self.cov is None else self.cov.leading(k))
+    def columns(self, index: Columns) -> "Loadings":
+        """Return some of the columns."""
+        if len(index) == self.mean.shape[1] and (np.diff(index) == 1).all():
+            return self
+        mean = np.ascontiguousarray(self.mean[:, index])
+        return Loadings(mean, None if self.cov is None else self.cov.columns(index))
 
     def entropy(self) -> float:
-        """`-E[ln q(L)]`; zero for points."""
+        """Return `-E[ln q(L)]`; zero for points."""
         if self.cov is None:
             return 0.0
         entries = len(self.mean) * self.cov.width
-        return 0.5 * (float(self.cov.logdet.sum()) + entries * LOG_2PI_E)
+        return 0.5 * (float(self.cov.logdet.sum()) + entries * (LOG_2PI + 1.0))
 
-    def turned(self, R: Array) -> "Loadings":
-        """Of `l' R`."""
-        return Loadings(self.mean @ R, None if self.cov is None else self.cov.turned(R))
+    def transformed(self, R: Array) -> "Loadings":
+        """Return the distribution of `l' R`."""
+        return Loadings(self.mean @ R, None if self.cov is None else self.cov.transformed(R))

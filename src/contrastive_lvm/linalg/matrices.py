@@ -45,6 +45,17 @@ def stacked(parts: list[Matrix]) -> Matrix:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+def sparse_rows(X: Matrix, rows: slice) -> Matrix:
+    """Consecutive rows of a CSR matrix, without copying their entries."""
+    first, last = X.indptr[rows.start], X.indptr[rows.stop]
+    parts = (
+        X.data[first:last],
+        X.indices[first:last],
+        X.indptr[rows.start : rows.stop + 1] - first,
+    )
+    return type(X)(parts, shape=(rows.stop - rows.start, X.shape[1]), copy=False)
+
+
 def own_rows(rows: Matrix) -> Matrix:
     """Some rows without the block that they are a part of."""
     return rows if is_sparse(rows) else np.array(rows)

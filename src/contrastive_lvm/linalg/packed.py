@@ -10,7 +10,6 @@ from functools import cache
 import numpy as np
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.linalg.scratch import gathered, room
 
 
 @cache
@@ -69,7 +68,7 @@ def invert(packed: Array, out: Array | None = None) -> tuple[Array, Array]:
     K = size_of(packed)
     C = np.empty((0, 0, packed.shape[1]))
     if K:
-        C = _cholesky(gathered("factors", packed, full_index(K)))
+        C = _cholesky(_unpacked(packed, K))
     logdet = 2.0 * np.log(np.einsum("iip->ip", C)).sum(axis=0)
     X = _triangular_inverse(C)
     inverse = np.empty_like(packed) if out is None else out
@@ -80,20 +79,32 @@ def invert(packed: Array, out: Array | None = None) -> tuple[Array, Array]:
     return inverse, logdet
 
 
+def _unpacked(packed: Array, K: int) -> Array:
+    """Expand (Q, P) to (K, K, P)."""
+    full: Array = packed.take(full_index(K), axis=0, mode="clip")  # twice as fast as indexing
+    return full
+
+
+def pairwise_products(left: Array, right: Array) -> Array:
+    """Packed `left_i right_j` of (K, P) vectors, (Q, P)."""
+    i, j = pair_indices(len(left))
+    products: Array = left.take(i, axis=0, mode="clip")
+    products *= right.take(j, axis=0, mode="clip")
+    return products
+
+
 def _cholesky(A: Array) -> Array:
     """In place: lower factors of a (K, K, P) stack, column by column."""
     for j in range(len(A)):
         if j:
-            column = room("column", (len(A) - j, A.shape[2]))
-            A[j:, j] -= np.einsum("ikp,kp->ip", A[j:, :j], A[j, :j], out=column)
+            A[j:, j] -= np.einsum("ikp,kp->ip", A[j:, :j], A[j, :j])
         A[j:, j] /= np.sqrt(A[j, j])
     return A
 
 
 def _triangular_inverse(C: Array) -> Array:
     """Inverses of lower triangular (K, K, P) factors, row by row (zeros above the diagonal)."""
-    X: Array = room("inverses", C.shape)
-    X[...] = 0.0
+    X: Array = np.zeros(C.shape)
     for i in range(len(C)):
         X[i, i] = 1.0 / C[i, i]
         if i:
@@ -104,6 +115,5 @@ def _triangular_inverse(C: Array) -> Array:
 
 def multiply(packed: Array, vectors: Array) -> Array:
     """`A_p v_p` for a (Q, P) stack and (K, P) vectors."""
-    matrices = gathered("matrices", packed, full_index(len(vectors)))
-    product: Array = np.einsum("ijp,jp->ip", matrices, vectors)
+    product: Array = np.einsum("ijp,jp->ip", _unpacked(packed, len(vectors)), vectors)
     return product

@@ -1,12 +1,12 @@
-"""Pictures of fitted models: functions that take and return Matplotlib's objects, nothing else."""
+"""Plots of fitted models: functions that take and return Matplotlib's objects."""
 
 from contrastive_lvm.plots.diagnostics import plot_imputation, plot_missing, plot_trace
-from contrastive_lvm.plots.latents import plot_shared, plot_uncertainty
-from contrastive_lvm.plots.loadings import plot_loadings, plot_relevance
-from contrastive_lvm.plots.outliers import plot_outliers, plot_weights
-from contrastive_lvm.plots.scatter import plot_comparison, plot_latents
+from contrastive_lvm.plots.latent_plots import plot_comparison, plot_latents, plot_shared
+from contrastive_lvm.plots.loading_plots import plot_loadings, plot_relevance
+from contrastive_lvm.plots.outlier_plots import plot_outliers, plot_weights
 from contrastive_lvm.plots.sparsity import plot_lasso_path, plot_scales
 from contrastive_lvm.plots.spectra import plot_spectrum, plot_variance_shares
+from contrastive_lvm.plots.uncertainty import plot_uncertainty
 
 __all__ = [
     "plot_comparison",

@@ -1,17 +1,15 @@
-"""Whether a fit can be trusted: its trace, missing entries and how well they are filled."""
+"""Whether a fit can be trusted: its trace, missing entries and how well they are imputed."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.linalg.matrices import is_sparse
-from contrastive_lvm.plots.inputs import Gaps, able, learned, named_models, read_gaps
-from contrastive_lvm.plots.latents import WIDEST
+from contrastive_lvm.plots.inputs import MissingEntries, able, learned, named_models, read_missing
 from contrastive_lvm.plots.style import (
     BACKGROUND,
     INK,
@@ -22,31 +20,29 @@ from contrastive_lvm.plots.style import (
     limits_of,
     names_at_ends,
     names_in_corner,
+    point_size,
     shortened,
 )
+from contrastive_lvm.plots.uncertainty import Z90
 
-FEW = 30  # sweeps that have a point each
-LONG = 50  # sweeps that need a logarithmic axis, since most is gained early
-CELLS = 240  # of a map, each way at most
+FEW = 30  # iterations that are drawn with a point each
+LONG = 50  # iterations that need a logarithmic axis, since most is gained early
+MOST_TILES = 240  # of a map in each direction
 MOST_INTERVALS = 300
 
 
 def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """The bound after every sweep (or epoch), with the outcome beside its end.
+    """Plot the lower bound after every iteration (or epoch), and how the fit ended.
 
-    Autoencoders that held rows out have a second, dashed curve, the bound of those rows.
+    Autoencoders with validation rows have a second, dashed curve: the bound of those rows.
 
     Parameters
     ----------
-    models : fitted estimator with a `bound_trace_`, or a mapping of str to such estimators
+    models : fitted estimator with a `lower_bounds_`, or a mapping of str to such estimators
         One model, or several with their names.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default the axes of a new figure, `ax.figure`.
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -54,12 +50,12 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
     >>> data = clvm.datasets.make_subgroups(random_state=0)
     >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
     >>> ax = clvm.plots.plot_trace(model)
-    >>> len(ax.lines[0].get_ydata()) == len(model.bound_trace_)
+    >>> len(ax.lines[0].get_ydata()) == len(model.lower_bounds_)
     True
     """
     named = named_models(models)
     which = "ContrastiveLVM, ContrastiveVAE or VAE"
-    traces = {n: np.asarray(learned(m, "bound_trace_", which)) for n, m in named.items()}
+    traces = {n: np.asarray(learned(m, "lower_bounds_", which)) for n, m in named.items()}
     ax = axes_or_new(ax, (5.4, 3.6))
     last = [
         _draw_trace(ax, model, traces[name], colour_of(code))
@@ -69,9 +65,9 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
         ax.set_xscale("log")
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     epochs = any(hasattr(model, "history_") for model in named.values())
-    finish(ax, title, "epoch" if epochs else "sweep", "bound")
+    finish(ax, title, "epoch" if epochs else "iteration", "lower bound")
     words = [(_outcome(n, m, traces[n]), colour_of(i)) for i, (n, m) in enumerate(named.items())]
-    if len(words) == 1:  # a bound rises to the right, so that there is room below its end
+    if len(words) == 1:  # a bound rises to the right, which leaves the lower corner free
         names_in_corner(ax, words, right=True, top=False)
         return ax
     low, high = ax.get_xlim()
@@ -82,7 +78,7 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
 
 
 def _draw_trace(ax: Axes, model: Any, trace: Array, colour: str) -> float:
-    """Draw the curves of one model; the number of its last sweep or epoch."""
+    """Draw the curves of one model and return the number of its last iteration or epoch."""
     history = getattr(model, "history_", {})
     at = np.asarray(history.get("epoch", np.arange(1, len(trace) + 1)))
     marker = "o" if len(trace) <= FEW else ""
@@ -94,7 +90,7 @@ def _draw_trace(ax: Axes, model: Any, trace: Array, colour: str) -> float:
 
 
 def _outcome(name: str, model: Any, trace: Array) -> str:
-    """The end of a fit in words: in full of a single one, beside its name otherwise."""
+    """Say how a fit ended: in full for a single one, after its name otherwise."""
     early = not getattr(model, "converged_", True)
     if name:
         return shortened(name) + (", stopped early" if early else "")
@@ -104,9 +100,9 @@ def _outcome(name: str, model: Any, trace: Array) -> str:
 def plot_missing(
     X: Any, background: Any = None, *, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
-    """A map of the missing entries of both sets, rows downwards and features to the right.
+    """Plot a map of the missing entries of both sets, rows downwards and features to the right.
 
-    Large sets are drawn coarsely: a cell is as dark as the share of its entries that is missing.
+    Large sets are drawn as tiles, each as dark as the share of its entries that is missing.
 
     Parameters
     ----------
@@ -114,13 +110,9 @@ def plot_missing(
         The target set; NaN is a missing entry.
     background : array-like or sparse matrix of shape (m, d), optional
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default the axes of a new figure, `ax.figure`.
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
     title : str, optional
         By default the shares that are missing.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -130,10 +122,10 @@ def plot_missing(
     >>> ax.get_title(loc="left")
     'Missing: target 25 %, background 50 %'
     """
-    sets = {"target": read_gaps(X, "X")}
+    sets = {"target": read_missing(X, "X")}
     if background is not None:
-        sets["background"] = read_gaps(background, "background")
-    widths = {name: gaps.shape[1] for name, gaps in sets.items()}
+        sets["background"] = read_missing(background, "background")
+    widths = {name: missing.shape[1] for name, missing in sets.items()}
     if len(set(widths.values())) > 1:
         raise ValueError(
             f"X and background have different numbers of features, {widths}; "
@@ -141,14 +133,14 @@ def plot_missing(
         )
     ax = axes_or_new(ax, (5.4, 4.2))
     middles, top = [], 0.0
-    for (name, gaps), colour in zip(sets.items(), (PALETTE[0], BACKGROUND), strict=False):
-        bottom = top + gaps.shape[0]
-        extent = (-0.5, gaps.shape[1] - 0.5, bottom, top)
-        ax.imshow(_shaded(gaps, colour), extent=extent, aspect="auto", interpolation="nearest")
-        middles.append(((top + bottom) / 2.0, f"{name}\n{gaps.shape[0]} rows"))
-        top = bottom + 0.03 * sum(g.shape[0] for g in sets.values())
+    for (name, missing), colour in zip(sets.items(), (PALETTE[0], BACKGROUND), strict=False):
+        bottom = top + missing.shape[0]
+        extent = (-0.5, missing.shape[1] - 0.5, bottom, top)
+        ax.imshow(_shaded(missing, colour), extent=extent, aspect="auto", interpolation="nearest")
+        middles.append(((top + bottom) / 2.0, f"{name}\n{missing.shape[0]} rows"))
+        top = bottom + 0.03 * sum(own.shape[0] for own in sets.values())
     ax.set_ylim(bottom, 0.0)
-    shares = ", ".join(f"{name} {_percent(gaps.share)}" for name, gaps in sets.items())
+    shares = ", ".join(f"{name} {_percent(missing.share)}" for name, missing in sets.items())
     finish(ax, f"Missing: {shares}" if title is None else title, "feature", "")
     ax.set_yticks([at for at, _ in middles], [name for _, name in middles])
     ax.spines[["left", "bottom"]].set_visible(False)
@@ -156,10 +148,10 @@ def plot_missing(
     return ax
 
 
-def _shaded(gaps: Gaps, colour: str) -> Array:
-    """Shares of missing entries of cells as a colour on light grey, (rows, columns, 3)."""
-    edges = [np.linspace(0, n, min(n, CELLS) + 1).round() for n in gaps.shape]
-    counts, _, _ = np.histogram2d(gaps.rows + 0.5, gaps.columns + 0.5, bins=edges)
+def _shaded(missing: MissingEntries, colour: str) -> Array:
+    """Shade tiles by their share of missing entries, from light grey, (rows, columns, 3)."""
+    edges = [np.linspace(0, n, min(n, MOST_TILES) + 1).round() for n in missing.shape]
+    counts, _, _ = np.histogram2d(missing.rows + 0.5, missing.columns + 0.5, bins=edges)
     share = (counts / np.outer(*(np.diff(e) for e in edges)))[:, :, None]
     blend: Array = (1.0 - share) * 0.94 + share * np.array(to_rgb(colour))
     return blend
@@ -179,7 +171,7 @@ def plot_imputation(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Known entries against what the model fills in when it does not see them.
+    """Plot held-out entries against the values that the model imputes for them.
 
     Up to 300 entries have 90 % intervals; the share of all entries inside theirs is written
     beside. Fit the model without the held-out entries, or it will look too good.
@@ -191,18 +183,14 @@ def plot_imputation(
     X : array-like of shape (n, d)
         Rows with the held-out entries in place.
     held_out : array-like of bool of shape (n, d)
-        Entries to hide and fill in; those that are NaN in X are passed over.
+        Entries to hide and impute; those that are NaN in X are ignored.
     of : {"target", "background"}
         Which set the rows belong to.
     scaled : bool
         Whether to draw entries in standard deviations of their feature about its mean in X.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default the axes of a new figure, `ax.figure`.
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -214,7 +202,7 @@ def plot_imputation(
     >>> model = clvm.ContrastiveLVM().fit(seen, background=data.background)
     >>> ax = clvm.plots.plot_imputation(model, data.target, hidden)
     >>> ax.get_ylabel()
-    'filled in, with 90 % intervals'
+    'imputed value, with 90 % intervals'
     """
     impute = able(model, "impute", "ContrastiveLVM, ContrastiveVAE, PPCA or VAE")
     rows, hidden = _held_out(X, held_out)
@@ -225,10 +213,10 @@ def plot_imputation(
     filled, std = (np.asarray(found) for found in impute(seen, return_std=True, **which))
     mean, spread = _units(rows) if scaled else (0.0, 1.0)
     truth, guess = (((values - mean) / spread)[hidden] for values in (rows, filled))
-    sd = (std / spread)[hidden]
+    std = (std / spread)[hidden]
     ax = axes_or_new(ax)
-    drawn = _draw_guesses(ax, truth, guess, sd)
-    inside = float((np.abs(truth - guess) <= WIDEST * sd).mean())
+    drawn = _draw_guesses(ax, truth, guess, std)
+    inside = float((np.abs(truth - guess) <= Z90 * std).mean())
     error = float(np.sqrt(np.mean((truth - guess) ** 2)))
     names_in_corner(
         ax,
@@ -239,9 +227,8 @@ def plot_imputation(
         ],
     )
     unit = ", standard deviations" if scaled else ""
-    return finish(
-        ax, title, f"true value{unit}", "filled in, with 90 % intervals" if drawn else "filled in"
-    )
+    intervals = ", with 90 % intervals" if drawn else ""
+    return finish(ax, title, f"true value{unit}", f"imputed value{intervals}")
 
 
 def _held_out(X: Any, held_out: Any) -> tuple[Array, np.ndarray]:
@@ -250,32 +237,31 @@ def _held_out(X: Any, held_out: Any) -> tuple[Array, np.ndarray]:
     if mask.dtype != bool or mask.shape != rows.shape:
         raise ValueError(
             f"held_out has type {mask.dtype} and shape {mask.shape}, but X has shape "
-            f"{rows.shape}; give a true or false for every entry of X."
+            f"{rows.shape}; give True or False for every entry of X."
         )
     mask = mask & ~np.isnan(rows)
     if not mask.any():
-        raise ValueError("held_out holds out no known entry of X; mark some entries as True.")
+        raise ValueError("held_out holds out no observed entry of X; mark some entries as True.")
     return rows, mask
 
 
 def _units(rows: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation of each feature over its known entries."""
-    known = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
-    mean = np.nansum(rows, axis=0) / known
-    spread = np.sqrt(np.nansum((rows - mean) ** 2, axis=0) / known)
+    """Return the mean and standard deviation of each feature over its observed entries."""
+    observed = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
+    mean = np.nansum(rows, axis=0) / observed
+    spread = np.sqrt(np.nansum((rows - mean) ** 2, axis=0) / observed)
     return mean, np.where(spread > 0, spread, 1.0)
 
 
-def _draw_guesses(ax: Axes, truth: Array, guess: Array, sd: Array) -> bool:
-    """Points about the diagonal; whether there are few enough for intervals."""
+def _draw_guesses(ax: Axes, truth: Array, guess: Array, std: Array) -> bool:
+    """Draw points about the diagonal; return whether there are few enough for intervals."""
     few = len(truth) <= MOST_INTERVALS
-    reach = WIDEST * sd if few else np.zeros(len(sd))
+    reach = Z90 * std if few else np.zeros(len(std))
     both = limits_of(truth, guess - reach, guess + reach, margin=0.04)
     ax.plot(both, both, color=INK, linewidth=0.8, linestyle=":")
     if few:
-        ends = np.stack([np.column_stack([truth, guess + s * reach]) for s in (-1.0, 1.0)], axis=1)
-        ax.add_collection(LineCollection(list(ends), colors=PALETTE[4], linewidths=0.8, alpha=0.7))
-    size = float(np.clip(6000.0 / len(truth), 2.0, 12.0))
+        ax.vlines(truth, guess - reach, guess + reach, colors=PALETTE[4], linewidths=0.8, alpha=0.7)
+    size = point_size(len(truth))
     ax.scatter(truth, guess, s=size, color=PALETTE[0], alpha=0.7, linewidths=0.0, zorder=3)
-    ax.set(xlim=both, ylim=(both[0], both[1] + 0.22 * (both[1] - both[0])))  # room for words
+    ax.set(xlim=both, ylim=(both[0], both[1] + 0.22 * (both[1] - both[0])))  # space for words
     return few

@@ -1,4 +1,4 @@
-"""Where the variance goes: shares of dimensions and noise, and spectra of columns."""
+"""Where the variance goes: shares of dimensions and noise, and spectra of loadings."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.validation import check_choice, check_number
+from contrastive_lvm.checks import check_choice, check_number
 from contrastive_lvm.plots.inputs import learned, named_models
 from contrastive_lvm.plots.style import (
     BACKGROUND,
@@ -22,9 +22,9 @@ from contrastive_lvm.plots.style import (
     shortened,
 )
 
-MOST_BARS = 8  # of one kind; the others are added up
-FEW = 30  # columns that a linear axis has room for
-WIDE = 20.0  # ratio of shares that a linear axis has no room for
+MOST_BARS = 8  # of one block; the others are added up
+FEW = 30  # components that fit a linear axis
+WIDE = 20.0  # ratio of shares that needs a logarithmic axis
 
 
 class Bar(NamedTuple):
@@ -36,21 +36,17 @@ class Bar(NamedTuple):
 
 
 def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """Shares of the target dimensions, the shared ones and the noise in the target's variance.
+    """Plot the shares of all dimensions and of the noise in the target set's variance.
 
-    Of more than eight dimensions of a kind the smallest are added up.
+    Where a block has more than eight dimensions, the smallest are added up.
 
     Parameters
     ----------
     model : ContrastiveLVM
         Fitted.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default the axes of a new figure, `ax.figure`.
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -86,14 +82,14 @@ def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | Non
     return ax
 
 
-def _bars(kind: str, shares: Any, colour: str) -> Iterable[Bar]:
+def _bars(block: str, shares: Any, colour: str) -> Iterable[Bar]:
     shares = np.asarray(shares, dtype=np.float64)
     shown = len(shares) if len(shares) <= MOST_BARS else MOST_BARS - 1
     for i, share in enumerate(shares[:shown]):
-        yield Bar(f"{kind} {i + 1}", float(share), colour)
+        yield Bar(f"{block} dimension {i + 1}", float(share), colour)
     rest = shares[shown:]
     if len(rest):
-        yield Bar(f"{len(rest)} more {kind}", float(rest.sum()), colour)
+        yield Bar(f"{len(rest)} more {block} dimensions", float(rest.sum()), colour)
 
 
 def plot_spectrum(
@@ -104,25 +100,21 @@ def plot_spectrum(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Variance that each column of the loadings explains, the greatest first.
+    """Plot the variance that each component explains, the largest first.
 
-    Under `ARD` the spectrum ends where the data supports no more columns; without, it tails off.
+    Under `ARD` the spectrum ends where the data support no more components; otherwise it tails off.
 
     Parameters
     ----------
     models : ContrastiveLVM, or a mapping of str to ContrastiveLVM
         One fitted model, or several with their names.
     of : {"shared", "target"}
-        Which columns.
+        Which components.
     negligible : float
-        Columns that explain a smaller share are not in use and are left out.
+        Components that explain a smaller share are left out.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default the axes of a new figure, `ax.figure`.
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
     title : str, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Examples
     --------
@@ -137,7 +129,7 @@ def plot_spectrum(
     check_choice("of", of, ("shared", "target"))
     check_number("negligible", negligible, 0.0, 1.0, "a share between 0 and 1")
     spectra = {
-        name: column_shares(learned(model, f"{of}_components_", "ContrastiveLVM"))
+        name: component_shares(learned(model, f"{of}_components_", "ContrastiveLVM"))
         for name, model in named_models(models).items()
     }
     used = {name: own[own > negligible] for name, own in spectra.items()}
@@ -145,27 +137,27 @@ def plot_spectrum(
     for code, own in enumerate(used.values()):
         _draw_spectrum(ax, own, colour_of(code), 3.0 - 0.1 * code)
     _scale_spectra(ax, list(used.values()), named=len(used) > 1)
-    finish(ax, title, "column, ordered", f"% of the {of} variance")
+    finish(ax, title, "component, in order", f"% of the {of} variance")
     names_at_ends(ax, (_end(name, own, code) for code, (name, own) in enumerate(used.items())))
     return ax
 
 
-def column_shares(components: Array) -> Array:
-    """Shares of the variance that columns of loadings explain, the greatest first."""
+def component_shares(components: Array) -> Array:
+    """Return the shares of the variance that components explain, the largest first."""
     energy = np.sort((np.asarray(components) ** 2).sum(axis=1))[::-1]
     shares: Array = energy / max(float(energy.sum()), np.finfo(float).tiny)
     return shares
 
 
 def _draw_spectrum(ax: Axes, shares: Array, colour: str, height: float) -> None:
-    """A line, with a point for each column if they are few."""
+    """Draw a line, with a point for each component if they are few."""
     marker = "o" if len(shares) <= FEW else ""
     at = np.arange(1, len(shares) + 1)
     ax.plot(at, 100.0 * shares, marker=marker, ms=3.5, color=colour, lw=1.5, zorder=height)
 
 
 def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:
-    """Logarithms where the numbers ask for them, and room for names to the right."""
+    """Choose linear or logarithmic axes, with space for names to the right."""
     longest = max(1, *(len(own) for own in spectra))
     shares = np.concatenate(spectra)
     if len(shares) and shares.max() > WIDE * shares.min():
@@ -183,8 +175,8 @@ def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:
 
 
 def _end(name: str, shares: Array, code: int) -> tuple[float, float, str, str]:
-    """Where a line ends, with its name and the number of its columns."""
-    words = f"{shortened(name)}: {len(shares)}" if name else f"{len(shares)} columns"
+    """Return where a line ends, with its name and the number of its components."""
+    words = f"{shortened(name)}: {len(shares)}" if name else f"{len(shares)} components"
     if not len(shares):
         return 1.0, 0.0, words, colour_of(code)
     return len(shares), 100.0 * float(shares[-1]), words, colour_of(code)

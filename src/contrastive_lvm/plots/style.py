@@ -16,52 +16,50 @@ from matplotlib.patheffects import withStroke
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")  # the next one whenever the colours are used up
 UNLABELLED, INK = "#999999", "#222222"
-BACKGROUND = "#777777"  # of rows of the background beside the target's first colour
-PANEL_INCHES = (3.6, 3.4)
+BACKGROUND = "#777777"  # rows of the background, beside the target's first colour
 AXES_INCHES = (4.6, 4.2)
 LONGEST = 26  # letters of a name
+LETTER = 0.024  # width of a letter of nine points, as a share of the width of the axes
+NAME: dict[str, Any] = {
+    "fontsize": 9,
+    "fontweight": "bold",
+    "path_effects": [withStroke(linewidth=2.5, foreground="white")],  # legible on top of anything
+}
 
 
 def axes_or_new(ax: Axes | None, inches: tuple[float, float] = AXES_INCHES) -> Axes:
-    """The axes given, or those of a new figure."""
+    """Return the axes given, or those of a new figure."""
     if ax is None:
         return Figure(figsize=inches, layout="constrained").subplots()
     if not isinstance(ax, Axes):
-        raise TypeError(f"ax={ax!r} is not an Axes of Matplotlib; pass one, or leave it out.")
+        raise TypeError(f"ax={ax!r} is not a Matplotlib Axes; pass one, or leave it out.")
     return ax
 
 
 def finish(ax: Axes, title: str | None, x: str, y: str) -> Axes:
-    """Title, names of the axes and a thin frame, as everywhere."""
+    """Set the title, the labels of the axes, two thin spines and small ticks."""
     if title is not None:
         ax.set_title(title, loc="left", fontsize=10, color=INK)
     ax.set_xlabel(x, fontsize=9, color=INK)
     ax.set_ylabel(y, fontsize=9, color=INK)
-    thin_frame(ax)
-    return ax
-
-
-def thin_frame(ax: Axes) -> None:
-    """Two thin spines and small ticks."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_linewidth(0.6)
     for name in ("x", "y"):
         if getattr(ax, f"get_{name}scale")() == "linear":
             ax.locator_params(axis=name, nbins=5)
     ax.tick_params(width=0.6, length=3, labelsize=9, colors=INK)
+    return ax
 
 
 def name_at(ax: Axes, x: float, y: float, name: str, colour: str = INK, **words: Any) -> None:
-    """A name beside what it names, in its colour, legible on top of anything."""
-    usual: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 9, "fontweight": "bold"}
-    halo = [withStroke(linewidth=2.5, foreground="white")]
-    ax.text(x, y, name, color=colour, path_effects=halo, **(usual | words))
+    """Write a name beside what it names, in its colour."""
+    ax.text(x, y, name, color=colour, **(NAME | {"ha": "left", "va": "center"} | words))
 
 
 def names_in_corner(
     ax: Axes, names: Iterable[tuple[str, str]], *, right: bool = False, top: bool = True
 ) -> None:
-    """Names and their colours below each other, for what has no place of its own."""
+    """Write names and their colours below each other, for what has no place of its own."""
     listed = list(names) if top else list(names)[::-1]
     for i, (name, colour) in enumerate(listed):
         ax.annotate(
@@ -73,14 +71,12 @@ def names_in_corner(
             ha="right" if right else "left",
             va="top" if top else "bottom",
             color=colour,
-            fontsize=9,
-            fontweight="bold",
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            **NAME,
         )
 
 
 def names_at_ends(ax: Axes, ends: Iterable[tuple[float, float, str, str]]) -> None:
-    """Names and colours of lines at their ends (x, y), moved apart where they would touch.
+    """Write names of lines, in their colours, at their ends (x, y), moved apart if they touch.
 
     The limits of the axes have to be final.
     """
@@ -91,39 +87,37 @@ def names_at_ends(ax: Axes, ends: Iterable[tuple[float, float, str, str]]) -> No
     for i in np.argsort(heights, kind="stable"):
         x, y, name, colour = listed[i]
         lowest = max(lowest + 12.0, heights[i])
+        place = (6.0, lowest - heights[i])
         ax.annotate(
-            name,
-            (x, y),
-            (6.0, lowest - heights[i]),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            fontsize=9,
-            fontweight="bold",
-            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            name, (x, y), place, textcoords="offset points", va="center", color=colour, **NAME
         )
 
 
 def names_of_rows(ax: Axes, names: list[str]) -> None:
-    """A name at each whole number of a vertical axis, from the top down."""
+    """Write a name at each integer of a vertical axis, from the top down."""
     ax.set_yticks(np.arange(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
 
 
 def shortened(name: str, most: int = LONGEST) -> str:
-    """A name that leaves room for the picture."""
+    """Cut a name that would leave too little space for the picture."""
     return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def colour_of(code: int) -> str:
-    """Of a group by its position; grey for none."""
+    """Return the colour of a group by its position; grey for no group."""
     return UNLABELLED if code < 0 else PALETTE[code % len(PALETTE)]
 
 
+def point_size(n_points: int) -> float:
+    """Return the area of a point, smaller the more points there are."""
+    return float(np.clip(6000.0 / max(n_points, 1), 2.0, 14.0))
+
+
 def limits_of(*values: Any, margin: float = 0.06) -> tuple[float, float]:
-    """The range of values with some room about it."""
+    """Return the range of values with a margin on both sides."""
     low = min(float(np.min(v)) for v in values)
     high = max(float(np.max(v)) for v in values)
-    room = margin * (high - low) or 1.0
-    return low - room, high + room
+    space = margin * (high - low) or 1.0
+    return low - space, high + space

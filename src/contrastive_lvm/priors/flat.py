@@ -1,36 +1,45 @@
 """No prior: maximum likelihood."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from contrastive_lvm._jax import flat_site
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.priors.base import Prior
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 
 @dataclass(frozen=True)
-class Flat:
+class Flat(Prior):
     """A flat prior on loadings: `p(L) = 1`, so that they are points of maximum likelihood.
 
-    Also under `VariationalBayes`: a posterior under an improper prior would grow without limit
-    when there are more features than rows.
+    This holds under `VariationalBayes` too: a posterior under an improper prior would grow without
+    limit when there are more features than rows.
     """
 
+    _treats_features_alike: ClassVar[bool] = True
+    _has_posterior: ClassVar[bool] = False
+    _is_proper: ClassVar[bool] = False
+    _loading_site: ClassVar[str | None] = ""
+
     def init(self, shape: tuple[int, int]) -> None:
-        """Nothing to learn."""
+        """Return None: there is nothing to learn."""
 
     def update(self, state: None, squares: Array) -> None:
-        """Nothing to learn."""
+        """Return None: there is nothing to learn."""
 
     def precision(self, state: None) -> Array:
-        """Zero."""
+        """Return zero."""
         return np.zeros((1, 1))
 
     def bound(self, state: None, squares: Array) -> float:
-        """Zero."""
+        """Return zero."""
         return 0.0
 
-    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> Any:
-        """A NumPyro site of density 1."""
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> "JaxArray":
+        """Draw loadings from a NumPyro site of density 1."""
         return flat_site(name, shape)

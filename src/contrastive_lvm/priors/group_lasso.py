@@ -1,19 +1,34 @@
 """The group lasso on rows: penalised maximum likelihood with exact zeros."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from contrastive_lvm._jax import flat_site, load
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.priors.feature_groups import Groups, check_positive, group_index
+from contrastive_lvm.checks import check_positive
+from contrastive_lvm.priors.base import Prior
+from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 HALVINGS = 60
+LEAST_NORM = 1e-100  # of a group, so that its precision is a number
+SMALL_GROUP = 0.05  # norm over the largest group's, below which gradient steps may have meant zero
+
+
+class GroupNorms(NamedTuple):
+    """Norms of the groups of loadings."""
+
+    norm: Array  # (G,)
+    group: np.ndarray  # (D,) group of each feature
 
 
 @dataclass(frozen=True)
-class GroupLasso:
+class GroupLasso(Prior):
     """The penalty `rho sum_g sqrt(p_g) ||L_g||_2`, g a group of features and p_g its size.
 
     Without groups every feature is its own, with p = 1 (the paper's `r(W)`). The penalised step is
@@ -21,12 +36,14 @@ class GroupLasso:
     with `n_g = ||L_g||` the root of one scalar equation, and the whole group is zero, exactly,
     when `||c_g|| <= rho_g`. Only point loadings can be zero, so it goes with `EM`.
 
+    As a scale mixture, `-rho_g ||L_g|| = max_n -1/2 rho_g (||L_g||^2 / n + n)`: the state is n.
+
     Parameters
     ----------
     rho : float
         Strength; larger values leave fewer features. `group_lasso_path` shows what it does.
     groups : None, array-like or dict
-        Features that stay or go together: one label a feature, or `{group: [features]}`.
+        Features that stay or go together: one label per feature, or `{group: [features]}`.
 
     Examples
     --------
@@ -38,54 +55,102 @@ class GroupLasso:
     rho: float = 1.0
     groups: Groups = None
 
+    _has_proximal_step: ClassVar[bool] = True
+    _loading_site: ClassVar[str | None] = ""
+
     def __post_init__(self) -> None:
         check_positive("rho", self.rho)
 
-    def penalty(self, L: Array) -> float:
-        """`rho sum_g sqrt(p_g) ||L_g||`."""
-        group, strength = self.strengths(len(L))
-        return float(strength @ np.sqrt(np.bincount(group, weights=(L**2).sum(axis=1))))
+    def init(self, shape: tuple[int, int]) -> GroupNorms:
+        """Return norms of one."""
+        group, strength = self._strengths(shape[0])
+        return GroupNorms(np.ones(len(strength)), group)
 
-    def shrink(self, curvature: Array, linear: Array) -> Array:
-        """Maximise `sum_d c_d' l_d - 1/2 l_d' diag(gamma_d) l_d - penalty` over (D, K) loadings."""
-        group, strength = self.strengths(len(linear))
-        size = np.sqrt(np.bincount(group, weights=(linear**2).sum(axis=1)))
-        norm = _group_norms(curvature, linear, group, strength, size)
-        alive = norm > 0
-        ridge = np.where(alive, strength / np.where(alive, norm, 1.0), 0.0)[group][:, None]
-        shrunk: Array = np.where(alive[group][:, None], linear / (curvature + ridge), 0.0)
-        return shrunk
+    def update(self, state: GroupNorms, squares: Array) -> GroupNorms:
+        """Return the norms of the groups."""
+        norm = _norms_of_groups(squares, state.group, len(state.norm))
+        return GroupNorms(np.maximum(norm, LEAST_NORM), state.group)
 
-    def strength_to_drop(self, linear: Array) -> float:
-        """The rho at which `shrink` of these (D, K) linear terms leaves no group."""
-        group, strength = self.strengths(len(linear))
-        size = np.sqrt(np.bincount(group, weights=(linear**2).sum(axis=1)))
-        return float((size / strength).max() * self.rho)
+    def precision(self, state: GroupNorms) -> Array:
+        """Return `rho_g / ||L_g||`, (D, 1)."""
+        strength = self.rho * np.sqrt(np.bincount(state.group))
+        precision: Array = (strength / state.norm)[state.group][:, None]
+        return precision
 
-    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> Any:
-        """A NumPyro site of density `exp(-penalty)`, up to a constant."""
+    def bound(self, state: GroupNorms, squares: Array) -> float:
+        """Return minus the penalty, or a lower bound to it where the state is not at its best."""
+        strength = self.rho * np.sqrt(np.bincount(state.group))
+        energy = np.bincount(state.group, weights=squares.sum(axis=1))
+        return -0.5 * float(strength @ (energy / state.norm + state.norm))
+
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> "JaxArray":
+        """Draw loadings from a NumPyro site of density `exp(-penalty)`, up to a constant."""
         numpyro, _, jnp = load()
         L = flat_site(name, shape)
-        group, strength = self.strengths(shape[0])
+        group, strength = self._strengths(shape[0])
         square = jnp.zeros(len(strength)).at[group].add((L**2).sum(axis=1))
         # The gradient of a norm at zero is undefined; this is zero there and exact elsewhere.
         norm = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
         numpyro.factor(f"{name} penalty", -(strength * norm).sum())
         return L
 
-    def strengths(self, n_features: int) -> tuple[np.ndarray, Array]:
-        """The group of each feature, (D,), and each group's `rho sqrt(p_g)`."""
+    def _bind(self, n_features: int, names: Sequence[str] | None) -> Self:
+        return replace(self, groups=bound_groups(self.groups, n_features, names))
+
+    def _unsupported_reason(self, *, posterior: bool) -> str | None:
+        if not posterior:
+            return None
+        return (
+            "its exact zeros need point loadings; use inference=EM(), or target_prior="
+            "Horseshoe() for a posterior"
+        )
+
+    def _proximal_step(self, curvature: Array, linear: Array) -> Array:
+        group, strength = self._strengths(len(linear))
+        size = _norms_of_groups(linear**2, group, len(strength))
+        norm = _shrunk_norms(curvature, linear, group, strength, size)
+        alive = norm > 0
+        ridge = np.where(alive, strength / np.where(alive, norm, 1.0), 0.0)[group][:, None]
+        shrunk: Array = np.where(alive[group][:, None], linear / (curvature + ridge), 0.0)
+        return shrunk
+
+    def _strength_without_features(self, linear: Array) -> float:
+        """Return the rho at which the proximal step of these linear terms leaves no group."""
+        group, strength = self._strengths(len(linear))
+        size = _norms_of_groups(linear**2, group, len(strength))
+        return float((size / strength).max() * self.rho)
+
+    def _exact_zeros(self, L: Array, slope_at: Callable[[Array], Array]) -> Array:
+        """Set small groups to zero where that is the optimum.
+
+        A group belongs at zero when the gradient of the rest of the bound there is no longer than
+        the penalty's strength (the optimality condition of the group lasso).
+        """
+        group, strength = self._strengths(len(L))
+        norm = _norms_of_groups(L**2, group, len(strength))
+        small = norm < SMALL_GROUP * norm.max()
+        without = np.where(small[group][:, None], 0.0, L)
+        pull = _norms_of_groups(slope_at(without) ** 2, group, len(strength))
+        return np.where((small & (pull <= strength))[group][:, None], 0.0, L)
+
+    def _strengths(self, n_features: int) -> tuple[np.ndarray, Array]:
+        """Return the group of each feature, (D,), and each group's `rho sqrt(p_g)`."""
         group = group_index(self.groups, n_features)
         return group, self.rho * np.sqrt(np.bincount(group))
 
 
-def _group_norms(
+def _norms_of_groups(squares: Array, group: np.ndarray, n_groups: int) -> Array:
+    """Return the Euclidean norm of each group from the squares of its entries."""
+    return np.sqrt(np.bincount(group, weights=squares.sum(axis=1), minlength=n_groups))
+
+
+def _shrunk_norms(
     curvature: Array, linear: Array, group: np.ndarray, strength: Array, size: Array
 ) -> Array:
-    """The root n_g of `sum_dj (c_dj / (gamma_dj n + rho_g))^2 = 1`; 0 where `||c_g|| <= rho_g`.
+    """Return the root n_g of `sum_dj (c_dj / (gamma_dj n + rho_g))^2 = 1`.
 
-    The left side falls with n, from `(||c_g|| / rho_g)^2` at 0. Bisection between the roots for
-    the largest and the least curvature of the group, down to the last bit.
+    It is 0 where `||c_g|| <= rho_g`. The left side falls with n, from `(||c_g|| / rho_g)^2` at 0:
+    bisection between the roots for the largest and the least curvature of the group.
     """
     least = np.full(len(strength), np.inf)
     most = np.zeros(len(strength))

@@ -1,1 +1,1 @@
-"""What a fit found: as facts, as words of advice, and as one page to look at."""
+"""What a fit found: as facts, as advice, and as one HTML page."""

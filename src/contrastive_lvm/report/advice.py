@@ -1,4 +1,4 @@
-"""Warnings about a fit, each with what to do about it."""
+"""Advice about data and a fit: what looks wrong, and what to do about it."""
 
 from typing import Any, NamedTuple
 
@@ -8,13 +8,14 @@ from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.linalg.matrices import column_variances, widen
 
-NOISY, LITTLE, GAPPY, UNEVEN = 0.3, 0.02, 0.5, 1e3
-PEEK = 200  # rows that are looked at for counts
-MANY = 0.02  # share of outlying rows
+UNEVEN = 1e3  # ratio of variances at which a few features decide the result
+NOISY, LITTLE = 0.3, 0.02  # shares of the target's variance: much noise, hardly any enrichment
+MANY_MISSING, MANY_OUTLIERS = 0.5, 0.02  # shares of the entries and of the rows
+PEEK = 200  # rows that are checked for counts
 
 
-class Ways(NamedTuple):
-    """What to do about it, in the words of where it is said."""
+class Remedies(NamedTuple):
+    """What to do about it, in the words of the command line or of the report."""
 
     scale: str
     counts: str
@@ -23,66 +24,69 @@ class Ways(NamedTuple):
     robust: str
 
 
-COMMAND = Ways(
+COMMAND = Remedies(
     scale="use --scale standard, or --likelihood gaussian:noise=feature",
     counts="try --likelihood negative_binomial, or take logarithms",
     dimensions="allow more dimensions (--n-shared auto)",
-    uncertainty="look at --sd",
+    uncertainty="look at --std",
     robust="try --likelihood student_t",
 )
-PAGE = Ways(
+PAGE = Remedies(
     scale="bring them to a common scale, or give each feature its own noise variance",
     counts="try a negative binomial likelihood, or take logarithms",
-    dimensions="allow more shared dimensions, or an automatic number of them",
-    uncertainty="look at their standard deviations",
+    dimensions="allow more shared dimensions, or let their number be found automatically",
+    uncertainty="look at the standard deviations",
     robust="try a Student-t likelihood",
 )
 
 
-def data_advice(sets: Sets, likelihood: str, ways: Ways = COMMAND) -> list[str]:
-    """What the data itself calls for, before the fit."""
+def data_advice(sets: Sets, model: Any, remedies: Remedies = COMMAND) -> list[str]:
+    """Return what the data themselves call for, given the noise that a fitted model has."""
     found = []
     if sets.dropped:
+        names = f"{', '.join(sets.dropped[:3])}{' ...' if len(sets.dropped) > 3 else ''}"
         found.append(
-            f"{len(sets.dropped)} columns are only in one of the two files and were left out: "
-            f"{', '.join(sets.dropped[:3])}{' ...' if len(sets.dropped) > 3 else ''}."
+            f"{len(sets.dropped)} columns are in only one of the two files and were left out: "
+            f"{names}."
         )
-    gaussian = likelihood == "gaussian"
-    if gaussian and sets.preparation.scaling.method == "none" and _uneven(sets.target.values):
+    unscaled = sets.preparation.scaling.method == "none" and bool(np.any(model.noise_variance_))
+    if unscaled and np.ndim(model.noise_variance_) == 0 and _uneven(sets.target.values):
         found.append(
             "The features' variances differ by more than a factor of 1,000, so a few of them "
-            f"decide the result: {ways.scale}."
+            f"determine the result: {remedies.scale}."
         )
-    if gaussian and sets.preparation.scaling.method == "none" and _counts(sets.target.values):
-        found.append(f"The target looks like counts: {ways.counts}.")
+    if unscaled and _counts(sets.target.values):
+        found.append(f"The target looks like counts: {remedies.counts}.")
     return found
 
 
-def fit_advice(facts: dict[str, Any], ways: Ways = COMMAND) -> list[str]:
-    """What the fit calls for."""
+def fit_advice(facts: dict[str, Any], remedies: Remedies = COMMAND) -> list[str]:
+    """Return what a fit calls for."""
     found = []
     noise, target = facts["variance"]["noise"], sum(facts["variance"]["target"])
     if noise >= NOISY:
         found.append(
-            f"{noise:.0%} of the target's variance is noise: {ways.dimensions}, or leave out "
+            f"{noise:.0%} of the target's variance is noise: {remedies.dimensions}, or leave out "
             "features that vary without structure."
         )
     if facts["n_target"] and target < LITTLE:
         found.append(
-            f"The target dimensions have only {target:.1%} of the target's variance: little is "
-            "enriched there; check which set is the target, or use fewer of them."
+            f"The target dimensions explain only {target:.1%} of the target's variance, so little "
+            "is enriched: check which set is the target, or use fewer target dimensions."
         )
     for name in ("target", "background"):
         missing = facts.get(name, {}).get("missing", 0.0)
-        if missing > GAPPY:
+        if missing > MANY_MISSING:
             found.append(
-                f"{missing:.0%} of the {name} is missing: {ways.uncertainty} before trusting "
-                "single rows."
+                f"{missing:.0%} of the {name}'s entries are missing: {remedies.uncertainty} before "
+                "you trust single rows."
             )
-    outliers = facts["outliers"]["count"]
-    if outliers > MANY * facts["target"]["rows"] and facts["likelihood"].startswith("Gaussian"):
+    outliers = facts["outliers"]
+    unweighted = noise > 0 and any("distance" in row for row in outliers["rows"])
+    if unweighted and outliers["count"] > MANY_OUTLIERS * facts["target"]["rows"]:
         found.append(
-            f"{outliers} rows of the target are far from what the model expects: {ways.robust}."
+            f"{outliers['count']} rows of the target are far from what the model expects: "
+            f"{remedies.robust}."
         )
     return found
 
@@ -95,6 +99,6 @@ def _uneven(values: Matrix) -> bool:
 
 def _counts(values: Matrix) -> bool:
     block = widen(values[:PEEK])
-    seen = block[~np.isnan(block)]
-    whole = len(seen) > 0 and bool((seen >= 0).all() and (seen == np.round(seen)).all())
-    return whole and float(seen.max()) > 1.0
+    observed = block[~np.isnan(block)]
+    counts = bool((observed >= 0).all() and (observed == np.round(observed)).all())
+    return counts and float(observed.max(initial=0.0)) > 1.0

@@ -1,8 +1,8 @@
-"""One self-contained file: markup, style, script and data, with nothing to fetch.
+"""The report as one self-contained HTML file: markup, style, script and data.
 
-The data stands in a block that browsers do not run, with `<`, `>` and `&` written as escapes, and
-the script writes it as text only. A content security policy admits that one script by its hash and
-no connection whatever, so nothing in the data can run or be sent.
+The data are in a block that browsers do not run, with `<`, `>` and `&` escaped, and the script
+inserts them as text only. A content security policy allows that one script by its hash and no
+connections at all, so nothing in the data can run or be sent.
 """
 
 import base64
@@ -18,7 +18,7 @@ from matplotlib import colormaps
 
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.plots.style import PALETTE
-from contrastive_lvm.report.page_data import contents
+from contrastive_lvm.report.page_data import page_data
 
 SCRIPTS = (
     "data",
@@ -32,12 +32,12 @@ SCRIPTS = (
     "summary",
     "downloads",
     "main",
-)  # in the order in which they stand
+)  # in their order on the page
 
 
 def page(model: Any, sets: Sets, *, title: str) -> str:
-    """The page of a fitted model and the rows of both sets."""
-    facts = contents(model, sets, title=title) | {"palette": PALETTE, "ramp": _ramp()}
+    """Return the HTML page of a fitted model and the rows of both sets."""
+    facts = page_data(model, sets, title=title) | {"palette": PALETTE, "ramp": _ramp()}
     script = _script()
     parts = {
         "TITLE": html.escape(title),
@@ -47,12 +47,12 @@ def page(model: Any, sets: Sets, *, title: str) -> str:
         "DATA": escaped(facts),
         "SCRIPT": script,
     }
-    # In one go, so that no part is looked for inside another.
+    # In one pass, so that no placeholder is looked for inside another part.
     return re.sub(r"%([A-Z]+)%", lambda found: parts[found[1]], _web("page.html"))
 
 
 def escaped(facts: Any) -> str:
-    r"""JSON that can stand inside a script element, whatever it says.
+    r"""Write JSON that is safe inside a script element, whatever it says.
 
     >>> print(escaped({"name": "</script>"}))
     {"name": "\u003c/script\u003e"}
@@ -76,6 +76,6 @@ def _digest(script: str) -> str:
 
 
 def _ramp() -> list[str]:
-    """Colours of numbers from low to high, which any colour vision can order."""
+    """Return colours for numbers from low to high, in an order that any colour vision sees."""
     colours = colormaps["viridis"].resampled(64)
     return ["#" + "".join(f"{round(255 * c):02x}" for c in colours(i)[:3]) for i in range(64)]

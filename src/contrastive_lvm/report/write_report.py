@@ -1,4 +1,4 @@
-"""Reports of rows in memory: what users hand in, checked, and the file written whole."""
+"""Write the report of rows in memory: check the arguments and write the file."""
 
 import os
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.estimators.validation import read_background, read_rows
+from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.io.atomic import destination, write_text_atomically
 from contrastive_lvm.io.tables.preparation import unprepared
 from contrastive_lvm.io.tables.prepare import Sets
@@ -30,9 +30,9 @@ def write_report(
     size_factors: tuple[Any, Any],
     title: str,
 ) -> Path:
-    """The method `report` of the estimators, which see."""
+    """Write the report of a fitted estimator; see its method `report`."""
     place, preparation = destination(path), unprepared(model)
-    if not hasattr(model, "feature_names_in_"):  # Python counts from 0, as scikit-learn's names do
+    if not hasattr(model, "feature_names_in_"):  # names from x0, as in scikit-learn
         features = [f"x{i}" for i in range(len(preparation.features))]
         preparation = preparation._replace(features=features)
     if not isinstance(title, str):
@@ -41,7 +41,7 @@ def write_report(
     target = _table(rows, X, labels, "labels", preparation.features)
     other = None
     if background is not None:
-        others = read_background(model, background)
+        others = read_rows(model, background, name="background")
         other = _table(
             others, background, background_labels, "background_labels", preparation.features
         )
@@ -50,20 +50,20 @@ def write_report(
             "background=None, but the model has shared dimensions; give the rows of the background."
         )
     elif background_labels is not None:
-        raise ValueError("background_labels were given without a background; give both or none.")
+        raise ValueError("background_labels were given without a background; give both or neither.")
     sets = _with_sizes(Sets(target, other, preparation, []), size_factors)
     return write_text_atomically(place, page(model, sets, title=title))
 
 
 def _with_sizes(sets: Sets, given: tuple[Any, Any]) -> Sets:
-    """Size factors become an annotation, which the page shows too."""
+    """Add the size factors as an annotation, which the page shows too."""
     if given[0] is None and given[1] is None:
         return sets
     tables = []
     names = ("size_factors", "background_size_factors")
     for table, name, sizes in zip((sets.target, sets.background), names, given, strict=True):
         if (table is None) != (sizes is None):
-            raise ValueError(f"{name}={sizes!r} does not go with the rows; give one for each row.")
+            raise ValueError(f"{name}={sizes!r} does not match the rows; give one for each row.")
         if table is not None:
             column = _annotations({SIZES: sizes}, name, table.n_rows)
             annotations = pd.concat([table.annotations, column], axis=1)
@@ -81,14 +81,14 @@ def _table(values: Matrix, given: Any, labels: Any, name: str, features: list[st
 
 
 def _annotations(labels: Any, name: str, n: int) -> pd.DataFrame:
-    """One column or several, a value for each row."""
+    """Return labels as columns with a value for each row."""
     if labels is None:
         return pd.DataFrame(index=range(n))
     try:
         frame = _frame(labels)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{name} is not one value a row ({error}); give a sequence, a dict of sequences or a "
+            f"{name} is not one value per row ({error}); give a sequence, a dict of sequences or a "
             "frame."
         ) from error
     if len(frame) != n:
@@ -108,7 +108,7 @@ def _frame(labels: Any) -> pd.DataFrame:
 
 
 def _one(values: Any) -> Any:
-    """A column as pandas knows it; an index would only be in the way."""
+    """Return a column of values without an index."""
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True)
     if isinstance(values, pd.Categorical):

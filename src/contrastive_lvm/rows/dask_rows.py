@@ -1,36 +1,38 @@
-"""Dask arrays: blocks are computed, worked on and added up where the scheduler puts them.
+"""Dask arrays: chunks are computed, worked on and added up where the scheduler puts them.
 
-Threads, processes and clusters give the same sums: results are added in the blocks' order, a few
-at a time, where they are, and only the last sum comes back. Sums over cells are the same for all
-chunks too: cells that two chunks share are put together first. A block that is lost with its worker
-is computed again by Dask. Within a task BLAS keeps to one thread.
+Threads, processes and clusters take the same sums: results are added in the order of the chunks, a
+few at a time, where they are, and only the last sum comes back. A chunk that is lost with its
+worker is computed again by Dask. The graphs are written down as they are: objects of
+`dask.delayed` merge their graphs at every call, which takes most of a millisecond per task.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial, reduce
-from itertools import pairwise, repeat
-from typing import Any, NamedTuple, TypeVar
+from importlib import import_module
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 
-from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.linalg.matrices import own_rows, row_slices, stacked
-from contrastive_lvm.linalg.scratch import reused
-from contrastive_lvm.rows import sums
-from contrastive_lvm.rows.graph import Graph, Key, blocks_of, dask
-from contrastive_lvm.rows.row_cache import Spill
-from contrastive_lvm.rows.source import Checks, Source, floats, precision, row_major
-from contrastive_lvm.rows.sums import Cells, Stretch
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.rows.reader import Checks, Chunk, RowReader, floats, make_chunk, precision
+from contrastive_lvm.rows.row_cache import Cache, DiskCache, WorkerCache
 from contrastive_lvm.rows.threads import one_blas_thread
 
 Result = TypeVar("Result")
-SUMMED_AT_ONCE = 4  # results of blocks that one task adds up
-Piece = tuple[Any, slice]  # a block's key and which rows of it
+SUMMED_AT_ONCE = 4  # results of chunks that one task adds up
+SMALL = 1 << 17  # bytes of a function that is a part of every task
+Key = tuple[str, int]
 
 
-class LazyRows(Source):
-    """A Dask array of known chunks; one of its row chunks is a block."""
+def dask(name: str = "dask") -> Any:
+    """Import Dask when a Dask array is seen, which means that it is installed."""
+    return import_module(name)
+
+
+class DaskRows(RowReader):
+    """A Dask array of known chunk sizes."""
 
     def __init__(self, X: Any, name: str, checks: Checks) -> None:
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
@@ -42,220 +44,194 @@ class LazyRows(Source):
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = np.dtype(precision(X.dtype))
         joined = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
-        keys, self._tasks = blocks_of(joined)
-        pairs = zip(joined.chunks[0], keys, strict=True)
-        self._sizes, self._keys = zip(*((n, key) for n, key in pairs if n), strict=True)
-        ends = np.cumsum(self._sizes).tolist()
-        self.slices = [slice(end - n, end) for n, end in zip(self._sizes, ends, strict=True)]
-        self._cuts: dict[int, list[tuple[slice, list[Piece]]]] = {}
+        (fused,) = dask().optimize(joined)
+        self._tasks = dict(fused.dask)
+        pairs = zip(fused.chunks[0], fused.__dask_keys__(), strict=True)
+        sizes, self._keys = zip(*((n, keys[0]) for n, keys in pairs if n), strict=True)
+        ends = np.cumsum(sizes).tolist()
+        self.slices = [slice(end - n, end) for n, end in zip(sizes, ends, strict=True)]
 
     @property
     def on_cluster(self) -> bool:
-        """As Dask is set now; a cluster may be on other machines."""
+        """Whether Dask is set to use a cluster now."""
         owner = getattr(dask("dask.base").get_scheduler(), "__self__", None)
         return owner is not None and hasattr(owner, "scheduler_info")
 
-    def blocks(self) -> Iterator[Matrix]:
-        """All rows in order, computed one block at a time."""
-        for key in self._keys:
-            yield floats(self._graph().collections([key])[0].compute())
+    def read(self) -> Iterator[Matrix]:
+        """Compute one chunk after the other."""
+        for i in range(len(self._keys)):
+            yield self.read_chunks({i: slice(None)})[0]
 
-    def total(
+    def reduce(
         self,
-        function: Callable[..., Result],
+        function: Callable[[Chunk], Result],
         plus: Callable[[Result, Result], Result],
         *,
-        cell: int | None = None,
-        kept: Any = None,
+        weights: Array | None = None,
+        cache: Cache | None = None,
     ) -> Result:
-        """In one graph."""
-        if kept is not None and cell is not None:
-            swept: Result = self._sweep(Sweep(function, plus, cell, renews=False), kept)[0]
-            return swept
-        graph = self._graph()
-        if cell is None:
-            run = graph.runs(_of_block, function)
-            parts = [graph.add(*run, key) for key in self._keys]
-            last = _summed(graph, parts, plus)
-        else:
-            cells = Cells(function, plus, cell)
-            run = graph.runs(_stretch, cells)
-            pairs = zip(self._keys, self.slices, strict=True)
-            parts = [graph.add(*run, key, start=at.start) for key, at in pairs]
-            last = _summed(graph, parts, cells.joined, cells.whole)
-        found: Result = graph.collections([last])[0].compute()
+        """Sum a function of chunks in one graph."""
+        graph = Graph(self._tasks)
+        parts = self._run(graph, partial(_apply, function), weights, cache, None)
+        total = graph.add_up(list(parts.values()), plus)
+        found: Result = self._compute(graph.delayed([total]))[0]
         return found
 
-    def renewed(
+    def renew(
         self,
-        function: Callable[[Matrix, Any], tuple[Result, Any]],
+        function: Callable[[Chunk], tuple[Result, Any]],
         plus: Callable[[Result, Result], Result],
         *,
-        cell: int,
-        kept: Any = None,
-    ) -> tuple[Result, Any]:
-        """On a cluster what is kept stays with the workers, otherwise it goes to files."""
-        return self._sweep(Sweep(function, plus, cell, renews=True), kept)
+        weights: Array | None = None,
+        cache: Cache | None = None,
+    ) -> tuple[Result, Cache]:
+        """Sum results; on a cluster the new cache stays with the workers."""
+        graph = Graph(self._tasks)
+        if not self.on_cluster:
+            new = DiskCache()
+            parts = self._run(graph, partial(_apply_and_store, function), weights, cache, new)
+            total = graph.add_up(list(parts.values()), plus)
+            return self._compute(graph.delayed([total]))[0], new
+        pairs = self._run(graph, partial(_apply, function), weights, cache, None)
+        sums = [graph.add(_item, pair, i=0) for pair in pairs.values()]
+        kept = [graph.add(_item, pair, i=1) for pair in pairs.values()]
+        total = graph.add_up(sums, plus)
+        first, *held = dask().persist(*graph.delayed([total, *kept]))
+        return first.compute(), WorkerCache(dict(zip(pairs, held, strict=True)))
 
-    def _graph(self, *more: Any) -> Graph:
-        return Graph(self._tasks, *more)
-
-    def _sweep(self, sweep: "Sweep", kept: Any) -> tuple[Any, Any]:
-        held = kept if isinstance(kept, list) else []
-        graph, cut = self._graph(*(old.dask for old in held)), self._cut(sweep.cell)
-        new = Spill() if sweep.renews and not self.on_cluster else None
-        cells = [range(at.start // sweep.cell, -(-at.stop // sweep.cell)) for at, _ in cut]
-        nothing: list[Any] = [None] * len(cut)
-        olds = [old.key for old in held] or nothing
-        files = [kept.paths(own) for own in cells] if isinstance(kept, Spill) else nothing
-        news = nothing if new is None else [new.paths(own) for own in cells]
-        run = graph.runs(_swept, sweep)
-        found = [
-            graph.add(*run, *_rows(graph, pieces), old, first=own[0], files=read, paths=written)
-            for own, (_, pieces), old, read, written in zip(
-                cells, cut, olds, files, news, strict=True
+    def _run(
+        self, graph: "Graph", run: Any, weights: Array | None, cache: Any, new: DiskCache | None
+    ) -> dict[int, Key]:
+        """Add a task for each chunk in use, and return their keys by the chunks' numbers."""
+        held = cache.held if isinstance(cache, WorkerCache) else {}
+        for old in held.values():
+            graph.tasks.update(old.dask)
+        call = graph.call(run)
+        return {
+            i: graph.add(
+                *call,
+                self._keys[i],
+                held[i].key if i in held else None,
+                weights=None if weights is None else weights[self.slices[i]],
+                source=cache.path(i) if isinstance(cache, DiskCache) else None,
+                **({} if new is None else {"destination": new.path(i)}),
             )
-        ]
-        plus, whole = partial(sums.joined, sweep.plus), partial(sums.whole, sweep.plus)
-        if not sweep.renews or new is not None:
-            last = _summed(graph, found, plus, whole)
-            return graph.collections([last])[0].compute(), new
-        parts, keep = ([graph.add(_item, pair, i=i) for pair in found] for i in (0, 1))
-        last = _summed(graph, parts, plus, whole)
-        total, *held = dask().persist(*graph.collections([last, *keep]))
-        return total.compute(), held
+            for i in self.used_chunks(weights)
+        }
 
-    def _cut(self, cell: int) -> list[tuple[slice, list[Piece]]]:
-        """Blocks that begin and end where cells do: ours, and a cell where two of them meet in one.
+    def _compute(self, delayed: list[Any]) -> tuple[Any, ...]:
+        """Compute results; in this process BLAS keeps to one thread, as on workers."""
+        with nullcontext() if self.on_cluster else one_blas_thread():
+            return tuple(dask().compute(*delayed))
 
-        Of each its place and the pieces of blocks that it has.
-        """
-        if cell not in self._cuts:
-            begins = [block.start for block in self.slices]
-            before = {start // cell * cell for start in begins}
-            after = {min(-(-start // cell) * cell, self.shape[0]) for start in begins}
-            edges = sorted({*before, *after, self.shape[0]})
-            places = [slice(a, b) for a, b in pairwise(edges)]
-            self._cuts[cell] = [(at, self._between(at, begins)) for at in places]
-        return self._cuts[cell]
-
-    def _between(self, at: slice, begins: list[int]) -> list[Piece]:
-        first, last = bisect_right(begins, at.start) - 1, bisect_left(begins, at.stop)
-        return [
-            (key, slice(max(at.start - own.start, 0), min(at.stop, own.stop) - own.start))
-            for key, own in zip(self._keys[first:last], self.slices[first:last], strict=True)
-        ]
-
-    def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
-        """Lazy, with a block for each of ours; the function shows its shapes on a row of zeros."""
+    def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
+        """Apply a function lazily; it shows the shapes of its results on a row of zeros."""
         example = function(np.zeros((1, self.shape[1]), self.dtype), slice(0, 1))
-        graph = self._graph()
-        run = graph.runs(_of_block, function)
-        found = [graph.add(*run, *pair) for pair in zip(self._keys, self.slices, strict=True)]
+        graph = Graph(self._tasks)
+        call = graph.call(partial(_map, function))
+        found = [graph.add(*call, *pair) for pair in zip(self._keys, self.slices, strict=True)]
         if not isinstance(example, tuple):
             return self._array(graph, found, example)
         return tuple(
-            self._array(graph, [graph.add(_item, block, i=i) for block in found], part)
+            self._array(graph, [graph.add(_item, chunk, i=i) for chunk in found], part)
             for i, part in enumerate(example)
         )
 
-    def _array(self, graph: Graph, parts: list[Key], example: Any) -> Any:
-        """Results of all blocks as an array; None where there are none."""
+    def _array(self, graph: "Graph", parts: list[Key], example: Any) -> Any:
+        """Join the results of all chunks lazily; None where there are none."""
         if example is None:
             return None
         arrays, shape = dask("dask.array"), example.shape[1:]
-        pieces = [
-            arrays.from_delayed(part, (n, *shape), dtype=example.dtype)
-            for part, n in zip(graph.collections(parts), self._sizes, strict=True)
-        ]
-        return arrays.concatenate(pieces)
+        pairs = zip(graph.delayed(parts), self.slices, strict=True)
+        return arrays.concatenate(
+            [
+                arrays.from_delayed(part, (at.stop - at.start, *shape), dtype=example.dtype)
+                for part, at in pairs
+            ]
+        )
 
-    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
-        """In one graph; only the rows asked for leave their blocks."""
-        graph = self._graph()
+    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
+        """Compute chunks in one graph; only the rows asked for leave their chunks."""
+        graph = Graph(self._tasks)
         found = [graph.add(_rows_at, self._keys[i], at=at) for i, at in picks.items()]
-        return list(dask().compute(*graph.collections(found)))
+        return list(self._compute(graph.delayed(found)))
 
 
-def _rows(graph: Graph, pieces: list[Piece]) -> tuple[Any, slice | None]:
-    """Rows of one block where they are; pieces of several as copies, which may travel."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return [graph.add(_copied, *piece) for piece in pieces], None
+class Graph:
+    """Tasks on top of others, in one layer, within which Dask knows keys by their looks."""
+
+    def __init__(self, below: dict[Any, Any]) -> None:
+        self.tasks, self._token = dict(below), uuid4().hex
+
+    def add(self, run: Any, *keys: Any, **given: Any) -> Key:
+        """Add a task, and return its key.
+
+        Positional arguments are keys, lists of keys, None or slices; everything else is given by
+        name, where Dask does not look for keys.
+        """
+        key = (f"{getattr(run, 'func', run).__name__}-{self._token}", len(self.tasks))
+        self.tasks[key] = (partial(run, **given) if given else run, *keys)
+        return key
+
+    def call(self, run: Any) -> tuple[Any, ...]:
+        """Begin tasks that run a function; a large one travels once to each worker.
+
+        A small one is a part of every task: the scheduler might otherwise choose a worker that has
+        the function and not the chunk.
+        """
+        if len(dask("cloudpickle").dumps(run)) <= SMALL:
+            return (run,)
+        return _call, self.add(partial(_itself, run))
+
+    def add_up(self, parts: list[Key], plus: Any) -> Key:
+        """Add a tree of sums in the order of the parts."""
+        while len(parts) > 1:
+            groups = range(0, len(parts), SUMMED_AT_ONCE)
+            parts = [self.add(partial(_sum, plus), parts[i : i + SUMMED_AT_ONCE]) for i in groups]
+        return parts[0]
+
+    def delayed(self, keys: list[Key]) -> list[Any]:
+        """Return the results of tasks, to be computed."""
+        name = f"rows-{self._token}"
+        whole = dask("dask.highlevelgraph").HighLevelGraph.from_collections(name, self.tasks)
+        return [dask("dask.delayed").Delayed(key, whole, layer=name) for key in keys]
 
 
-def _summed(graph: Graph, parts: list[Key], plus: Any, whole: Any = None) -> Key:
-    """A tree of sums in the blocks' order; `whole` is what is wanted of the last of them."""
-    run = graph.runs(_sum, plus)
-    while len(parts) > SUMMED_AT_ONCE:
-        groups = range(0, len(parts), SUMMED_AT_ONCE)
-        parts = [graph.add(*run, parts[i : i + SUMMED_AT_ONCE]) for i in groups]
-    return graph.add(*run, parts, whole=whole)
+def _itself(run: Any) -> Any:
+    return run
 
 
-def _sum(plus: Any, parts: list[Any], *, whole: Any = None) -> Any:
-    with one_blas_thread(), np.errstate(all="ignore"):
-        total = reduce(plus, parts)
-        return total if whole is None else whole(total)
+def _call(run: Any, *keys: Any, **given: Any) -> Any:
+    return run(*keys, **given)
 
 
-def _of_block(function: Any, block: Any, *more: Any) -> Any:
-    with one_blas_thread(), np.errstate(all="ignore"):
-        return function(floats(block), *more)
+@np.errstate(all="ignore")
+def _apply(function: Any, rows: Any, kept: Any, *, weights: Array | None, source: Any) -> Any:
+    cached = kept if source is None else np.load(source, allow_pickle=False)
+    return function(make_chunk(floats(rows), weights, cached))
+
+
+def _apply_and_store(
+    function: Any, rows: Any, kept: Any, *, weights: Array | None, source: Any, destination: str
+) -> Any:
+    result, renewed = _apply(function, rows, kept, weights=weights, source=source)
+    np.save(destination, renewed, allow_pickle=False)
+    return result
+
+
+@np.errstate(all="ignore")
+def _map(function: Any, rows: Any, at: slice) -> Any:
+    return function(floats(rows), at)
+
+
+@np.errstate(all="ignore")
+def _sum(plus: Any, parts: list[Any]) -> Any:
+    return reduce(plus, parts)
 
 
 def _item(results: Any, *, i: int) -> Any:
     return results[i]
 
 
-def _rows_at(block: Any, *, at: Any) -> Matrix:
-    return floats(block)[at]
-
-
-def _stretch(cells: Cells, block: Any, *, start: int) -> Stretch:
-    with one_blas_thread(), np.errstate(all="ignore"):
-        return cells.of(row_major(block), start)
-
-
-class Sweep(NamedTuple):
-    """What is done with each cell and what is kept of it."""
-
-    function: Any
-    plus: Any
-    cell: int
-    renews: bool  # whether the function also says what to keep from now on
-
-
-def _swept(
-    sweep: Sweep, block: Any, place: slice | None, kept: Any, *, first: int, files: Any, paths: Any
-) -> Any:
-    """Sums of a block's cells; if what is kept of them does not go to files, that too."""
-    rows = stacked(block) if place is None else block[place]
-    cells = (row_major(rows[some]) for some in row_slices(rows.shape[0], 1, most=sweep.cell))
-    olds = repeat(None) if kept is None else kept
-    olds = olds if files is None else map(_loaded, files)
-    held: list[Any] = []
-
-    def results() -> Iterator[Any]:
-        for i, found in enumerate(map(sweep.function, cells, olds)):
-            if not sweep.renews:
-                yield found
-                continue
-            result, renewed = found
-            if paths is None:
-                held.append(renewed)
-            else:
-                np.save(paths[i], renewed, allow_pickle=False)
-            yield result
-
-    with one_blas_thread(), np.errstate(all="ignore"), reused({}):
-        found = sums.branches(sweep.plus, results(), first)
-    return (found, held) if sweep.renews and paths is None else found
-
-
-def _loaded(path: str) -> Any:
-    return np.load(path, allow_pickle=False)
-
-
-def _copied(block: Any, at: slice) -> Matrix:
-    return own_rows(floats(block)[at])
+def _rows_at(rows: Any, *, at: Any) -> Matrix:
+    return floats(rows)[at]

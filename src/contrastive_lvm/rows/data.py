@@ -1,32 +1,27 @@
-"""Both row sets in the form the sweeps use."""
+"""Any number of row sets in the form that the sweeps use."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix, Parameters, RowWeights
 from contrastive_lvm.likelihoods.base import Scaler
-from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.matrices import has_missing, is_sparse, row_slices, widen
-from contrastive_lvm.model import Model
-from contrastive_lvm.rows import scatter
-from contrastive_lvm.rows.file_rows import StoredRows
+from contrastive_lvm.linalg.matrices import has_missing, is_sparse
+from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.masked_rows import MaskedRows
-from contrastive_lvm.rows.scale_mixture_rows import Swept, Weights, weighted_statistics
-from contrastive_lvm.rows.scatter import DenseScatter, Scatter
-from contrastive_lvm.rows.source import UNCHECKED, Source
-from contrastive_lvm.rows.streamed import (
-    CLIP,
-    MOST_BRANCHED,
-    StreamedGaps,
-    StreamedWeights,
-    at_hand,
-    compressed,
-    first_pass,
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.row_cache import Cache, MemoryCache
+from contrastive_lvm.rows.scale_mixture_rows import RowSums, ScaleMixtureRows
+from contrastive_lvm.rows.scatter import (
+    MOST_FEATURES,
+    MOST_FEATURES_OUT_OF_CORE,
+    DenseScatter,
+    OperatorScatter,
+    Scatter,
 )
 from contrastive_lvm.rows.threads import side_by_side
 
@@ -34,7 +29,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
 NARROW = 256  # features: beyond, two threads of BLAS are faster than one
-MOST_FETCHED = 1 << 23  # entries of a set that is worked on in memory, 64 MB in double precision
+MOST_LOADED = 1 << 23  # entries of a set that is worked on in memory, 64 MB in double precision
 
 
 Product = Callable[[Array], Array]  # M -> cov @ M
@@ -45,180 +40,133 @@ class CovarianceOperator(NamedTuple):
 
     product: Product
     variance: Array  # (D,)
-    weight: float  # rows
+    weight: float  # of all rows
 
 
-class WeightedRows:
-    """Rows of a heavy-tailed likelihood: the data as given, and moments for the start.
-
-    Start moments come from entries clipped at `CLIP` robust standard deviations about the median,
-    so that outliers do not decide where the fit begins.
-    """
-
-    def __init__(self, X: Matrix) -> None:
-        informative = _informative(X)
-        self.rows = X if informative.all() else X[informative]
-        self.n_rows, self.n_features = self.rows.shape
-        self.mean, self.square = np.empty(self.n_features), np.empty(self.n_features)
-        self.counts, self._limit = np.empty(self.n_features), np.empty(self.n_features)
-        for columns in row_slices(self.n_features, self.n_rows):
-            part = widen(self.rows[:, columns])
-            self.mean[columns] = centre = np.nanmedian(part, axis=0)
-            spread = 1.4826 * np.nanmedian(np.abs(part - centre), axis=0)
-            fallback = np.nanstd(part, axis=0)
-            self._limit[columns] = limit = CLIP * np.where(spread > 0, spread, fallback)
-            self.counts[columns] = (~np.isnan(part)).sum(axis=0)
-            self.square[columns] = np.nansum(np.clip(part - centre, -limit, limit) ** 2, axis=0)
-
-    def first_weights(self) -> Weights:
-        """All 1."""
-        return np.ones((self.n_rows, 1), np.float32)
-
-    def weighted(
-        self, loadings: Loadings, psi: Array, mean: Array, weights: Weights, scaler: Scaler
-    ) -> tuple[Swept, Weights]:
-        """As `robust.weighted_statistics`."""
-        return weighted_statistics(self.rows, loadings, psi, mean, weights, scaler)
-
-    def _clipped(self, block: Array) -> Array:
-        centred = block - self.mean
-        clipped: Array = np.clip(centred, -self._limit, self._limit)
-        return clipped
-
-    def covariance_product(self, M: Array) -> Array:
-        """About `cov(x) @ M` from clipped entries, missing ones undone as in `MaskedRows`."""
-        share = self.counts / self.n_rows
-        product = np.zeros_like(M)
-        for rows in row_slices(*self.rows.shape):
-            R = np.nan_to_num(self._clipped(widen(self.rows[rows]))) / share
-            product += R.T @ (R @ M)
-        variance = self.square / self.counts
-        restored: Array = product / self.n_rows + (variance - variance / share)[:, None] * M
-        return restored
-
-
-def _informative(X: Matrix) -> np.ndarray:
-    """Which rows have an observed entry, (N,) bool."""
-    parts = [~np.isnan(widen(X[rows])).all(axis=1) for rows in row_slices(*X.shape)]
-    return np.concatenate(parts)
-
-
-Gapped = MaskedRows | StreamedGaps
-Weighted = WeightedRows | StreamedWeights
-RowSet = Scatter | Gapped | Weighted
+RowSet = Scatter | MaskedRows | ScaleMixtureRows
 
 
 class Data(NamedTuple):
-    """Both row sets, compressed where the model allows it."""
+    """Row sets, compressed where the model allows it."""
 
-    sets: list[RowSet]  # target, then background if there is one
+    sets: Sequence[RowSet]
+    readers: list[RowReader]
     n_features: int  # of the data; the sets' own are fewer in a span
     span: Span | None
-    variances: list[Array]  # (D,) of each set
-    variance: Array  # (D,) of the pooled sets about their own means
+    complete: bool  # nothing is missing or scaled: the means are the sample means for good
+    narrow: bool  # sweeps have products of small matrices only, which threads do not speed up
+    variances: list[Array]  # (D,) of the features of each set
+    variance: Array  # (D,) of the features of all sets about their own means
 
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing or weighted; the means are then the sample means for good."""
-        return not any(isinstance(s, Gapped | Weighted) for s in self.sets)
+    def first_weights(self) -> tuple[Cache | None, ...]:
+        """Return weights of rows to begin with: nothing is known of them."""
+        return (None,) * len(self.sets)
 
-    def each(self, function: Callable[[int], Result]) -> list[Result]:
-        """Results for each set by its number; of sets on a cluster, both at the same time."""
-        sources = [
-            s.rows if isinstance(s, StreamedGaps | StreamedWeights) else s for s in self.sets
+    def row_step(
+        self,
+        active: Sequence[Loadings],
+        p: Parameters,
+        weights: Sequence[Cache | None],
+        scaler: Scaler,
+    ) -> tuple[list[RowSums], tuple[Cache | None, ...]]:
+        """Return what the rows of each set add up to, and their weights from now on."""
+
+        def step(i: int) -> tuple[RowSums, Cache | None]:
+            rows, given = self.sets[i], (active[i], p.psi, p.means[i])
+            if isinstance(rows, ScaleMixtureRows):
+                return rows.sweep(*given, weights[i], scaler)
+            return RowSums(rows.statistics(*given)), None
+
+        sums, renewed = zip(*_each(step, self.readers, range(len(self.sets))), strict=True)
+        return list(sums), renewed
+
+    @staticmethod
+    def weights_in_memory(weights: Sequence[Cache | None]) -> tuple[RowWeights, ...]:
+        """Return the weights of rows in memory; those of other rows vanish with the fit."""
+        found = [w.joined() for w in weights if isinstance(w, MemoryCache)]
+        return tuple(found) if len(found) == len(weights) else ()
+
+    def covariances(self) -> list[CovarianceOperator]:
+        """Return the covariance of each set, for starts."""
+        return [
+            CovarianceOperator(s.covariance_product, s.square / s.counts, s.n_rows)
+            for s in self.sets
         ]
-        return _each(function, sources, range(len(sources)))
-
-    @property
-    def narrow(self) -> bool:
-        """Whether sweeps only have products of small matrices, which threads do not speed up."""
-        return all(isinstance(s, DenseScatter) and len(s.mean) <= NARROW for s in self.sets)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def prepare(
-    model: Model, target: Matrix, background: Matrix | None, *, posterior: bool = False
+    sets: Sequence[Matrix | RowReader],
+    *,
+    weights: Sequence[Array | None] | None = None,
+    scale_mixture: bool = False,
+    span: bool = False,
 ) -> Data:
-    """Compress complete sets to summaries; keep sets with missing or weighted entries as rows.
+    """Compress complete sets to summaries; keep sets with missing entries or scales as rows.
 
-    `posterior` says that loadings will have covariances, which live on features, not on a span.
-    Either set may be a `Source`, whose rows are elsewhere. Small ones are fetched, which is faster.
-    Large ones are worked on by cells wherever they are, in memory too, so that a set gives the same
-    answer to the last digit from anywhere (but for complete rows of over `MOST_BRANCHED` features,
-    whose scatters are rounded otherwise).
+    Sets are arrays, CSR matrices or readers; small sets that are out of core are loaded, which is
+    faster. `weights` are nonnegative, one for each row: a row of weight 2 counts as two rows, one
+    of weight 0 is left out. `scale_mixture` says that every entry or row has a scale of its own;
+    `span` allows the model to be fitted in the span of few rows, which supposes isotropic noise,
+    and loadings without covariances or priors that tell features apart.
     """
-    matrices = [target] if background is None else [target, background]
-    D, n_rows = target.shape[1], sum(X.shape[0] for X in matrices)
+    given = [None] * len(sets) if weights is None else list(weights)
+    n_rows, D = sum(map(_total_weight, sets, given)), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
-    matrices = [at_hand(X) if isinstance(X, Source) and (few or _small(X)) else X for X in matrices]
-    if isinstance(model.likelihood, StudentT):
-        return _with_variances(_each(_weighted, matrices, matrices), D, None)
-    spans = n_rows < D and n_rows <= MOST_SPAN_ROWS and not any(is_sparse(X) for X in matrices)
-    spans = spans and model.closed_likelihood.isotropic and model.features_alike and not posterior
-    if spans and not any(has_missing(X) for X in matrices):
-        span = reduce_to_span(matrices)
-        return _with_variances(list(span.scatters), D, span)
-    dense = D <= scatter.MOST_FEATURES and D <= 2 * n_rows
-    return _with_variances(_each(partial(_compressed, dense=dense), matrices, matrices), D, None)
+    readers = [_reader(X, load=few) for X in sets]
+    pairs = list(zip(readers, given, strict=True))
+    if scale_mixture:
+        return _data(_each(lambda pair: ScaleMixtureRows(*pair), readers, pairs), readers, D)
+    if span and few and not any(_sparse_or_missing(r) for r in readers):
+        found = reduce_to_span([r.load() for r in readers], given)
+        return _data(found.scatters, readers, D, found)
+    most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
+    dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
+    return _data(_each(lambda pair: summarize(*pair, dense=dense), readers, pairs), readers, D)
+
+
+def _total_weight(X: Matrix | RowReader, weights: Array | None) -> float:
+    total = float(X.shape[0] if weights is None else weights.sum())
+    if not total > 0:
+        raise ValueError("the weights of a set are all zero; give some rows a positive weight.")
+    return total
+
+
+def _data(
+    sets: Sequence[RowSet], readers: list[RowReader], n_features: int, span: Span | None = None
+) -> Data:
+    squares, counts = [s.square for s in sets], [s.counts for s in sets]
+    variances = [square / count for square, count in zip(squares, counts, strict=True)]
+    pooled = np.asarray(sum(squares) / sum(counts))
+    complete = not any(isinstance(s, MaskedRows | ScaleMixtureRows) for s in sets)
+    narrow = all(isinstance(s, DenseScatter) for s in sets) and len(pooled) <= NARROW
+    return Data(sets, readers, n_features, span, complete, narrow, variances, pooled)
+
+
+def _reader(X: Matrix | RowReader, *, load: bool) -> RowReader:
+    if not isinstance(X, RowReader):
+        return LocalRows(X)  # rows in memory have been checked
+    return LocalRows(X.load()) if load or X.shape[0] * X.shape[1] <= MOST_LOADED else X
+
+
+def _sparse_or_missing(reader: RowReader) -> bool:
+    rows = reader.load()
+    return is_sparse(rows) or has_missing(rows)
+
+
+def summarize(reader: RowReader, weights: Array | None, *, dense: bool) -> Scatter | MaskedRows:
+    """Compress complete rows in one pass, `dense` to a matrix; others are kept as masked rows."""
+    found = first_pass(reader, weights, scatter=dense)
+    if not found.complete:
+        return MaskedRows(reader, found, weights)
+    if found.raw is not None:
+        return DenseScatter(found.n_rows, found.mean, found.scatter)
+    return OperatorScatter(found.n_rows, found.mean, found.square, reader, weights)
 
 
 def _each(
-    function: Callable[[Item], Result], sources: list[Any], items: Sequence[Item]
+    function: Callable[[Item], Result], readers: list[RowReader], items: Sequence[Item]
 ) -> list[Result]:
-    """One item after the other; both at the same time where their rows are on a cluster."""
-    aside = len(items) > 1 and all(isinstance(X, Source) and X.on_cluster for X in sources)
-    return list(side_by_side(function, items, 2) if aside else map(function, items))
-
-
-def _small(X: Matrix | Source) -> bool:
-    return bool(X.shape[0] * X.shape[1] <= MOST_FETCHED)
-
-
-def _by_cells(X: Matrix | Source) -> Source:
-    """Rows in memory as what is worked on by cells; they have been checked."""
-    return X if isinstance(X, Source) else StoredRows(X, UNCHECKED)
-
-
-def _weighted(X: Matrix | Source) -> "Weighted":
-    if _small(X) and not isinstance(X, Source):
-        return WeightedRows(X)
-    return StreamedWeights(_by_cells(X))
-
-
-def _compressed(X: Matrix | Source, *, dense: bool) -> RowSet:
-    if isinstance(X, Source):
-        return compressed(X)
-    if dense and not is_sparse(X):  # the pass that compresses also finds gaps
-        if X.shape[1] <= MOST_BRANCHED and not _small(X):
-            return compressed(_by_cells(X))
-        summary = scatter.summarise(X, dense=True)
-        return _masked(X) if np.isnan(summary.mean).any() else summary
-    return _masked(X) if has_missing(X) else scatter.summarise(X, dense=dense)
-
-
-def _masked(X: Matrix) -> RowSet:
-    if _small(X):
-        return MaskedRows(X)
-    rows = _by_cells(X)
-    return StreamedGaps(rows, first_pass(rows, scatter=False))
-
-
-def _with_variances(sets: list[Any], n_features: int, span: Span | None) -> Data:
-    squares, counts = zip(*(_square_and_count(s) for s in sets), strict=True)
-    variances = [np.asarray(q / n) for q, n in zip(squares, counts, strict=True)]
-    return Data(sets, n_features, span, variances, np.asarray(sum(squares) / sum(counts)))
-
-
-def _square_and_count(rows: RowSet) -> tuple[Array, Array]:
-    if isinstance(rows, Gapped | Weighted):
-        return rows.square, rows.counts
-    return rows.diagonal, np.full(len(rows.diagonal), float(rows.n_rows))
-
-
-def covariance(rows: RowSet) -> CovarianceOperator:
-    """A set's covariance for the start."""
-    if isinstance(rows, Gapped | Weighted):
-        variance = rows.square / rows.counts
-        return CovarianceOperator(rows.covariance_product, variance, float(rows.n_rows))
-    n = rows.n_rows
-    return CovarianceOperator(lambda M: rows.product(M) / n, rows.diagonal / n, float(n))
+    """Apply a function to one item after the other; on a cluster to several at the same time."""
+    aside = len(items) > 1 and all(reader.on_cluster for reader in readers)
+    return list(side_by_side(function, items, len(items)) if aside else map(function, items))

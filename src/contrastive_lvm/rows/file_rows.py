@@ -1,196 +1,199 @@
 """Rows of this machine: in memory, in memory maps, in arrays of HDF5, Zarr and backed AnnData."""
 
 import mmap
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial, reduce
-from itertools import count
-from threading import get_ident
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices, stacked
-from contrastive_lvm.linalg.scratch import reused
-from contrastive_lvm.rows import sums
-from contrastive_lvm.rows.row_cache import Shelf, Spill
-from contrastive_lvm.rows.scatter import WIDE_ROWS
-from contrastive_lvm.rows.source import (
-    BLOCK_ENTRIES,
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.linalg.matrices import is_sparse, row_slices, sparse_rows
+from contrastive_lvm.rows.reader import (
+    UNCHECKED,
     Checks,
-    Source,
-    filled,
+    Chunk,
+    RowReader,
     floats,
+    make_chunk,
     precision,
-    row_major,
 )
-from contrastive_lvm.rows.threads import in_order, one_thread_each
+from contrastive_lvm.rows.row_cache import Cache, DiskCache, MemoryCache
+from contrastive_lvm.rows.threads import in_order
 
 Result = TypeVar("Result")
-MOST_ENTRIES = 1 << 24  # of a block that takes in whole chunks of a file
-CELL_ENTRIES = 1 << 23  # of cells that a thread works on before it hands over their sums
-SHARES = 16  # of the rows, at least, that threads work on one by one
-MOST_FEATURES_ASIDE = 1000  # beyond, the results of several blocks take much room
+CHUNK_ENTRIES = 1 << 21  # of a chunk: as many as products want at a time
+LEAST_ENTRIES = 1 << 17  # of a chunk: less work is done before a thread has begun with it
+SHARES = 16  # chunks that a set is cut into, between these limits, so that threads finish together
+MOST_ENTRIES = 1 << 24  # of a chunk that takes in whole chunks of a file
+MOST_FEATURES_IN_THREADS = 1000  # beyond, (D, D) results of several chunks take much memory
 
 
-class StoredRows(Source):
-    """Slices of whatever gives rows by slices.
+class LocalRows(RowReader):
+    """Slices of anything that gives rows by slices.
 
-    Of rows in memory and of memory maps as many at a time as BLAS may have threads, so that pages
-    are read side by side too; of other files, whose libraries read one at a time, a block is read
-    while cells of the one before are worked on.
+    Chunks of rows in memory and of memory maps are worked on by several threads, which read pages
+    side by side too. The libraries of other files read one chunk at a time, while threads work on
+    the chunks before.
     """
 
-    def __init__(self, X: Any, checks: Checks) -> None:
+    def __init__(self, X: Any, checks: Checks = UNCHECKED) -> None:
         self.X, self.checks = X, checks
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = np.dtype(precision(X.dtype))
-        mapped = isinstance(X, np.memmap)
-        self.in_memory = is_sparse(X) or (isinstance(X, np.ndarray) and not mapped)
-        self.row_by_row = self.in_memory or mapped
-        self.slices = list(
-            row_slices(*self.shape, elements=MOST_ENTRIES, most=_rows_a_block(X, self.shape))
-        )
+        is_map = isinstance(X, np.memmap)
+        self.in_memory = is_sparse(X) or (isinstance(X, np.ndarray) and not is_map)
+        self.random_access = self.in_memory or is_map
+        entries = X.nnz // self.shape[0] + 1 if is_sparse(X) else self.shape[1]
+        size = _rows_per_chunk(self.shape[0], entries, getattr(X, "chunks", None))
+        self.slices = list(row_slices(self.shape[0], entries, elements=MOST_ENTRIES, most=size))
 
-    def blocks(self) -> Iterator[Matrix]:
-        """All rows in order."""
+    def _read(self, rows: slice) -> Matrix:
+        return floats(sparse_rows(self.X, rows) if is_sparse(self.X) else self.X[rows])
+
+    def read(self) -> Iterator[Matrix]:
+        """Read all chunks in order."""
         for rows in self.slices:
-            yield floats(self.X[rows])
-            _forget(self.X, rows)
+            yield self._read(rows)
+            _release(self.X, rows)
 
-    def total(
+    def reduce(
         self,
-        function: Callable[..., Result],
+        function: Callable[[Chunk], Result],
         plus: Callable[[Result, Result], Result],
         *,
-        cell: int | None = None,
-        kept: Any = None,
+        weights: Array | None = None,
+        cache: Any = None,
     ) -> Result:
-        """Block after block; cells side by side."""
-        if cell is None:
-            return reduce(plus, self._by_blocks(function))
+        """Sum a function of chunks, by threads."""
+        if self.in_memory and len(self.slices) == 1:  # nothing to read, and nothing to sum
+            return function(make_chunk(self.X, weights, None if cache is None else cache.load(0)))
 
-        def step(i: int, rows: Matrix) -> Result:
-            return function(rows) if kept is None else function(rows, kept.load(i))
+        def run(numbered: tuple[int, Chunk]) -> Result:
+            return function(numbered[1])
 
-        return self._by_cells(step, plus, cell)
+        return reduce(plus, self._results(run, weights, cache))
 
-    def renewed(
+    def renew(
         self,
-        function: Callable[[Matrix, Any], tuple[Result, Any]],
+        function: Callable[[Chunk], tuple[Result, Any]],
         plus: Callable[[Result, Result], Result],
         *,
-        cell: int,
-        kept: Any = None,
-    ) -> tuple[Result, Any]:
-        """In memory what is kept is there too, otherwise in files."""
-        new = Shelf() if self.in_memory else Spill()
+        weights: Array | None = None,
+        cache: Cache | None = None,
+    ) -> tuple[Result, Cache]:
+        """Sum results; the new cache is in memory if the rows are, otherwise in files."""
+        new = MemoryCache() if self.in_memory else DiskCache()
 
-        def step(i: int, rows: Matrix) -> Result:
-            result, renewed = function(rows, None if kept is None else kept.load(i))
-            new.store(i, renewed)
+        def run(numbered: tuple[int, Chunk]) -> Result:
+            result, kept = function(numbered[1])
+            new.store(numbered[0], kept)
             return result
 
-        return self._by_cells(step, plus, cell), new
+        return reduce(plus, self._results(run, weights, cache)), new
 
-    def _by_blocks(self, function: Callable[[Matrix], Result]) -> Iterator[Result]:
-        if not self.row_by_row or self.shape[1] > MOST_FEATURES_ASIDE:
-            return map(function, self.blocks())
+    def _results(
+        self,
+        run: Callable[[tuple[int, Chunk]], Result],
+        weights: Array | None,
+        cache: Any,
+    ) -> Iterator[Result]:
+        def numbered(i: int) -> tuple[int, Chunk]:
+            at = self.slices[i]
+            kept = None if cache is None else cache.load(i)
+            return i, make_chunk(self._read(at), None if weights is None else weights[at], kept)
 
-        def result(rows: slice) -> Result:
-            found = function(floats(self.X[rows]))
-            _forget(self.X, rows)
-            return found
+        def read_and_run(i: int) -> Result:
+            result = run(numbered(i))
+            _release(self.X, self.slices[i])
+            return result
 
-        return in_order(result, self.slices)
+        chunks = self.used_chunks(weights)
+        if self.shape[1] > MOST_FEATURES_IN_THREADS:
+            return map(read_and_run, chunks)
+        if self.random_access:
+            return in_order(read_and_run, chunks)
+        return in_order(run, map(numbered, chunks))
 
-    def _by_cells(self, step: Callable[[int, Matrix], Result], plus: Any, cell: int) -> Result:
-        """A few cells at a time by one thread, so that threads seldom wait for each other."""
-        entries = CELL_ENTRIES if self.row_by_row else BLOCK_ENTRIES // 2
-        wanted = min(entries // self.shape[1], self.shape[0] // SHARES)
-        most = max(cell, wanted // cell * cell)
-        rooms: defaultdict[int, dict[Any, Any]] = defaultdict(dict)  # of each thread
+    def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
+        """Apply a function to chunk after chunk."""
+        pairs = zip(self.slices, self.read(), strict=True)
+        return _filled(((rows, function(chunk, rows)) for rows, chunk in pairs), self.shape[0])
 
-        def of_rows(numbered: tuple[int, Any]) -> list[Any]:
-            i, given = numbered
-            first = i * (most // cell)
-            rows = self.X[given] if isinstance(given, slice) else given
-            rows = rows if is_sparse(rows) else np.asarray(rows)  # slices of maps are slow to make
-            parts = (row_major(rows[at]) for at in row_slices(rows.shape[0], 1, most=cell))
-            with reused(rooms[get_ident()]):
-                found = sums.branches(plus, map(step, count(first), parts), first)
-            if isinstance(given, slice):
-                _forget(self.X, given)
-            return found
-
-        given = row_slices(self.shape[0], 1, most=most) if self.row_by_row else self._read(most)
-        found = one_thread_each(of_rows, enumerate(given))
-        total: Result = sums.whole(plus, reduce(partial(sums.joined, plus), found))
-        return total
-
-    def _read(self, most: int) -> Iterator[Matrix]:
-        """So many rows at a time; some of them may be at the end of one block, some in the next."""
-        begun: list[Matrix] = []
-        for block in self.blocks():
-            n, lacking = block.shape[0], -sum(part.shape[0] for part in begun) % most
-            if n < lacking:
-                begun.append(block)
-                continue
-            if begun:
-                yield stacked([*begun, block[:lacking]])
-            end = lacking + (n - lacking) // most * most
-            for start in range(lacking, end, most):
-                yield block[start : start + most]
-            begun = [block[end:]] if end < n else []
-        if begun:
-            yield stacked(begun)
-
-    def mapped(self, function: Callable[[Matrix, slice], Any]) -> Any:
-        """In memory."""
-        results = (
-            (rows, function(block, rows))
-            for rows, block in zip(self.slices, self.blocks(), strict=True)
-        )
-        return filled(results, self.shape[0])
-
-    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
-        """Block after block."""
+    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
+        """Read chunk after chunk."""
         found = []
         for i, at in picks.items():
-            rows = floats(self.X[self.slices[i]])[at]
-            found.append(np.array(rows) if self.row_by_row else rows)  # not a view of the map
-            _forget(self.X, self.slices[i])
+            rows = self._read(self.slices[i])[at]
+            found.append(np.array(rows) if self.random_access else rows)  # not a view of the map
+            _release(self.X, self.slices[i])
         return found
 
     def take(self, positions: np.ndarray) -> Matrix:
-        """Of a memory map the rows alone are read, from front to back."""
-        if not self.row_by_row:
+        """Read the rows of memory and memory maps alone, from front to back."""
+        if not self.random_access:
             return super().take(positions)
+        if is_sparse(self.X):
+            return floats(self.X[positions])
         order = np.argsort(positions, kind="stable")
         found = np.empty((len(positions), self.shape[1]), self.dtype)
         for some in row_slices(*found.shape):
             found[order[some]] = self.X[positions[order[some]]]
-            _forget(self.X, slice(0, self.shape[0]))  # pages, of which a row may be a small part
+            _release(self.X, slice(0, self.shape[0]))  # pages, of which a row may be a small part
         return found
 
+    def load(self) -> Matrix:
+        """Return rows in memory as they are."""
+        return self.X if self.in_memory else super().load()
 
-def _rows_a_block(X: Any, shape: tuple[int, int]) -> int:
-    """Whole chunks of the file, or as many rows as sums in memory take at a time."""
-    wanted = max(1, BLOCK_ENTRIES // max(1, shape[1]))
-    chunks = getattr(X, "chunks", None)
-    unit = int(chunks[0]) if chunks else min(WIDE_ROWS, wanted)
+
+def _rows_per_chunk(n_rows: int, entries: int, stored: Any) -> int:
+    """Choose the rows of a chunk: a share of the set, in whole chunks of the file."""
+    share = min(max(n_rows * entries // SHARES, LEAST_ENTRIES), CHUNK_ENTRIES)
+    wanted = max(1, share // max(1, entries))
+    unit = int(stored[0]) if stored else 1
     return max(unit, wanted // unit * unit)
 
 
-def _forget(X: Any, rows: slice) -> None:
+def _filled(results: Iterator[tuple[slice, Any]], n_rows: int) -> Any:
+    """Join results of chunks to arrays of all rows; a result of None stays None."""
+    whole: list[Any] = []
+    single = True
+    for rows, result in results:
+        single = not isinstance(result, tuple)
+        parts = (result,) if single else result
+        whole = whole or [None] * len(parts)
+        whole = [_with(w, part, rows, n_rows) for w, part in zip(whole, parts, strict=True)]
+    return whole[0] if single else tuple(whole)
+
+
+def _with(whole: Any, part: Any, rows: slice, n_rows: int) -> Any:
+    """Add some rows to an array; one row that is repeated for all is not copied."""
+    if part is None:
+        return None
+    same = part.strides[0] == 0 and (whole is None or whole.strides[0] == 0)
+    if same and (whole is None or np.array_equal(whole[0], part[0])):
+        return np.broadcast_to(part[0], (n_rows, *part.shape[1:]))
+    if whole is None or whole.strides[0] == 0:
+        full = np.empty((n_rows, *part.shape[1:]), part.dtype)
+        full[: rows.start] = 0 if whole is None else whole[0]
+        whole = full
+    whole[rows] = part
+    return whole
+
+
+def _release(X: Any, rows: slice) -> None:
     """Give back the pages of rows of a memory map, which count as this process's memory.
 
     They stay in the system's cache. Pages of a map that is private to the process
     (`mode="c"`) may hold changes, and are kept.
     """
-    pages = getattr(X, "_mmap", None)
-    if pages is None or getattr(X, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+    if getattr(X, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    pages = X
+    while isinstance(pages, np.ndarray):
+        pages = pages.base
+    if not isinstance(pages, mmap.mmap):
         return
     if not X.flags.c_contiguous:  # rows are spread over all pages
         pages.madvise(mmap.MADV_DONTNEED)

@@ -8,35 +8,38 @@ For a row with observed features O, `h ~ N(0, I)` and `x_O = L_O h + mean_O + no
 
 (matrix inversion and determinant lemmas; the paper's supplement, "Expectation-maximization",
 without its orthogonality shortcut). `A` depends on the row only through its pattern of missing
-entries, so it is factorised once a pattern; all `A` of a block are one product
+entries, so it is factorised once per pattern; all `A` of a block are one product
 `(P, D) . (D, K(K+1)/2)`.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.arrays import Array, Matrix, Statistics
+from contrastive_lvm.arrays import LOG_2PI, Array, Matrix, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import (
     Block,
     is_sparse,
-    make_block,
     missing_mask,
     patterns_of,
     row_slices,
     widen,
 )
-from contrastive_lvm.linalg.scratch import gathered, room
+from contrastive_lvm.rows.moments import Moments
+from contrastive_lvm.rows.reader import Chunk, RowReader
+from contrastive_lvm.rows.row_cache import Cache
 
-LOG_2PI = float(np.log(2.0 * np.pi))
+MOST_KEPT = 1 << 23  # entries of a set in memory whose sorted rows are kept, 64 MB in float64
+MOST_OUTER = 3000  # features whose (D, D) sums a start forms in one pass
 
 
 class Coefficients(NamedTuple):
-    """What the row step needs of the parameters, prepared once for all blocks."""
+    """Parameters of the row step, prepared once for all blocks."""
 
     pairs: Array  # (Q, D) packed l_d l_d' / psi_d
     scaled: Array  # (K, D) l_d / psi_d
@@ -48,12 +51,12 @@ class RowMoments(NamedTuple):
     """Posterior of the latents of a block of rows."""
 
     mean: Array  # (K, B) E[h]
-    cov: Array  # (Q, P) packed, one a pattern
+    cov: Array  # (Q, P) packed, one per pattern
     log_likelihood: Array  # (B,)
 
 
 def prepare(loadings: Loadings, psi: Array) -> Coefficients:
-    """The row step's view of the parameters; `E[l l']` stands for `l l'` under a posterior."""
+    """Prepare the parameters for the row step; a posterior has `E[l l']` in place of `l l'`."""
     precision = 1.0 / psi
     scaled = np.ascontiguousarray((loadings.mean * precision[:, None]).T)
     return Coefficients(loadings.pairs() * precision, scaled, precision, LOG_2PI + np.log(psi))
@@ -61,122 +64,148 @@ def prepare(loadings: Loadings, psi: Array) -> Coefficients:
 
 def row_step(model: Coefficients, residual: Array, block: Block) -> RowMoments:
     """Posterior moments and exact log-density of each row; `residual` is zero where missing."""
-    K, P, B = len(model.scaled), len(block.observed), len(residual)
-    precision = room("precision", (len(model.pairs), P))
-    np.matmul(model.pairs, block.observed.T, out=precision)  # (Q, P)
+    precision = model.pairs @ block.observed.T  # (Q, P)
     precision += packed.pack(np.eye(len(model.scaled)))
     cov, logdet = packed.invert(precision, out=precision)
-    b = np.matmul(model.scaled, residual.T, out=room("linear", (K, B)))
+    b = model.scaled @ residual.T
     mean = packed.multiply(_per_row(cov, block), b)
     constant = block.observed @ model.constant + logdet  # (P,)
-    squares = np.square(residual, out=room("squares", residual.shape))
-    quadratic = squares @ model.precision - np.einsum("kb,kb->b", b, mean)
+    quadratic = residual**2 @ model.precision - np.einsum("kb,kb->b", b, mean)
     return RowMoments(mean, cov, -0.5 * (constant[block.pattern] + quadratic))
 
 
 def _per_row(of_pattern: Array, block: Block) -> Array:
-    """(Q, P) to (Q, B); no copy when every row has a pattern of its own."""
+    """Expand (Q, P) to (Q, B); no copy when every row has a pattern of its own."""
     if len(block.observed) == len(block.pattern):
         return of_pattern
-    per_row: Array = gathered("of rows", of_pattern, block.pattern, axis=1)
+    per_row: Array = of_pattern.take(block.pattern, axis=1)
     return per_row
 
 
 def residual_of(block: Block, mean: Array) -> Array:
-    """`x - mean` on the observed entries, zero elsewhere."""
-    residual: Array = np.subtract(block.values, mean, out=room("residual", block.values.shape))
+    """`x - mean` on the observed entries, zero where one is missing."""
+    residual: Array = block.values - mean
     if len(block.observed) == len(block.pattern):  # every row has a pattern of its own
         residual *= block.observed
     elif len(block.observed) > 1 or not block.observed.all():
-        residual *= gathered("observed by rows", block.observed, block.pattern)
+        residual *= block.observed.take(block.pattern, axis=0)
     return residual
 
 
-class MaskedRows:
-    """A row set with missing entries, kept as blocks sorted by missingness pattern.
+class SortedRows(NamedTuple):
+    """Rows sorted by their missingness pattern, in their own precision."""
 
-    Values are zero-filled in the input's own precision and patterns stored as booleans; a sparse
-    matrix stays sparse and is widened a block at a time. Rows without any observed entry say
-    nothing and are left out.
+    values: Matrix  # (B, D) zeros where missing
+    observed: npt.NDArray[np.bool_]  # (P, D)
+    pattern: npt.NDArray[np.intp]  # (B,)
+    weights: Array | None  # (B,)
+
+    def block(self) -> Block:
+        """Widen to float64."""
+        return Block(widen(self.values), self.observed.astype(np.float64), self.pattern)
+
+
+class AvailableEntries:
+    """A covariance from the available entries: good for a start, not for a fit.
+
+    With a fraction `p_d` observed at random, zero-filling shrinks a covariance by `p_d p_e` and a
+    variance by `p_d`; both are undone. Entries further than `limit` from the centre are clipped.
     """
 
-    def __init__(self, X: Matrix) -> None:
-        order = _pattern_order(X)
-        self.n_rows, self.n_features = len(order), X.shape[1]
-        blocks = row_slices(self.n_rows, self.n_features)
-        self._stored = [_store(X[order[rows]]) for rows in blocks]
-        counts, sums = np.zeros(self.n_features), np.zeros(self.n_features)
-        for block in self.blocks():
-            repeats = np.bincount(block.pattern, minlength=len(block.observed))
-            counts += repeats @ block.observed
-            sums += block.values.sum(axis=0)
-        self.counts = counts  # (D,) observed entries of each feature
-        self.mean = sums / np.maximum(counts, 1.0)
-        self.square = np.zeros(self.n_features)  # (D,) squares about the observed mean
-        for block in self.blocks():
-            self.square += (residual_of(block, self.mean) ** 2).sum(axis=0)
+    def __init__(
+        self,
+        reader: RowReader,
+        weights: Array | None,
+        centre: Array,
+        limit: Array | None,
+        share: Array,
+    ) -> None:
+        self.reader, self.weights, self.share = reader, weights, share
+        self._view = partial(_deviations, centre, limit)
 
-    def blocks(self) -> Iterator[Block]:
-        """The blocks, widened to float64 one at a time."""
-        for values, observed, pattern in self._stored:
-            if observed is None:
-                yield make_block(values)
-            else:
-                yield Block(widen(values), observed.astype(np.float64), pattern)
+    @cached_property
+    def _outer(self) -> Array:
+        function = partial(_outer_product, self._view, self.share, None)
+        return self.reader.reduce(function, np.add, weights=self.weights)
+
+    def product(self, M: Array, n_rows: float, variance: Array) -> Array:
+        """Multiply a covariance matrix by a few columns."""
+        if len(M) <= min(MOST_OUTER, self.reader.shape[0]) and not self.reader.in_memory:
+            product = self._outer @ M
+        else:
+            function = partial(_outer_product, self._view, self.share, M)
+            product = self.reader.reduce(function, np.add, weights=self.weights)
+        restored: Array = product / n_rows
+        return restored + (variance - variance / self.share)[:, None] * M
+
+
+def _deviations(centre: Array, limit: Array | None, rows: Matrix) -> Array:
+    """Clip deviations from a centre; zero where missing."""
+    centred = widen(rows) - centre
+    if limit is not None:
+        centred = np.clip(centred, -limit, limit)
+    return np.nan_to_num(centred, copy=False)
+
+
+def _outer_product(view: Any, share: Array, M: Array | None, chunk: Chunk) -> Array:
+    """Sum `r r'` over rows, or `r r' M`, (D, .)."""
+    total = np.zeros((len(share), len(share) if M is None else M.shape[1]))
+    for at in row_slices(*chunk.rows.shape):
+        R = view(chunk.rows[at]) / share
+        right = R if M is None else R @ M
+        total += R.T @ (right if chunk.weights is None else chunk.weights[at, None] * right)
+    return total
+
+
+class MaskedRows:
+    """A row set with missing entries.
+
+    Rows are sorted by pattern within their chunks, in the first pass over them. Rows in memory, if
+    they are few, are kept as they were sorted; for others the order alone is cached. Rows without
+    any observed entry say nothing and are left out.
+    """
+
+    def __init__(self, reader: RowReader, moments: Moments, weights: Array | None) -> None:
+        self.reader, self.weights = reader, weights
+        self.n_rows, self.counts = moments.n_rows, moments.counts
+        self.mean, self.square = moments.mean, moments.square
+        share = self.counts / self.n_rows
+        self._available = AvailableEntries(reader, weights, self.mean, None, share)
+        self._keeps_rows = reader.in_memory and reader.shape[0] * reader.shape[1] <= MOST_KEPT
+        self._sorted: Cache | None = None
 
     def covariance_product(self, M: Array) -> Array:
-        """About `cov(x) @ M` from the available entries; good for a start, not for a fit.
-
-        With a fraction `p_d` observed at random, zero-filling shrinks a covariance by `p_d p_e`
-        and a variance by `p_d`; both are undone.
-        """
-        share = self.counts / self.n_rows
-        product = np.zeros_like(M)
-        for block in self.blocks():
-            R = residual_of(block, self.mean) / share
-            product += R.T @ (R @ M)
-        product /= self.n_rows
-        variance = self.square / self.counts
-        return product + (variance - variance / share)[:, None] * M
+        """About `cov(x) @ M`, from the available entries."""
+        return self._available.product(M, self.n_rows, self.square / self.counts)
 
     def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
-        """Expected sufficient statistics at the given parameters: one pass over the blocks."""
-        found = statistics_of(self.blocks(), loadings, psi, mean)
-        return found._replace(n_rows=self.n_rows)
+        """Expected sufficient statistics at the given parameters: one pass."""
+        function = partial(_chunk_statistics, loadings, psi, mean)
+        if self._sorted is not None:
+            return self.reader.reduce(
+                function, Statistics.plus, weights=self.weights, cache=self._sorted
+            )
+        sort_first = partial(_sort_first, function, self._keeps_rows)
+        found, self._sorted = self.reader.renew(sort_first, Statistics.plus, weights=self.weights)
+        return found
 
 
-def statistics_of(
-    blocks: Iterable[Block], loadings: Loadings, psi: Array, mean: Array
-) -> Statistics:
-    """Expected sufficient statistics of blocks that are sorted by pattern, their sum."""
-    D, K = loadings.mean.shape
-    i, j = packed.pair_indices(K)
-    moment, first = np.zeros((len(i), D)), np.zeros((K, D))
-    cross, residual, square, n = np.zeros((D, K)), np.zeros(D), np.zeros(D), np.zeros(D)
-    latent, bound, n_rows, model = np.zeros(len(i)), 0.0, 0, prepare(loadings, psi)
-    for block in blocks:
-        R = residual_of(block, mean)
-        rows = row_step(model, R, block)
-        outer = gathered("outer", rows.mean, i)  # (Q, B)
-        outer *= gathered("others", rows.mean, j)
-        weight = np.bincount(block.pattern, minlength=len(block.observed))
-        second = np.multiply(rows.cov, weight, out=room("second", rows.cov.shape))  # (Q, P)
-        second += _sum_patterns(outer, block)
-        moment += second @ block.observed
-        latent += second.sum(axis=1)
-        first += _sum_patterns(rows.mean, block) @ block.observed
-        cross += R.T @ rows.mean.T
-        residual += R.sum(axis=0)
-        square += np.einsum("bd,bd->d", R, R)
-        n += weight @ block.observed
-        n_rows += len(R)
-        bound += float(rows.log_likelihood.sum())
-    return Statistics(moment, first, cross, residual, square, n, n, latent, n_rows, bound)
+def _sort_first(function: Any, keeps_rows: bool, chunk: Chunk) -> tuple[Statistics, Any]:  # noqa: FBT001
+    order: Any = sort_by_pattern(chunk.rows)
+    kept = list(sorted_rows(chunk, order)) if keeps_rows else order
+    return function(chunk._replace(cached=kept)), kept
 
 
-def sorting(rows: Matrix) -> npt.NDArray[np.int32]:
-    """Where a cell's rows with an observed entry are, by pattern, and those patterns, (2, B)."""
-    missing = missing_mask(rows)
+def _chunk_statistics(loadings: Loadings, psi: Array, mean: Array, chunk: Chunk) -> Statistics:
+    kept = chunk.cached
+    parts = kept if isinstance(kept, list) else sorted_rows(chunk, kept)
+    return masked_statistics(parts, loadings, psi, mean)
+
+
+def sort_by_pattern(rows: Matrix) -> npt.NDArray[np.int32]:
+    """Find the rows that have an observed entry, sorted by pattern, and their patterns, (2, B)."""
+    bits = [np.packbits(missing_mask(rows[at]), axis=1) for at in row_slices(*rows.shape)]
+    missing = np.unpackbits(np.concatenate(bits), axis=1, count=rows.shape[1]).astype(bool)
     seen = np.flatnonzero(~missing.all(axis=1))
     representative, pattern = patterns_of(missing[seen])
     if len(representative) == len(seen):  # every row has its own: keep the rows' order
@@ -185,39 +214,54 @@ def sorting(rows: Matrix) -> npt.NDArray[np.int32]:
     return np.stack([seen[order], pattern[order]]).astype(np.int32)
 
 
-def sorted_block(rows: Matrix, order: npt.NDArray[np.int32]) -> Block:
-    """A cell's rows in the order that `sorting` found."""
-    places, pattern = order
-    values = widen(rows[places] if is_sparse(rows) else gathered("given", rows, places))
-    missing = np.isnan(values, out=room("missing", values.shape, bool))
-    np.copyto(values, 0.0, where=missing)  # a copy of the cell's rows already
-    first = np.flatnonzero(np.diff(pattern, prepend=-1))
-    some = gathered("missing by patterns", missing, first)
-    observed = np.logical_not(some, out=room("observed", some.shape))
-    return Block(values, observed, pattern)
+def sorted_rows(chunk: Chunk, order: npt.NDArray[np.int32]) -> Iterator[SortedRows]:
+    """Take a few rows at a time in the order that `sort_by_pattern` found."""
+    for at in row_slices(order.shape[1], chunk.rows.shape[1]):
+        places, pattern = order[:, at]
+        values = chunk.rows[places]
+        values = values.toarray() if is_sparse(values) else values
+        missing = np.isnan(values)
+        np.copyto(values, 0.0, where=missing)  # a copy of the rows already
+        begins = np.diff(pattern, prepend=-1) != 0
+        weights = None if chunk.weights is None else chunk.weights[places]
+        numbers = np.cumsum(begins) - 1
+        yield SortedRows(values, ~missing[begins], numbers, weights)
 
 
-def _sum_patterns(of_row: Array, block: Block) -> Array:
-    """(., B) summed within patterns to (., P); the rows of a fitted block are sorted by pattern."""
+def masked_statistics(
+    parts: Iterable[SortedRows], loadings: Loadings, psi: Array, mean: Array
+) -> Statistics:
+    """Sum the expected sufficient statistics of rows that are sorted by pattern."""
+    D, K = loadings.mean.shape
+    Q = K * (K + 1) // 2
+    moment, first = np.zeros((Q, D)), np.zeros((K, D))
+    cross, residual, square, n = np.zeros((D, K)), np.zeros(D), np.zeros(D), np.zeros(D)
+    latent, bound, n_rows, model = np.zeros(Q), 0.0, 0.0, prepare(loadings, psi)
+    for part in parts:
+        block, w = part.block(), part.weights
+        R = residual_of(block, mean)
+        rows = row_step(model, R, block)
+        h = rows.mean if w is None else rows.mean * w
+        wR = R if w is None else R * w[:, None]
+        weight = np.bincount(block.pattern, weights=w, minlength=len(block.observed))
+        second = rows.cov * weight  # (Q, P)
+        second += _sum_patterns(packed.pairwise_products(rows.mean, h), block)
+        moment += second @ block.observed
+        latent += second.sum(axis=1)
+        first += _sum_patterns(h, block) @ block.observed
+        cross += R.T @ h.T
+        residual += wR.sum(axis=0)
+        square += np.einsum("bd,bd->d", R, wR)
+        n += weight @ block.observed
+        n_rows += float(weight.sum())
+        bound += float(rows.log_likelihood.sum() if w is None else w @ rows.log_likelihood)
+    return Statistics(moment, first, cross, residual, square, n, n, latent, n_rows, bound)
+
+
+def _sum_patterns(per_row: Array, block: Block) -> Array:
+    """Sum (., B) within patterns to (., P); the rows are sorted by pattern."""
     if len(block.observed) == len(block.pattern):
-        return of_row
+        return per_row
     starts = np.searchsorted(block.pattern, np.arange(len(block.observed)))
-    out = room("summed", (len(of_row), len(starts)))
-    summed: Array = np.add.reduceat(of_row, starts, axis=1, out=out)
+    summed: Array = np.add.reduceat(per_row, starts, axis=1)
     return summed
-
-
-def _pattern_order(X: Matrix) -> np.ndarray:
-    """Indices of the rows that have an observed entry, sorted by missingness pattern."""
-    missing = [np.packbits(missing_mask(X[rows]), axis=1) for rows in row_slices(*X.shape)]
-    bits = np.unpackbits(np.concatenate(missing), axis=1, count=X.shape[1]).astype(bool)
-    _, pattern = patterns_of(bits)
-    order = np.argsort(pattern, kind="stable")
-    return order[~bits[order].all(axis=1)]
-
-
-def _store(rows: Matrix) -> tuple[Matrix, np.ndarray | None, np.ndarray]:
-    if is_sparse(rows):
-        return rows, None, np.empty(0, dtype=np.intp)
-    block = make_block(rows)
-    return np.nan_to_num(rows, nan=0.0), block.observed.astype(bool), block.pattern

@@ -6,7 +6,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.linalg.matrices import stacked
-from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.reader import RowReader
 
 BUFFER_ENTRIES = 1 << 23  # of blocks whose rows are shuffled together
 
@@ -20,31 +20,31 @@ class Stream(Protocol):
 
 
 class Blocks(Protocol):
-    """What has its rows in blocks; a `Source`, for one."""
+    """What has its rows in blocks; a `RowReader`, for one."""
 
     shape: tuple[int, int]
     slices: list[slice]
 
-    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
         """Some blocks by their numbers, and of each of them some rows."""
         ...
 
 
-def shuffled(X: Matrix | Source, rng: np.random.Generator) -> Stream:
+def shuffled(X: Matrix | RowReader, rng: np.random.Generator) -> Stream:
     """One by one where that costs nothing, otherwise by blocks."""
-    by_blocks = isinstance(X, Source) and not X.row_by_row
+    by_blocks = isinstance(X, RowReader) and not X.random_access
     return ShuffledBlocks(X, rng) if by_blocks else Permuted(X, rng)
 
 
-def taken(X: Matrix | Source, positions: np.ndarray) -> Matrix:
+def taken(X: Matrix | RowReader, positions: np.ndarray) -> Matrix:
     """Rows by their positions."""
-    return X.take(positions) if isinstance(X, Source) else X[positions]
+    return X.take(positions) if isinstance(X, RowReader) else X[positions]
 
 
 class Permuted:
     """Permutations of all rows, in memory or in a memory map."""
 
-    def __init__(self, X: Matrix | Source, rng: np.random.Generator) -> None:
+    def __init__(self, X: Matrix | RowReader, rng: np.random.Generator) -> None:
         self.X, self.rng = X, rng
         self.left = np.empty(0, dtype=np.intp)
 
@@ -88,7 +88,7 @@ class ShuffledBlocks:
         if chosen != self.held:
             self.rows = None  # two buffers are never held
             slices = [self.source.slices[i] for i in chosen]
-            self.rows = stacked(self.source.picked(dict.fromkeys(chosen, slice(None))))
+            self.rows = stacked(self.source.read_chunks(dict.fromkeys(chosen, slice(None))))
             self.places = np.concatenate([np.arange(s.start, s.stop) for s in slices])
             self.held = chosen
         self.left = self.rng.permutation(len(self.places))

@@ -1,103 +1,125 @@
-"""What one pass over rows finds out: how many, means, squares and, if complete, their scatter.
+"""One pass over rows: how many there are, means, squares and, if complete, their scatter.
 
-Moments of blocks add up to those of all rows (Chan, Golub & LeVeque 1983, eq. 2.1), so that blocks
-may be read anywhere, and each only once: the pass also refuses values that are none.
+Moments of chunks add up to those of all rows (Chan, Golub & LeVeque 1983, eq. 2.1), so that chunks
+may be anywhere, and each is read only once: the pass also refuses bad values.
 """
 
 from collections.abc import Callable
-from functools import reduce
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.linalg.matrices import has_missing, row_slices, widen
-from contrastive_lvm.rows.scatter import raw_sums
-
-Check = Callable[[Matrix], None]  # raises where a block holds what is no value
+from contrastive_lvm.linalg.matrices import has_missing, is_sparse, row_slices, widen
+from contrastive_lvm.rows.reader import Chunk, RowReader
+from contrastive_lvm.rows.scatter import RawSums, raw_sums
 
 
 class Moments(NamedTuple):
-    """Of the observed entries of each column; of all columns jointly where nothing is missing.
+    """Weighted moments of the observed entries, and of whole rows where nothing is missing."""
 
-    Scatters of many blocks about one origin are simply added, which is all that large matrices want
-    done to them; others are first moved to their means.
-    """
-
-    n_rows: int  # that have an observed entry
-    counts: Array  # (D,) observed entries
+    n_rows: float  # weight of the rows that have an observed entry
+    counts: Array  # (D,) weight of the observed entries
     mean: Array  # (D,)
     square: Array  # (D,) about the mean
-    scatter: Array | None = None  # (D, D); None when not asked for or entries are missing
-    origin: Array | None = None  # (D,) what the scatter is about; None for the mean
+    complete: bool  # whether nothing is missing
+    n_empty: int = 0  # rows without any observed entry
+    raw: RawSums | None = None  # None when not asked for, or entries are missing
 
     @property
-    def complete(self) -> bool:
-        """Whether nothing is missing."""
-        return bool((self.counts == self.n_rows).all())
-
-    def centred(self) -> "Moments":
-        """With the scatter about the mean."""
-        if self.scatter is None or self.origin is None:
-            return self
-        offset = self.mean - self.origin
-        scatter = self.scatter - np.outer(self.n_rows * offset, offset)
-        return self._replace(scatter=scatter, origin=None)
+    def scatter(self) -> Array:
+        """Scatter of complete rows about their mean, (D, D)."""
+        if self.raw is None:
+            raise ValueError("rows with missing entries have no scatter; use MaskedRows.")
+        offset = self.raw.total / self.n_rows
+        centred: Array = self.raw.matrix - self.n_rows * np.outer(offset, offset)
+        return centred
 
     def plus(self, other: "Moments") -> "Moments":
-        """Of the rows of both."""
+        """Add the moments of other rows."""
         counts = self.counts + other.counts
-        share = other.counts / np.maximum(counts, 1.0)
+        share = other.counts / np.maximum(counts, np.finfo(np.float64).tiny)
         change, both = other.mean - self.mean, self.counts * share
-        scatter, origin = self._joint(other, both * change, change)
+        mean = self.mean + change * share
         return Moments(
             self.n_rows + other.n_rows,
             counts,
-            self.mean + change * share,
+            mean,
             self.square + other.square + both * change**2,
-            scatter,
-            origin,
+            self.complete and other.complete,
+            self.n_empty + other.n_empty,
+            self._joint(other, mean, both * change, change),
         )
 
-    def _joint(
-        self, other: "Moments", scaled: Array, change: Array
-    ) -> tuple[Array | None, Array | None]:
-        """The scatter of the rows of both, and what it is about."""
-        if self.scatter is None or other.scatter is None:
-            return None, None
-        mine, its = self.origin, other.origin
-        if mine is not None and its is not None and np.array_equal(mine, its):
-            return self.scatter + other.scatter, mine
-        scatter: Any = np.outer(scaled, change)
-        scatter += self.centred().scatter
-        scatter += other.centred().scatter
-        return scatter, None
+    def _joint(self, other: "Moments", mean: Array, scaled: Array, change: Array) -> RawSums | None:
+        """Add raw sums: simply if they are about one origin, otherwise about the mean of both."""
+        mine, its = self.raw, other.raw
+        if mine is None or its is None:
+            return None
+        if np.array_equal(mine.origin, its.origin):
+            return RawSums(mine.origin, mine.total + its.total, mine.matrix + its.matrix)
+        matrix: Array = np.outer(scaled, change)
+        matrix += self.scatter
+        matrix += other.scatter
+        return RawSums(mean, np.zeros(len(mean)), matrix)
 
 
-def moments_of(check: Check, rows: Matrix, *, scatter: bool) -> Moments:
-    """Of a block of rows; `check` is only called where a sum shows that something is odd."""
+def first_pass(reader: RowReader, weights: Array | None = None, *, scatter: bool) -> Moments:
+    """Compute the moments of all rows, which are checked on the way."""
+    function = partial(_moments, reader.checks.values, scatter)
+    found = reader.reduce(function, Moments.plus, weights=weights)
+    reader.checks.counts(found.counts)
+    return found
+
+
+def _moments(check: Callable[[Matrix], None], scatter: bool, chunk: Chunk) -> Moments:  # noqa: FBT001
+    """Compute a chunk's moments; with a scatter, rows are checked only if a sum is not finite."""
+    rows, weights = chunk.rows, chunk.weights
     if not scatter:
         check(rows)
-        return _of_columns(rows)
-    raw, n = raw_sums(rows), rows.shape[0]
+        return _column_moments(rows, weights)
+    raw = raw_sums(rows, weights)
     if not np.isfinite(raw.total).all():
         check(rows)
         if has_missing(rows):
-            return _of_columns(rows)
+            return _column_moments(rows, weights)
+    n = float(rows.shape[0] if weights is None else weights.sum())
     offset = raw.total / n
     square = np.diagonal(raw.matrix) - n * offset**2
-    counts = np.full(rows.shape[1], float(n))
-    return Moments(n, counts, raw.origin + offset, square, raw.matrix, raw.origin)
+    counts = np.full(rows.shape[1], n)
+    mean, complete = raw.origin + offset, True
+    return Moments(n, counts, mean, square, complete, raw=raw)
 
 
-def _of_columns(rows: Matrix) -> Moments:
-    parts = (_of_slice(widen(rows[some])) for some in row_slices(*rows.shape))
-    return reduce(Moments.plus, parts)
+def _column_moments(rows: Matrix, weights: Array | None) -> Moments:
+    if is_sparse(rows) and not has_missing(rows):
+        return _sparse_moments(rows, np.ones(rows.shape[0]) if weights is None else weights)
+    return reduce(
+        Moments.plus,
+        (
+            _slice_moments(widen(rows[at]), None if weights is None else weights[at])
+            for at in row_slices(*rows.shape)
+        ),
+    )
 
 
-def _of_slice(rows: Array) -> Moments:
+def _slice_moments(rows: Array, weights: Array | None) -> Moments:
     seen = ~np.isnan(rows)
-    counts = seen.sum(axis=0).astype(np.float64)
-    mean = np.where(seen, rows, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
-    square = (np.where(seen, rows - mean, 0.0) ** 2).sum(axis=0)
-    return Moments(int(seen.any(axis=1).sum()), counts, mean, square)
+    w = np.ones(len(rows)) if weights is None else weights
+    counts, complete = w @ seen, bool(seen.all())
+    filled = rows if complete else np.where(seen, rows, 0.0)
+    total = filled.sum(axis=0) if weights is None else w @ filled
+    mean = total / np.maximum(counts, np.finfo(np.float64).tiny)
+    centred = np.where(seen, rows - mean, 0.0)
+    square = (centred**2).sum(axis=0) if weights is None else w @ centred**2
+    some = seen.any(axis=1)
+    return Moments(float(w @ some), counts, mean, square, complete, int((~some).sum()))
+
+
+def _sparse_moments(rows: Matrix, weights: Array) -> Moments:
+    wide = rows.astype(np.float64, copy=False)
+    n = float(weights.sum())
+    mean = wide.T @ weights / n
+    square = np.maximum(wide.multiply(wide).T @ weights - n * mean**2, 0.0)
+    return Moments(n, np.full(rows.shape[1], n), mean, square, complete=True)

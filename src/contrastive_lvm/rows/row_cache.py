@@ -1,8 +1,8 @@
-"""What is remembered of every row from sweep to sweep, an array for each cell of rows.
+"""Caches of what is remembered of every row from pass to pass, one entry per chunk.
 
-It may be as large as the data (a weight an entry). Of rows in memory it is in memory too. Of rows
-in files it is in files, in the system's folder for temporary files (`TMPDIR`), which vanish with
-the object that names them.
+Their content may be as large as the data (a weight for each entry). Rows in memory have it in
+memory too. Rows in files, and Dask arrays without a cluster, have it in the system's folder for
+temporary files (`TMPDIR`); the files vanish with the cache. A cluster keeps it on its workers.
 """
 
 import shutil
@@ -14,44 +14,51 @@ from typing import Any
 import numpy as np
 
 
-class Shelf:
-    """Arrays in memory."""
+class MemoryCache:
+    """Values in memory."""
 
     def __init__(self) -> None:
-        self.arrays: dict[int, Any] = {}
+        self.values: dict[int, Any] = {}
 
-    def load(self, cell: int) -> Any:
-        """A cell's array."""
-        return self.arrays[cell]
+    def load(self, chunk: int) -> Any:
+        """Return the value of a chunk."""
+        return self.values[chunk]
 
-    def store(self, cell: int, array: Any) -> None:
-        """Put a cell's array away."""
-        self.arrays[cell] = array
+    def store(self, chunk: int, value: Any) -> None:
+        """Keep the value of a chunk."""
+        self.values[chunk] = value
 
-    def whole(self) -> Any:
-        """The arrays of all cells as one."""
-        return np.concatenate([self.arrays[cell] for cell in sorted(self.arrays)])
+    def joined(self) -> np.ndarray:
+        """Join the arrays of all chunks."""
+        return np.concatenate([self.values[chunk] for chunk in sorted(self.values)])
 
 
-class Spill:
-    """A folder with a file for each cell."""
+class DiskCache:
+    """A folder with an array in a file for each chunk."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="contrastive-lvm-"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
-    def path(self, cell: int) -> str:
-        """Where a cell's array is."""
-        return str(self.folder / f"{cell}.npy")
+    def path(self, chunk: int) -> str:
+        """Return the path of a chunk's file."""
+        return str(self.folder / f"{chunk}.npy")
 
-    def paths(self, cells: range) -> list[str]:
-        """Where the arrays of some cells are."""
-        return [self.path(cell) for cell in cells]
+    def load(self, chunk: int) -> np.ndarray:
+        """Read the array of a chunk."""
+        array: np.ndarray = np.load(self.path(chunk), allow_pickle=False)
+        return array
 
-    def load(self, cell: int) -> Any:
-        """Read a cell's array."""
-        return np.load(self.path(cell), allow_pickle=False)
+    def store(self, chunk: int, value: np.ndarray) -> None:
+        """Write the array of a chunk."""
+        np.save(self.path(chunk), value, allow_pickle=False)
 
-    def store(self, cell: int, array: Any) -> None:
-        """Write a cell's array."""
-        np.save(self.path(cell), array, allow_pickle=False)
+
+class WorkerCache:
+    """Results that the workers of a Dask cluster hold, by the numbers of their chunks."""
+
+    def __init__(self, held: dict[int, Any]) -> None:
+        self.held = held
+
+
+Cache = MemoryCache | DiskCache | WorkerCache

@@ -1,4 +1,4 @@
-"""Some rows of what is elsewhere: they stay there until they are read."""
+"""A subset of the rows of a file or of a Dask array, read when it is needed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,16 +8,16 @@ import numpy as np
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.linalg.matrices import stacked
 from contrastive_lvm.rows.file_rows import MOST_ENTRIES
-from contrastive_lvm.rows.source import is_lazy
+from contrastive_lvm.rows.reader import is_dask
 
 
-def chosen_rows(X: Any, chosen: np.ndarray) -> Any:
+def select_rows(X: Any, chosen: np.ndarray) -> Any:
     """Rows of a Dask array or of an array in a file where a mask is true, in their order."""
     places = np.flatnonzero(chosen)
-    return X[places] if is_lazy(X) else ChosenRows(X, places)
+    return X[places] if is_dask(X) else SelectedRows(X, places)
 
 
-class ChosenRows:
+class SelectedRows:
     """Rows of an array in a file, as an array that gives rows by slices.
 
     Files are read in stretches: what lies between two chosen rows of one is read with them, what

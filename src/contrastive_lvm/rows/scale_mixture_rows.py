@@ -6,11 +6,12 @@ With `u` the scale of an entry (or of a row) and `w_id = E[u_id]` on observed en
     E[e_id^2] = r_id^2 - 2 r_id E[l_d]' E[h_i] + tr( E[l_d l_d'] E[h_i h_i'] ),
 
 and the likelihood turns `E[e^2] / psi` into new weights and its part of the bound. The latents
-add `-KL(q(h) || N(0, I))` a row. Weights are carried from sweep to sweep; with them the bound
-never falls. They are the only thing kept a row: per-row matrices live within a block.
+add `-KL(q(h) || N(0, I))` per row. Weights are carried from sweep to sweep; with them the bound
+never falls. They are the only values kept for every row: per-row matrices live within a block.
+A row's own weight multiplies everything that it adds to sums, but not its `E[u]`.
 """
 
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,18 +21,22 @@ from contrastive_lvm.arrays import Array, Matrix, Statistics
 from contrastive_lvm.likelihoods.base import Scaler, Scales
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
-from contrastive_lvm.linalg.scratch import gathered, room
-from contrastive_lvm.rows.threads import in_order
+from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.rows.masked_rows import AvailableEntries
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.reader import Chunk, RowReader
+from contrastive_lvm.rows.row_cache import Cache
 
 BLOCK_ELEMENTS = 1 << 17  # a few arrays of a block's size live at once
 # E[u] as it is kept, (N, D) or (N, 1).
 Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 EXACT = 1 << 21  # weights of a set that are kept in double precision
+CLIP = 3.0  # robust standard deviations
+MOST_SORTED = 1 << 23  # entries of a set whose medians come from all rows
 
 
 class WeightedBlock(NamedTuple):
-    """The row step's outcome for a block of rows."""
+    """The outcome of the row step for a block of rows."""
 
     observed: Array | None  # (B, D) 0/1; None when nothing is missing
     residual: Array  # (B, D)
@@ -57,25 +62,23 @@ class RowStep:
         self.constant = 0.5 * np.log(2.0 * np.pi * psi)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Only what it was given travels."""
+        """Pickle only what it was given."""
         return RowStep, self._given
 
     def __call__(self, rows: Matrix, weights: Array | Weights) -> WeightedBlock:
-        """For a block of rows with the weights they have had so far."""
-        R = room("residual", rows.shape)
-        np.subtract(widen(rows) if is_sparse(rows) else rows, self.mean, out=R)
-        missing, observed = np.isnan(R, out=room("missing", R.shape, bool)), None
+        """Take the step for a block of rows with the weights they have had so far."""
+        R = widen(rows) - self.mean
+        missing, observed = np.isnan(R), None
         if missing.any():  # masks as numbers: products with them are much faster than indexing
             np.copyto(R, 0.0, where=missing)
-            observed = np.logical_not(missing, out=room("observed", R.shape))
+            observed = np.logical_not(missing, out=missing).astype(np.float64)
         w = _weights_of_entries(weights, R.shape, observed)
-        A = np.matmul(self.precision, w.T, out=room("precision", (len(self.precision), len(R))))
+        A = self.precision @ w.T
         A += packed.pack(np.eye(self.K))
         cov, logdet = packed.invert(A, out=A)
         w *= R
         h = packed.multiply(cov, self.scaled @ w.T)
-        outer = gathered("outer", h, self.i)
-        outer *= gathered("others", h, self.j)
+        outer = packed.pairwise_products(h, h)
         outer += cov
         chi2 = self._expected_squares(R, h, outer)
         if observed is None:
@@ -90,100 +93,185 @@ class RowStep:
 
     def _expected_squares(self, R: Array, h: Array, outer: Array) -> Array:
         """`E[e^2] / psi`, (B, D)."""
-        linear: Array = np.matmul(h.T, self.L.T, out=room("squares", R.shape))
+        linear: Array = h.T @ self.L.T
         linear *= -2.0
         linear += R
         linear *= R
         linear /= self.psi
-        linear += np.matmul(outer.T, self.doubled, out=room("traces", R.shape))
+        linear += outer.T @ self.doubled
         return np.maximum(linear, 0.0, out=linear)
 
 
 def _weights_of_entries(
     weights: Array | Weights, shape: tuple[int, ...], observed: Array | None
 ) -> Array:
-    """(B, D), zero where missing; a copy."""
-    copy: Array = room("weights", shape)
+    """Expand weights to (B, D), zero where missing; a copy."""
+    copy: Array = np.empty(shape)
     if observed is not None:
         return np.multiply(weights, observed, out=copy)
     copy[...] = weights
     return copy
 
 
-class Swept(NamedTuple):
+class RowSums(NamedTuple):
     """Statistics of weighted rows, and what the df step needs."""
 
     statistics: Statistics
-    log_excess: float
-    n_scales: int
+    log_excess: float = 0.0
+    n_scales: float = 0.0
 
-    def plus(self, other: "Swept") -> "Swept":
-        """Of the rows of both."""
-        return Swept(
+    def plus(self, other: "RowSums") -> "RowSums":
+        """Add the sums of other rows."""
+        return RowSums(
             self.statistics.plus(other.statistics),
             self.log_excess + other.log_excess,
             self.n_scales + other.n_scales,
         )
 
 
-def swept(step: RowStep, rows: Matrix, weights: Array | Weights) -> tuple[Swept, Array]:
-    """Expected statistics of a block under new weights, and those weights."""
-    block = step(rows, weights)
-    scales = block.scales
-    return Swept(_block_statistics(block), scales.log_excess, scales.n_scales), scales.weights
+class ScaleMixtureRows:
+    """Rows of a heavy-tailed likelihood.
+
+    A start sees entries clipped at `CLIP` robust standard deviations about the median, so that
+    outliers do not decide where a fit begins.
+    """
+
+    def __init__(self, reader: RowReader, weights: Array | None = None) -> None:
+        moments = first_pass(reader, weights, scatter=False)
+        self.reader, self.weights = reader, weights
+        self.n_rows, self.counts, self._n_empty = moments.n_rows, moments.counts, moments.n_empty
+        self.mean, spread = _medians(reader, weights)
+        fallback = np.sqrt(moments.square / self.counts)
+        limit = CLIP * np.where(spread > 0, spread, fallback)
+        squares = partial(_clipped_squares, self.mean, limit)
+        self.square: Array = reader.reduce(squares, np.add, weights=weights)
+        share = self.counts / self.n_rows
+        self._available = AvailableEntries(reader, weights, self.mean, limit, share)
+
+    def covariance_product(self, M: Array) -> Array:
+        """About `cov(x) @ M`, from clipped entries."""
+        return self._available.product(M, self.n_rows, self.square / self.counts)
+
+    def sweep(
+        self, loadings: Loadings, psi: Array, mean: Array, scales: Cache | None, scaler: Scaler
+    ) -> tuple[RowSums, Cache]:
+        """Take the row step with the scales `E[u]` of the last sweep, and renew them.
+
+        Scales of None are all 1.
+        """
+        step = RowStep(loadings, psi, mean, scaler)
+        kind = _scales_precision(scaler, *self.reader.shape)
+        function = partial(_sweep_chunk, step, kind, self._n_empty > 0)
+        return self.reader.renew(function, RowSums.plus, weights=self.weights, cache=scales)
 
 
-def weights_shape(scaler: Scaler, n_rows: int, n_features: int) -> tuple[int, type]:
-    """How many weights a row has, and the precision in which those of so many rows are kept.
+def _medians(reader: RowReader, weights: Array | None) -> tuple[Array, Array]:
+    """Medians of features and robust standard deviations, from all rows or evenly spaced ones.
 
-    Many weights are kept in single precision: a weight is a stationary point, so that its rounding
+    Spaces are counted in weight, so that a row of weight 2 is seen as often as two rows.
+    """
+    n_rows, n_features = reader.shape
+    total, most = n_rows if weights is None else float(weights.sum()), MOST_SORTED // n_features
+    if total <= most:
+        X = reader.load()
+    else:
+        at = (np.arange(max(1, most)) + 0.5) * (total / max(1, most))
+        ends = np.arange(1, n_rows + 1) if weights is None else np.cumsum(weights)
+        X = reader.take(np.minimum(np.searchsorted(ends, at, side="right"), n_rows - 1))
+        weights = None
+    centre, spread = np.empty(n_features), np.empty(n_features)
+    for columns in row_slices(n_features, X.shape[0]):
+        part = widen(X[:, columns])
+        centre[columns] = middle = _weighted_median(part, weights)
+        spread[columns] = 1.4826 * _weighted_median(np.abs(part - middle), weights)
+    return centre, spread
+
+
+def _weighted_median(values: Array, weights: Array | None) -> Array:
+    """Median of each column; rows of whole-number weights count as often as that."""
+    if weights is None:
+        return np.asarray(np.nanmedian(values, axis=0))
+    order = np.argsort(values, axis=0)  # NaN comes last
+    ordered = np.take_along_axis(values, order, axis=0)
+    upto = np.cumsum(np.where(np.isnan(ordered), 0.0, weights[order]), axis=0)
+    half = upto[-1] / 2.0
+    low, high = (upto >= half).argmax(axis=0), (upto > half).argmax(axis=0)
+    columns = np.arange(values.shape[1])
+    return np.asarray((ordered[low, columns] + ordered[high, columns]) / 2.0)
+
+
+def _clipped_squares(centre: Array, limit: Array, chunk: Chunk) -> Array:
+    total = np.zeros(len(centre))
+    for at in row_slices(*chunk.rows.shape):
+        squares = np.clip(widen(chunk.rows[at]) - centre, -limit, limit) ** 2
+        if chunk.weights is not None:
+            squares *= chunk.weights[at, None]
+        total += np.nansum(squares, axis=0)
+    return total
+
+
+def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
+    """Choose the precision in which the scales of so many rows are kept.
+
+    Many scales are kept in single precision: a scale is a stationary point, so that its rounding
     changes the bound by its square, and there may be one for every entry of the data. But it does
     change the way to the optimum, and with few rows where on that way a fit stops, so that few are
     kept as they are.
     """
     n_columns = scaler(np.zeros((1, n_features)), np.ones(1)).weights.shape[1]
-    return n_columns, np.float32 if n_rows * n_columns > EXACT else np.float64
+    return np.float32 if n_rows * n_columns > EXACT else np.float64
 
 
-def weighted_statistics(
-    X: Matrix, loadings: Loadings, psi: Array, mean: Array, weights: Weights, scaler: Scaler
-) -> tuple[Swept, Weights]:
-    """The same of many rows, a block at a time.
+def _sweep_chunk(
+    step: RowStep,
+    kind: type,
+    has_empty_rows: bool,  # noqa: FBT001
+    chunk: Chunk,
+) -> tuple[RowSums, Weights]:
+    """Take the row step for a chunk, a block at a time; rows without any entry are left out."""
+    rows, weights, scales = chunk
+    if has_empty_rows:
+        parts = [~np.isnan(widen(rows[at])).all(axis=1) for at in row_slices(*rows.shape)]
+        seen = np.concatenate(parts)
+        if not seen.all():
+            rows, weights = rows[seen], None if weights is None else weights[seen]
+    scales = np.ones((rows.shape[0], 1), kind) if scales is None else scales
+    found: list[RowSums] = []
+    renewed: list[Any] = []
+    slices = list(row_slices(*rows.shape, elements=BLOCK_ELEMENTS)) or [slice(0, 0)]
+    for at in slices:
+        block = step(rows[at], scales[at])
+        found.append(_block_sums(block, None if weights is None else weights[at]))
+        renewed.append(block.scales.weights.astype(kind))
+    kept: Weights = np.concatenate(renewed)
+    return reduce(RowSums.plus, found), kept
 
-    `weights` may have one column to begin with; the new ones have as many as there are scales.
-    """
-    step = RowStep(loadings, psi, mean, scaler)
-    n_columns, kind = weights_shape(scaler, *X.shape)
-    renewed = np.empty((X.shape[0], n_columns), kind)
 
-    def of_block(rows: slice) -> Swept:
-        found, renewed[rows] = swept(step, X[rows], weights[rows])
-        return found
-
-    blocks = in_order(of_block, list(row_slices(*X.shape, elements=BLOCK_ELEMENTS)))
-    return reduce(Swept.plus, blocks), renewed
-
-
-def _block_statistics(block: WeightedBlock) -> Statistics:
-    (Q, B), K = block.outer.shape, len(block.mean)
-    w = _weights_of_entries(block.scales.weights, block.residual.shape, block.observed)
-    stack = room("stack", (Q + K + 1, B))
+def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
+    (Q, B), K, scales = block.outer.shape, len(block.mean), block.scales
+    w = _weights_of_entries(scales.weights, block.residual.shape, block.observed)
+    stack = np.empty((Q + K + 1, B))
     stack[:Q], stack[Q:-1], stack[-1] = block.outer, block.mean, 1.0
+    if weights is not None:
+        stack *= weights
     weighted = stack @ w  # (Q + K + 1, D)
     w *= block.residual
     crossed = stack[Q:] @ w  # (K + 1, D)
-    entries = (
-        np.full(w.shape[1], float(B)) if block.observed is None else block.observed.sum(axis=0)
-    )
-    return Statistics(
+    if weights is not None:
+        w *= weights[:, None]
+    row = np.ones(B) if weights is None else weights
+    n_rows = float(row.sum())
+    statistics = Statistics(
         moment=weighted[:Q],
         first=weighted[Q : Q + K],
         cross=crossed[:K].T,
         residual=crossed[K],
         square=np.einsum("bd,bd->d", w, block.residual),
         weight=weighted[-1],
-        entries=entries,
-        latent=block.outer.sum(axis=1),
-        n_rows=B,
-        bound=float(block.bound.sum()),
+        entries=np.full(w.shape[1], n_rows) if block.observed is None else row @ block.observed,
+        latent=stack[:Q].sum(axis=1),
+        n_rows=n_rows,
+        bound=float(block.bound.sum() if weights is None else weights @ block.bound),
     )
+    excess, n_scales = (float(row @ x) for x in (scales.log_excess, scales.n_scales))
+    return RowSums(statistics, excess, n_scales)

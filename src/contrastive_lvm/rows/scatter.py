@@ -1,141 +1,176 @@
 """Complete rows, compressed: the number of rows, their mean and their scatter.
 
-The scatter `T = sum_i (x_i - mean)(x_i - mean)'` enters the model only through its diagonal and
-through products `T @ M` with a few columns, so three kinds of data share one interface:
+The scatter `T = sum_i w_i (x_i - mean)(x_i - mean)'`, with w the weights of the rows, enters the
+model only through its diagonal and through products `T @ M` with a few columns, so two kinds of
+data share one interface:
 
-- `DenseScatter`: the (D, D) matrix, formed in one pass; iterations no longer depend on n;
-- `RowScatter`: the rows themselves, `T M = Xc' (Xc M)`, for many features; sparse rows are
-  centred implicitly, `T M = X' (X M) - n mean (mean' M)`, and stay sparse;
+- `DenseScatter`: the (D, D) matrix, formed in one pass; sweeps no longer depend on n;
+- `OperatorScatter`: the rows themselves, `T M = Xc' (Xc M)`, for many features; sparse rows are
+  centred implicitly and stay sparse.
 
-With fewer rows than features and isotropic noise, `span.reduce_to_span` first replaces the rows by
-their coordinates in an orthonormal basis of their span.
+With fewer rows than features and isotropic noise, `gram_trick.reduce_to_span` first replaces the
+rows by their coordinates in an orthonormal basis of their span.
 """
 
-from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix, Statistics
+from contrastive_lvm.arrays import LOG_2PI, Array, Matrix, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
-from contrastive_lvm.rows.masked_rows import LOG_2PI
+from contrastive_lvm.rows.reader import Chunk, RowReader
 
 SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
 WIDE_BLOCK = 1 << 21  # entries: products of narrow matrices want more rows than other work
 WIDE_ROWS = 8192  # most rows of such a block
 FIRST_ROWS = 64  # that say about where the others are
-MOST_FEATURES = 3000  # above, products with the rows are cheaper than forming a (D, D) matrix
+MOST_FEATURES = 3000  # above, products with rows in memory are cheaper than forming a (D, D) matrix
+MOST_FEATURES_OUT_OF_CORE = 6000  # above, the (D, D) matrix takes more than 290 MB
 
 
 class Scatter(Protocol):
     """What the complete-data steps need to know of a row set."""
 
     @property
-    def n_rows(self) -> int:
-        """Rows compressed."""
+    def n_rows(self) -> float:
+        """Weight of all rows."""
         ...
 
     @property
     def mean(self) -> Array:
-        """Their mean, (D,)."""
+        """Mean of the rows, (D,)."""
         ...
 
     @property
-    def diagonal(self) -> Array:
+    def square(self) -> Array:
         """Diagonal of the scatter, (D,)."""
+        ...
+
+    @property
+    def counts(self) -> Array:
+        """Weight of the entries of each feature, (D,)."""
         ...
 
     def product(self, M: Array) -> Array:
         """`T @ M`, (D, .)."""
         ...
 
+    def covariance_product(self, M: Array) -> Array:
+        """`cov(x) @ M`, (D, .)."""
+        ...
+
+    def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
+        """Expected sufficient statistics."""
+        ...
+
 
 class DenseScatter(NamedTuple):
     """The scatter as a matrix."""
 
-    n_rows: int
+    n_rows: float
     mean: Array
     matrix: Array
+    n_outside: int = 0  # features beyond the span of the rows, which hold noise alone
 
     @property
-    def diagonal(self) -> Array:
-        """Its diagonal, (D,)."""
+    def square(self) -> Array:
+        """Diagonal of the scatter, (D,)."""
         return np.ascontiguousarray(np.diagonal(self.matrix))
+
+    @property
+    def counts(self) -> Array:
+        """Weight of the entries of each feature, (D,)."""
+        return np.full(len(self.matrix), self.n_rows)
 
     def product(self, M: Array) -> Array:
         """`T @ M`."""
         return self.matrix @ M
 
+    def covariance_product(self, M: Array) -> Array:
+        """`cov(x) @ M`."""
+        return self.product(M) / self.n_rows
 
-class RowScatter(NamedTuple):
-    """The scatter as an operator on the rows it comes from."""
+    def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
+        """Expected sufficient statistics; the mean of the rows is their own."""
+        return scatter_statistics(self, loadings, psi, self.n_outside)
 
-    n_rows: int
+
+class OperatorScatter(NamedTuple):
+    """The scatter as an operator on the rows: a pass for each product."""
+
+    n_rows: float
     mean: Array
-    diagonal: Array
-    rows: Matrix
+    square: Array
+    reader: RowReader
+    weights: Array | None = None
+
+    @property
+    def counts(self) -> Array:
+        """Weight of the entries of each feature, (D,)."""
+        return np.full(len(self.mean), self.n_rows)
 
     def product(self, M: Array) -> Array:
-        """`T @ M`, a block of rows at a time."""
-        out = np.zeros_like(M)
-        if not is_sparse(self.rows):
-            for rows in row_slices(*self.rows.shape):
-                centred = widen(self.rows[rows]) - self.mean
-                out += centred.T @ (centred @ M)
-            return out
-        for block in sparse_blocks(self.rows):
-            out += block.T @ (block @ M)
-        return out - self.n_rows * np.outer(self.mean, self.mean @ M)
+        """`T @ M`."""
+        function = partial(_scatter_product, self.mean, M)
+        return self.reader.reduce(function, np.add, weights=self.weights)
+
+    def covariance_product(self, M: Array) -> Array:
+        """`cov(x) @ M`."""
+        return self.product(M) / self.n_rows
+
+    def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
+        """Expected sufficient statistics; the mean of the rows is their own."""
+        return scatter_statistics(self, loadings, psi)
 
 
-def sparse_blocks(X: Matrix) -> Iterator[Matrix]:
-    """Row blocks of a CSR matrix as float64; the matrix itself when it is float64 already."""
-    if X.dtype == np.float64:
-        yield X
-        return
-    stored_in_a_row = X.nnz // max(1, X.shape[0]) + 1
-    for rows in row_slices(X.shape[0], stored_in_a_row, most=X.shape[0]):
-        yield X[rows].astype(np.float64)
-
-
-def summarise(X: Matrix, *, dense: bool) -> Scatter:
-    """Compress complete rows in one pass; rows with gaps leave NaN in a dense scatter's mean."""
-    if not dense:
-        return _summarise_sparse(X) if is_sparse(X) else _row_scatter(X)
-    raw = raw_sums(X)
-    offset = raw.total / X.shape[0]
-    if not np.isnan(offset).any():
-        raw.matrix[...] -= X.shape[0] * np.outer(offset, offset)
-    return DenseScatter(X.shape[0], raw.origin + offset, raw.matrix)
+def _scatter_product(mean: Array, M: Array, chunk: Chunk) -> Array:
+    rows, weights = chunk.rows, chunk.weights
+    product = np.zeros_like(M)
+    if is_sparse(rows):
+        inner = rows @ M - mean @ M
+        inner = inner if weights is None else weights[:, None] * inner
+        product += rows.T @ inner - np.outer(mean, inner.sum(axis=0))
+        return product
+    for at in row_slices(*rows.shape):
+        centred = widen(rows[at]) - mean
+        inner = centred @ M
+        product += centred.T @ (inner if weights is None else weights[at, None] * inner)
+    return product
 
 
 class RawSums(NamedTuple):
-    """Of rows and of their outer products, about an origin near them."""
+    """Sums of rows and of their outer products, about an origin near them."""
 
     origin: Array  # (D,)
-    total: Array  # (D,); NaN where a row has gaps
+    total: Array  # (D,); NaN where an entry is missing
     matrix: Array  # (D, D)
 
 
-def raw_sums(X: Matrix) -> RawSums:
-    """Sums of complete rows; about zero where nothing cancels there."""
+def raw_sums(X: Matrix, weights: Array | None = None) -> RawSums:
+    """Sum complete rows; about zero where nothing cancels there.
+
+    Sums within a block of centred rows are taken in the data's precision, over blocks in float64:
+    as accurate as widening everything, at half the cost for float32. Weighted rows are widened.
+    """
     if is_sparse(X):
-        return _raw_sums_sparse(X)
+        return _raw_sums_sparse(X, weights)
     shift = _shift(X)
     total, matrix, buffer = np.zeros(X.shape[1]), None, None
-    for rows in row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS):
-        # Sums within a block of centred rows in the data's precision, over blocks in float64:
-        # as accurate as widening everything, at half the cost for float32.
-        centred = X[rows]
+    for at in row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS):
+        centred = scaled = X[at]
         if shift is not None:
             buffer = np.empty_like(centred) if buffer is None else buffer
-            centred = np.subtract(centred, shift, out=buffer[: rows.stop - rows.start])
-        total += _column_sums(centred)
+            centred = scaled = np.subtract(centred, shift, out=buffer[: at.stop - at.start])
+        if weights is not None:
+            centred = widen(centred)
+            scaled = centred * weights[at, None]
+        total += _column_sums(scaled)
         if np.isnan(total).any():
-            break  # rows with gaps have no scatter, and the total says so
-        product = centred.T @ centred
+            break  # rows with missing entries have no scatter, and the total says so
+        product = scaled.T @ centred
         if matrix is None:
             matrix = product.astype(np.float64, copy=False)
         else:
@@ -145,7 +180,7 @@ def raw_sums(X: Matrix) -> RawSums:
 
 
 def _shift(X: Matrix) -> Array | None:
-    """About what the first rows are, in the data's precision; None if that is near zero.
+    """Estimate the mean from the first rows, in the data's precision; None if it is near zero.
 
     About means within a standard deviation of zero nothing cancels, so nothing need be moved.
     """
@@ -156,7 +191,7 @@ def _shift(X: Matrix) -> Array | None:
 
 
 def _column_sums(rows: Matrix) -> Array:
-    """Sums of a few rows in the data's precision, added up in double."""
+    """Sum a few rows at a time in the data's precision, and those sums in double."""
     ones = np.ones(SUMMED_AT_ONCE, dtype=rows.dtype)
     even = len(rows) // len(ones) * len(ones)
     sums = np.matmul(ones, rows[:even].reshape(-1, len(ones), rows.shape[1]))
@@ -166,41 +201,21 @@ def _column_sums(rows: Matrix) -> Array:
     return total
 
 
-def _row_scatter(X: Matrix) -> RowScatter:
-    shift = widen(X[:1])[0]
-    total, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for rows in row_slices(*X.shape):
-        total += (widen(X[rows]) - shift).sum(axis=0)
-    mean = shift + total / len(X)
-    for rows in row_slices(*X.shape):
-        square += ((widen(X[rows]) - mean) ** 2).sum(axis=0)
-    return RowScatter(len(X), mean, square, X)
+def _raw_sums_sparse(X: Matrix, weights: Array | None) -> RawSums:
+    wide = X.astype(np.float64, copy=False)
+    scaled = wide if weights is None else wide.multiply(weights[:, None]).tocsr()
+    total = np.asarray(scaled.sum(axis=0)).ravel()
+    return RawSums(np.zeros(X.shape[1]), total, (scaled.T @ wide).toarray())
 
 
-def _raw_sums_sparse(X: Matrix) -> RawSums:
-    D = X.shape[1]
-    total, matrix = np.zeros(D), np.zeros((D, D))
-    for block in sparse_blocks(X):
-        total += np.asarray(block.sum(axis=0)).ravel()
-        matrix += (block.T @ block).toarray()
-    return RawSums(np.zeros(D), total, matrix)
-
-
-def _summarise_sparse(X: Matrix) -> RowScatter:
-    n = X.shape[0]
-    mean, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for block in sparse_blocks(X):
-        mean += np.asarray(block.sum(axis=0)).ravel() / n
-        square += np.asarray(block.multiply(block).sum(axis=0)).ravel()
-    return RowScatter(n, mean, np.maximum(square - n * mean**2, 0.0), X)
-
-
-def statistics(data: Scatter, loadings: Loadings, psi: Array, n_features: int) -> Statistics:
+def scatter_statistics(
+    data: Scatter, loadings: Loadings, psi: Array, n_outside: int = 0
+) -> Statistics:
     """Expected sufficient statistics of complete rows, centred at their own mean.
 
     With `B = psi^-1 L A^-1` and `A = I + E[L' psi^-1 L]`: `sum_i r_i E[h_i]' = T B` and
-    `sum_i E[h_i h_i'] = n A^-1 + B' T B`. `n_features` exceeds `len(L)` when the rows were
-    reduced to their span; the dimensions left out hold noise alone, with variance `psi[0]`.
+    `sum_i E[h_i h_i'] = n A^-1 + B' T B`. The `n_outside` dimensions that were left out when the
+    rows were reduced to their span hold noise alone, with variance `psi[0]`.
     """
     L, K = loadings.mean, loadings.mean.shape[1]
     scaled = L / psi[:, None]
@@ -211,8 +226,9 @@ def statistics(data: Scatter, loadings: Loadings, psi: Array, n_features: int) -
     logdet = float(np.linalg.slogdet(precision)[1])
     product = data.product(scaled)  # (D, K)
     inner = scaled.T @ product
-    quadratic = float((data.diagonal / psi).sum() - (cov * inner).sum())
-    log_psi = float(np.log(psi).sum()) + (n_features - len(psi)) * float(np.log(psi[0]))
+    quadratic = float((data.square / psi).sum() - (cov * inner).sum())
+    n_features = len(psi) + n_outside
+    log_psi = float(np.log(psi).sum()) + n_outside * float(np.log(psi[0]))
     bound = -0.5 * (data.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
     moment = packed.pack(data.n_rows * cov + cov @ inner @ cov)
     return Statistics(
@@ -220,9 +236,9 @@ def statistics(data: Scatter, loadings: Loadings, psi: Array, n_features: int) -
         first=np.zeros((K, 1)),
         cross=product @ cov,
         residual=np.zeros(len(L)),
-        square=data.diagonal,
-        weight=np.full(len(L), float(data.n_rows)),
-        entries=np.full(len(L), float(data.n_rows)),
+        square=data.square,
+        weight=data.counts,
+        entries=data.counts,
         latent=moment[:, 0],
         n_rows=data.n_rows,
         bound=bound,

@@ -7,14 +7,14 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import column_sums, row_slices, widen
-from contrastive_lvm.rows.source import Source
+from contrastive_lvm.rows.reader import Chunk, RowReader
 
 Sums = tuple[Array, Array]  # of columns, and numbers of their entries
 
 
 def mean_profile(likelihood: Likelihood, sets: list[Matrix]) -> Array:
     """Mean count of each feature that is sized, over both sets, (D,); zero elsewhere."""
-    sized = likelihood.sized_columns(sets[0].shape[1])
+    sized = likelihood._sized_features(sets[0].shape[1])
     if not sized.any():
         return np.zeros(len(sized))
     sums, counts = zip(*(_sums(X) for X in sets), strict=True)
@@ -22,7 +22,11 @@ def mean_profile(likelihood: Likelihood, sets: list[Matrix]) -> Array:
 
 
 def _sums(X: Matrix) -> Sums:
-    return X.total(column_sums, _added) if isinstance(X, Source) else column_sums(X)
+    return X.reduce(_chunk_sums, _added) if isinstance(X, RowReader) else column_sums(X)
+
+
+def _chunk_sums(chunk: Chunk) -> Sums:
+    return column_sums(chunk.rows)
 
 
 def _added(one: Sums, other: Sums) -> Sums:
@@ -39,8 +43,8 @@ def log_sizes(X: Matrix, profile: Array) -> Array:
     sized = profile > 0
     if not sized.any():
         return sizes
-    if isinstance(X, Source):
-        return np.asarray(X.mapped(partial(_block_sizes, profile)))
+    if isinstance(X, RowReader):
+        return np.asarray(X.map(partial(_block_sizes, profile)))
     for rows in row_slices(*X.shape):
         block = widen(X[rows])[:, sized]
         total = np.nansum(block, axis=1)

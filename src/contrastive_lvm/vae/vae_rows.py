@@ -8,7 +8,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
-from contrastive_lvm.rows import source as scale
+from contrastive_lvm.rows import reader
 from contrastive_lvm.rows.minibatches import ShuffledBlocks
 
 
@@ -37,14 +37,14 @@ class Source(Protocol):
 
 def in_blocks(X: Any) -> bool:
     """Whether rows are to be read by blocks; single rows of a memory map cost no more."""
-    return scale.is_elsewhere(X) and not isinstance(X, np.memmap)
+    return reader.is_out_of_core(X) and not isinstance(X, np.memmap)
 
 
 def source(X: Any, name: str = "X") -> Source:
     """Rows of whatever was given; nothing is copied or computed yet."""
     if not in_blocks(X):
         return Rows(X)
-    return BlockRows(scale.source_of(X, name, scale.UNCHECKED))  # `moments` checks each block
+    return BlockRows(reader.open_rows(X, name, reader.UNCHECKED))  # `moments` checks each block
 
 
 def floating(dtype: Any) -> Any:
@@ -96,7 +96,7 @@ class Rows:
 class BlockRows:
     """Rows elsewhere, a few blocks at a time: never whole in memory unless they are few."""
 
-    def __init__(self, rows: scale.Source, dropped: np.ndarray | None = None) -> None:
+    def __init__(self, rows: reader.RowReader, dropped: np.ndarray | None = None) -> None:
         self.rows = rows
         self.dropped = np.empty(0, dtype=np.intp) if dropped is None else dropped
         ends = [block.stop for block in rows.slices]
@@ -108,7 +108,7 @@ class BlockRows:
     def _block(self, i: int) -> Array:
         begin, end = self.rows.slices[i].start, self.rows.slices[i].stop
         gone = self.dropped[(self.dropped >= begin) & (self.dropped < end)] - begin
-        return np.delete(dense(self.rows.picked({i: slice(None)})[0]), gone, axis=0)
+        return np.delete(dense(self.rows.read_chunks({i: slice(None)})[0]), gone, axis=0)
 
     def blocks(self) -> Iterator[Array]:
         """All rows in order."""
@@ -117,7 +117,7 @@ class BlockRows:
             for rows in row_slices(*block.shape):
                 yield block[rows]
 
-    def picked(self, picks: dict[int, Any]) -> list[Matrix]:
+    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
         """Some blocks by their numbers, and of each of them some rows."""
         return [self._block(i)[at] for i, at in picks.items()]
 

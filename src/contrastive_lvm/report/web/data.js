@@ -1,4 +1,4 @@
-// The data of the page: arrays unpacked, rows of the target first, then those of the background.
+// The data of the page: arrays decoded, rows of the target first, then those of the background.
 const report = JSON.parse(document.getElementById("data").textContent);
 const KINDS = { f4: Float32Array, u2: Uint16Array, i4: Int32Array };
 
@@ -38,7 +38,8 @@ function stacked(target, background, k) {
   return found;
 }
 
-// Whatever can be an axis: a label, values, and standard deviations where they are known.
+// Everything that can be an axis: a label, values, and standard deviations where they are known.
+// Latents also have a name for the columns of tables.
 function lazily(axis, make) {
   let made = null;
   Object.defineProperty(axis, "values", { get: () => (made ??= make()) });
@@ -53,11 +54,11 @@ function jitter() {
 
 const axes = [];
 for (let k = 0; k < nTargetDims; k++) {
-  const axis = { label: `target ${k + 1}`, sd: { part: points.target_sd, k, set: "target" } };
+  const axis = { label: `target dimension ${k + 1}`, column: `target${k + 1}`, std: { part: points.target_std, k, set: "target" } };
   axes.push(lazily(axis, () => stacked(points.target, points.background_target, k)));
 }
 for (let k = 0; k < nSharedDims; k++) {
-  const axis = { label: `shared ${k + 1}`, sd: { part: points.shared_sd, k, other: points.background_shared_sd } };
+  const axis = { label: `shared dimension ${k + 1}`, column: `shared${k + 1}`, std: { part: points.shared_std, k, other: points.background_shared_std } };
   axes.push(lazily(axis, () => stacked(points.shared, points.background_shared, k)));
 }
 
@@ -71,17 +72,17 @@ if (nBackground) {
 for (const column of columns) {
   if (column.kind === "number") axes.push({ label: column.name, values: column.values });
 }
-axes.push(lazily({ label: "(spread out)", bare: true }, jitter));
+axes.push(lazily({ label: "(random jitter)", bare: true }, jitter));
 
-function sdOf(axis, row) {
-  if (!axis.sd) return NaN;
-  const part = isTarget(row) ? axis.sd.part : axis.sd.other;
+function stdOf(axis, row) {
+  if (!axis.std) return NaN;
+  const part = isTarget(row) ? axis.std.part : axis.std.other;
   if (!part) return NaN;
   const at = part.shape[0] === 1 ? 0 : isTarget(row) ? row : row - nTarget; // one row stands for all
-  return part.values[at * part.shape[1] + axis.sd.k];
+  return part.values[at * part.shape[1] + axis.std.k];
 }
 
-function cell(column, row) {
+function annotation(column, row) {
   if (column.kind === "number") return isNaN(column.values[row]) ? null : shortNumber(column.values[row]);
   return column.codes[row] < 0 ? null : column.levels[column.codes[row]];
 }

@@ -1,7 +1,7 @@
 // Which features differ between the selected rows and the rest of their set.
 const SHOWN = 15;
 
-// Count, mean and variance of every feature the page carries, over some rows.
+// Count, mean and variance of every feature whose values the page has, over some rows.
 function moments(rows, wanted) {
   const d = values.shape[1], count = new Float64Array(d), sum = new Float64Array(d), square = new Float64Array(d);
   for (let i = rows[0]; i < rows[1]; i++) {
@@ -28,9 +28,9 @@ function effect(a, b) {
   if (!a.n || b.n < 2) return null;
   const pooled = a.n > 1 ? ((a.n - 1) * a.variance + (b.n - 1) * b.variance) / (a.n + b.n - 2) : b.variance;
   if (!(pooled > 0)) return null;
-  const sd = Math.sqrt(pooled);
+  const std = Math.sqrt(pooled);
   const own = a.n > 1 ? a.variance : b.variance;
-  return { size: (a.mean - b.mean) / sd, error: Math.sqrt(own / a.n + b.variance / b.n) / sd };
+  return { size: (a.mean - b.mean) / std, error: Math.sqrt(own / a.n + b.variance / b.n) / std };
 }
 
 function differences() {
@@ -50,7 +50,7 @@ function selectedSet() {
   return [nTarget, nRows];
 }
 
-// A bar from zero with a whisker, in a cell.
+// A bar from zero with a whisker, as an entry of a table.
 function bar(value, error, largest) {
   const place = (x) => 50 + 50 * Math.max(-1, Math.min(1, x / largest));
   const fill = make("i", { class: value < 0 ? "down" : "" }), zero = make("u");
@@ -74,9 +74,9 @@ function featureButton(name, j) {
 
 function drawDifferences() {
   const root = document.getElementById("differences");
-  const heading = make("h2", { text: "What the selected rows have" });
+  const heading = make("h2", { text: "How the selected rows differ" });
   if (!selection.count) {
-    root.replaceChildren(heading, make("p", { class: "small", text: "Select rows above to see which features set them apart from the rest." }));
+    root.replaceChildren(heading, make("p", { class: "small", text: "Select rows above to see which features set them apart from the others." }));
     return;
   }
   const set = selectedSet(), all = differences(), found = all.slice(0, SHOWN);
@@ -84,16 +84,16 @@ function drawDifferences() {
   for (let i = set[0]; i < set[1]; i++) n += selection.chosen[i];
   const name = set[0] === 0 ? "target" : "background";
   const carried = values.shape[1] < report.features.length
-    ? ` Of ${report.features.length.toLocaleString("en")} features the page carries the ${values.shape[1]} with the largest target loadings.` : "";
+    ? ` Of ${report.features.length.toLocaleString("en")} features, the page has the values of the ${values.shape[1]} with the largest target loadings.` : "";
   const largest = Math.max(...found.map((f) => Math.abs(f.size) + 2 * f.error), 1e-9);
   const rows = found.map((f) => make("tr", {}, make("td", { class: "name" }, featureButton(f.name, f.j)),
     make("td", { class: "number", text: shortNumber(f.selected.mean) }), make("td", { class: "number", text: shortNumber(f.rest.mean) }),
     make("td", { class: "number", text: `${f.size.toFixed(2)} \u00b1 ${f.error.toFixed(2)}` }), bar(f.size, f.error, largest)));
-  const head = make("tr", {}, ...["feature", "selected", "rest", "difference, sds", ""].map((text, k) =>
+  const head = make("tr", {}, ...["feature", "selected", "rest", "difference (std)", ""].map((text, k) =>
     make("th", { class: k && k < 4 ? "number" : "", scope: "col", text })));
   root.replaceChildren(heading,
-    make("p", { text: `${plural(n, "row")} of the ${name} against the other ${(set[1] - set[0] - n).toLocaleString("en")}: means of observed values.` }),
+    make("p", { text: `${plural(n, "row")} of the ${name} compared with the other ${(set[1] - set[0] - n).toLocaleString("en")}: means of the observed values.` }),
     found.length ? make("div", { class: "scroll" }, make("table", { id: "differences-table" }, make("thead", {}, head), make("tbody", {}, ...rows)))
       : make("p", { text: "No feature can be compared: too few values are observed." }),
-    make("p", { class: "small", text: `Whiskers are two standard errors. Rows picked for where they lie differ by construction in the features of those dimensions; that is a description, not a test.${carried}` }));
+    make("p", { class: "small", text: `Differences are in pooled standard deviations; whiskers show two standard errors. Rows selected by their latents differ by construction in the features of those dimensions: this is a description, not a test.${carried}` }));
 }

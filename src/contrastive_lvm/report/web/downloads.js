@@ -1,4 +1,4 @@
-// The numbers as files, made in the page.
+// Downloads, made in the page.
 function save(name, parts, type) {
   const link = make("a", { download: name, href: URL.createObjectURL(new Blob(parts, { type })) });
   link.click();
@@ -14,36 +14,36 @@ function exact(x) { return Number.isFinite(x) ? String(Number(x.toPrecision(7)))
 
 function csv(head, lines) { return [`${head.map(quoted).join(",")}\r\n`, ...lines.map((line) => `${line.join(",")}\r\n`)]; }
 
-function annotationCells(row) {
-  return columns.filter((c) => !c.sets).map((c) => c.kind === "number" ? exact(c.values[row]) : quoted(cell(c, row) ?? ""));
+function annotationsOf(row) {
+  return columns.filter((c) => !c.sets).map((c) => c.kind === "number" ? exact(c.values[row]) : quoted(annotation(c, row) ?? ""));
 }
 
-// Latents with standard deviations and annotations, a line for each wanted row.
+// Latents with standard deviations and annotations, one line per row.
 function latentLines(prefix, wanted) {
-  const own = axes.filter((axis) => axis.sd && axis.label.startsWith(prefix));
-  const head = ["row", "set", ...own.flatMap((axis) => [axis.label, `${axis.label} sd`]), ...columns.filter((c) => !c.sets).map((c) => c.name)];
+  const own = axes.filter((axis) => axis.column?.startsWith(prefix));
+  const head = ["row", "set", ...own.flatMap((axis) => [axis.column, `${axis.column}_std`]), ...columns.filter((c) => !c.sets).map((c) => c.name)];
   const lines = [];
   for (let i = 0; i < nRows; i++) {
     if (!wanted(i)) continue;
-    const numbers = own.flatMap((axis) => [exact(axis.values[i]), exact(sdOf(axis, i))]);
-    lines.push([quoted(String(rowName(i))), isTarget(i) ? "target" : "background", ...numbers, ...annotationCells(i)]);
+    const numbers = own.flatMap((axis) => [exact(axis.values[i]), exact(stdOf(axis, i))]);
+    lines.push([quoted(String(rowName(i))), isTarget(i) ? "target" : "background", ...numbers, ...annotationsOf(i)]);
   }
   return csv(head, lines);
 }
 
 function loadingLines() {
   const dims = Array.from({ length: nLoadings }, (_, k) => k);
-  const head = ["feature", ...dims.flatMap((k) => [dimensionName(k), ...(loadingSds ? [`${dimensionName(k)} sd`] : [])])];
+  const head = ["feature", ...dims.flatMap((k) => [axes[k].column, ...(loadingStds ? [`${axes[k].column}_std`] : [])])];
   const lines = report.features.map((name, j) => [quoted(name), ...dims.flatMap((k) => {
     const at = k * nFeatures + j;
-    return [exact(loadings.values[at]), ...(loadingSds ? [exact(loadingSds[at])] : [])];
+    return [exact(loadings.values[at]), ...(loadingStds ? [exact(loadingStds[at])] : [])];
   })]);
   return csv(head, lines);
 }
 
 function differenceLines() {
   const lines = differences().map((f) => [quoted(f.name), exact(f.selected.mean), exact(f.rest.mean), f.selected.n, f.rest.n, exact(f.size), exact(f.error)]);
-  return csv(["feature", "mean of selected", "mean of rest", "selected observed", "rest observed", "difference in sds", "standard error"], lines);
+  return csv(["feature", "mean of selected", "mean of rest", "selected observed", "rest observed", "standardized difference", "standard error"], lines);
 }
 
 function drawDownloads() {
@@ -61,6 +61,6 @@ function drawDownloads() {
   buttons.push(make("button", { type: "button", id: "save-summary", text: "Summary (JSON)",
     onclick: () => save("summary.json", [JSON.stringify(facts, null, 1)], "application/json") }));
   on("selection", () => document.querySelectorAll(".of-selection").forEach((button) => { button.disabled = !selection.count; }));
-  document.getElementById("downloads").replaceChildren(make("h2", { text: "The numbers" }), make("div", { class: "controls" }, ...buttons),
-    make("p", { class: "small", text: "Everything is in this file; nothing is fetched or sent." }));
+  document.getElementById("downloads").replaceChildren(make("h2", { text: "Download" }), make("div", { class: "controls" }, ...buttons),
+    make("p", { class: "small", text: "This file contains everything; it loads nothing from the network and sends nothing." }));
 }

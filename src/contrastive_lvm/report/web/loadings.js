@@ -1,13 +1,11 @@
 // Loadings of one dimension, ranked, with a search.
 const loadings = unpack(report.loadings);
-const loadingSds = report.loading_sds ? unpack(report.loading_sds).values : null;
+const loadingStds = report.loading_stds ? unpack(report.loading_stds).values : null;
 const nLoadings = loadings.shape[0];
 const nFeatures = report.features.length;
 const carriedAt = new Int32Array(nFeatures).fill(-1);
 values.features.forEach((feature, j) => { carriedAt[feature] = j; });
 const table = { dimension: 0, search: "", most: SHOWN };
-
-function dimensionName(k) { return k < nTargetDims ? `target ${k + 1}` : `shared ${k - nTargetDims + 1}`; }
 
 function rankedFeatures() {
   const from = table.dimension * nFeatures, wanted = table.search.trim().toLowerCase();
@@ -23,12 +21,12 @@ function drawLoadingRows() {
   let largest = 1e-30;
   for (let j = 0; j < nFeatures; j++) largest = Math.max(largest, Math.abs(loadings.values[from + j]));
   const rows = shown.map((j) => {
-    const loading = loadings.values[from + j], sd = loadingSds ? loadingSds[from + j] : NaN;
+    const loading = loadings.values[from + j], std = loadingStds ? loadingStds[from + j] : NaN;
     const dropped = report.selected && !report.selected[j] && table.dimension < nTargetDims;
     return make("tr", {}, make("td", { class: "name" }, featureButton(report.features[j], carriedAt[j])),
       make("td", { class: "number", text: dropped ? "dropped" : shortNumber(loading) }),
-      make("td", { class: "number", text: dropped || !isFinite(sd) ? "" : `\u00b1 ${shortNumber(sd, 2)}` }),
-      bar(dropped ? 0 : loading, dropped ? NaN : sd, 1.08 * largest));
+      make("td", { class: "number", text: dropped || !isFinite(std) ? "" : `\u00b1 ${shortNumber(std, 2)}` }),
+      bar(dropped ? 0 : loading, dropped ? NaN : std, 1.08 * largest));
   });
   document.getElementById("loading-rows").replaceChildren(...rows);
   const more = document.getElementById("loading-more");
@@ -37,20 +35,20 @@ function drawLoadingRows() {
 }
 
 function drawLoadings() {
-  const choices = Array.from({ length: nLoadings }, (_, k) => make("option", { value: k, text: dimensionName(k) }));
+  const choices = Array.from({ length: nLoadings }, (_, k) => make("option", { value: k, text: axes[k].label }));
   const dimension = make("select", { id: "dimension", onchange: () => { table.dimension = Number(dimension.value); table.most = SHOWN; drawLoadingRows(); } }, ...choices);
   const search = make("input", { type: "search", id: "search", placeholder: "part of a name", autocomplete: "off",
     oninput: () => { table.search = search.value; table.most = SHOWN; drawLoadingRows(); } });
-  const more = make("button", { type: "button", id: "loading-more", text: "More", onclick: () => { table.most += 50; drawLoadingRows(); } });
+  const more = make("button", { type: "button", id: "loading-more", text: "Show more", onclick: () => { table.most += 50; drawLoadingRows(); } });
   const head = make("tr", {}, make("th", { scope: "col", text: "feature" }), make("th", { class: "number", scope: "col", text: "loading" }),
-    make("th", { class: "number", scope: "col", text: loadingSds ? "sd" : "" }), make("th"));
-  const what = report.facts.estimator === "ContrastiveLVM" ? "What a unit of this dimension adds to each feature"
+    make("th", { class: "number", scope: "col", text: loadingStds ? "std" : "" }), make("th"));
+  const what = report.facts.estimator === "ContrastiveLVM" ? "What one unit of this dimension adds to each feature"
     : "Half of what a step from -1 to 1 along this dimension changes";
   const scaled = report.facts.scale === "none" ? "." : ", in scaled units.";
   document.getElementById("loadings").replaceChildren(make("h2", { text: "Loadings" }),
     make("div", { class: "controls" }, make("label", {}, "Dimension ", dimension), make("label", {}, "Search ", search)),
     make("div", { class: "scroll" }, make("table", { id: "loadings-table" }, make("thead", {}, head), make("tbody", { id: "loading-rows" }))),
     make("p", {}, make("span", { id: "loading-count", class: "small", role: "status" }), " ", more),
-    make("p", { class: "small", text: `${what}${scaled}${loadingSds ? " Standard deviations take the latents as known, so they are on the small side; whiskers are two of them." : ""}` }));
+    make("p", { class: "small", text: `${what}${scaled}${loadingStds ? " Standard deviations treat the latents as known, so they are rather too small; whiskers show two of them." : ""}` }));
   drawLoadingRows();
 }

@@ -1,4 +1,4 @@
-// Puts the page together.
+// Put the page together.
 const byId = (id) => document.getElementById(id);
 
 function setTheme(name) {

@@ -5,7 +5,7 @@ class Scatter {
     this.base = make("canvas", { "aria-hidden": "true" });
     this.top = make("canvas", {
       tabindex: "0", role: "application",
-      "aria-label": `${title}: arrow keys go from point to point, Enter selects, Escape clears`,
+      "aria-label": `${title}: arrow keys move from point to point, Enter selects, Escape clears`,
     });
     this.plot = make("div", { class: "plot" }, this.base, this.top);
     root.append(this.plot);
@@ -39,7 +39,7 @@ class Scatter {
 
   visible(row) { return this.shows(row) && isFinite(this.xAxis.values[row]) && isFinite(this.yAxis.values[row]); }
 
-  // The smallest box around rows, with some room.
+  // The smallest box around rows, with a margin.
   around(rows) {
     const box = { x0: Infinity, x1: -Infinity, y0: Infinity, y1: -Infinity };
     const xs = this.xAxis.values, ys = this.yAxis.values;
@@ -51,8 +51,8 @@ class Scatter {
       box.y1 = Math.max(box.y1, ys[i]);
     }
     if (!(box.x0 <= box.x1)) return { x0: -1, x1: 1, y0: -1, y1: 1 };
-    const roomX = 0.05 * (box.x1 - box.x0) || 0.5, roomY = 0.05 * (box.y1 - box.y0) || 0.5;
-    return { x0: box.x0 - roomX, x1: box.x1 + roomX, y0: box.y0 - roomY, y1: box.y1 + roomY };
+    const marginX = 0.05 * (box.x1 - box.x0) || 0.5, marginY = 0.05 * (box.y1 - box.y0) || 0.5;
+    return { x0: box.x0 - marginX, x1: box.x1 + marginX, y0: box.y0 - marginY, y1: box.y1 + marginY };
   }
 
   toX(x) { return MARGIN.left + (x - this.box.x0) / (this.box.x1 - this.box.x0) * (this.width - MARGIN.left - MARGIN.right); }
@@ -177,16 +177,16 @@ class Scatter {
     context.beginPath();
     context.arc(x, y, 7, 0, 2 * Math.PI);
     context.stroke();
-    const sdX = sdOf(this.xAxis, row), sdY = sdOf(this.yAxis, row);
+    const stdX = stdOf(this.xAxis, row), stdY = stdOf(this.yAxis, row);
     context.lineWidth = 1;
     context.beginPath();
-    if (isFinite(sdX)) {
-      context.moveTo(this.toX(this.xAxis.values[row] - sdX), y);
-      context.lineTo(this.toX(this.xAxis.values[row] + sdX), y);
+    if (isFinite(stdX)) {
+      context.moveTo(this.toX(this.xAxis.values[row] - stdX), y);
+      context.lineTo(this.toX(this.xAxis.values[row] + stdX), y);
     }
-    if (isFinite(sdY)) {
-      context.moveTo(x, this.toY(this.yAxis.values[row] - sdY));
-      context.lineTo(x, this.toY(this.yAxis.values[row] + sdY));
+    if (isFinite(stdY)) {
+      context.moveTo(x, this.toY(this.yAxis.values[row] - stdY));
+      context.lineTo(x, this.toY(this.yAxis.values[row] + stdY));
     }
     context.stroke();
   }

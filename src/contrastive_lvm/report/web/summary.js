@@ -1,33 +1,33 @@
-// What the fit is: a lead, words of diagnosis, shares of variance, the bound, settings.
+// About the fit: the lead, diagnostics, shares of variance, the lower bound, settings.
 function lead() {
   const f = report.facts;
   const sets = [["target", nTarget], ["background", nBackground]].filter(([name]) => f[name] && f[name].rows)
-    .map(([name, shown]) => `${f[name].rows.toLocaleString("en")} ${name} rows${shown < f[name].rows ? ` (a random ${shown.toLocaleString("en")} drawn)` : ""}`);
-  return `${sets.join(" and ")}, ${plural(f.features, "feature")}; ${plural(f.n_target, "dimension")} of the target alone, ${f.n_shared} shared.`;
+    .map(([name, shown]) => `${f[name].rows.toLocaleString("en")} ${name} rows${shown < f[name].rows ? ` (${shown.toLocaleString("en")} of them drawn, at random)` : ""}`);
+  return `${sets.join(" and ")}, ${plural(f.features, "feature")}; ${plural(f.n_target, "target dimension")} and ${plural(f.n_shared, "shared dimension")}.`;
 }
 
 function drawDiagnostics() {
   const items = report.diagnostics.map(({ level, text }) => make("li", { class: level, text }));
-  document.getElementById("diagnostics").replaceChildren(make("h2", { text: "What to make of it" }), make("ul", {}, ...items));
+  document.getElementById("diagnostics").replaceChildren(make("h2", { text: "Can the fit be trusted?" }), make("ul", {}, ...items));
 }
 
 function drawShares() {
   const { target, shared, noise } = report.facts.variance;
   const total = (list) => list.reduce((a, b) => a + b, 0);
   const parts = [
-    ...target.map((share, k) => [`target ${target.length > 1 ? k + 1 : "part"}`, share, groupColour(0)]),
-    ["shared", total(shared), groupColour(1)], ["noise", noise, GREY],
+    ...target.map((share, k) => [target.length === nTargetDims ? `target dimension ${k + 1}` : "target dimensions", share, groupColour(0)]),
+    ["shared dimensions", total(shared), groupColour(1)], ["noise", noise, GREY],
   ];
   const strip = make("div", { class: "share", role: "img", "aria-label": parts.map(([name, share]) => `${name} ${percent(share)}`).join(", ") });
   const rows = parts.map(([name, share, colour]) => {
-    const piece = make("div", { title: `${name}: ${percent(share)}` }), key = make("span", { class: "key" });
-    piece.style.flexGrow = share;
-    piece.style.background = key.style.background = colour;
-    strip.append(piece);
+    const part = make("div", { title: `${name}: ${percent(share)}` }), key = make("span", { class: "key" });
+    part.style.flexGrow = share;
+    part.style.background = key.style.background = colour;
+    strip.append(part);
     return make("tr", {}, make("td", {}, key, name), make("td", { class: "number", text: percent(share) }));
   });
-  const trace = report.trace.length > 2 ? [make("h2", { text: "The bound, sweep by sweep" }), tracePicture()] : [];
-  document.getElementById("shares").replaceChildren(make("h2", { text: "Where the target's variance goes" }), strip,
+  const trace = report.trace.length > 2 ? [make("h2", { text: "Lower bound after each iteration" }), tracePicture()] : [];
+  document.getElementById("shares").replaceChildren(make("h2", { text: "Shares of the target's variance" }), strip,
     make("table", {}, make("tbody", {}, ...rows)), ...trace);
 }
 
@@ -40,7 +40,7 @@ function tracePicture() {
   const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
   const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
   set(svg, { viewBox: "0 0 600 140", class: "trace", role: "img", preserveAspectRatio: "none",
-    "aria-label": `The bound rises from ${shortNumber(trace[0])} to ${shortNumber(trace[trace.length - 1])}` });
+    "aria-label": `The lower bound rises from ${shortNumber(trace[0])} to ${shortNumber(trace[trace.length - 1])}` });
   set(line, { points: xy.join(" "), fill: "none", stroke: "currentColor", "stroke-width": 1.5, "vector-effect": "non-scaling-stroke" });
   svg.append(line);
   return make("div", {}, svg, make("p", { class: "small", text: `from ${shortNumber(trace[0])} to ${shortNumber(trace[trace.length - 1])}` }));
@@ -48,5 +48,5 @@ function tracePicture() {
 
 function drawSettings() {
   const rows = report.settings.map(([name, text]) => make("tr", {}, make("th", { scope: "row", text: name }), make("td", { text })));
-  document.getElementById("settings").replaceChildren(make("h2", { text: "Data, model and settings" }), make("table", {}, make("tbody", {}, ...rows)));
+  document.getElementById("settings").replaceChildren(make("h2", { text: "Data and settings" }), make("table", {}, make("tbody", {}, ...rows)));
 }

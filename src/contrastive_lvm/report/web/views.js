@@ -1,4 +1,4 @@
-// The two scatter plots with their controls, what pointer and keyboard do to them, and the tip.
+// The two scatter plots with their controls, pointer and keyboard, and the tooltip.
 const hovered = { row: -1 };
 
 function hover(row) {
@@ -98,13 +98,13 @@ function tipLines(row, view) {
   const lines = [[isTarget(row) ? "target row" : "background row", rowName(row)]];
   for (const axis of [view.xAxis, view.yAxis]) {
     if (axis.bare || !isFinite(axis.values[row])) continue;
-    const sd = sdOf(axis, row);
-    lines.push([axis.label, shortNumber(axis.values[row]) + (isFinite(sd) ? ` \u00b1 ${shortNumber(sd, 2)}` : "")]);
+    const std = stdOf(axis, row);
+    lines.push([axis.label, shortNumber(axis.values[row]) + (isFinite(std) ? ` \u00b1 ${shortNumber(std, 2)}` : "")]);
   }
   if (colouring.feature >= 0) lines.push([colourName(), shortNumber(observed(row, colouring.feature)) || "missing"]);
   const told = new Set(lines.map((line) => line[0]));
   for (const column of columns) {
-    const text = column.sets || told.has(column.name) ? null : cell(column, row);
+    const text = column.sets || told.has(column.name) ? null : annotation(column, row);
     if (text !== null && lines.length < MOST_LINES) lines.push([column.name, text]);
   }
   return lines;
@@ -140,7 +140,7 @@ function view(id, title, x, y, shows) {
     onclick: () => scatter.zoomTo(scatter.around((i) => selection.chosen[i])) });
   on("selection", () => { zoom.disabled = !selection.count; });
   caption.append(make("strong", { text: title }), make("label", {}, "x ", across), make("label", {}, "y ", up), zoom,
-    make("button", { type: "button", text: "All", "aria-label": `show all of ${title.toLowerCase()}`, onclick: () => scatter.zoomTo(null) }),
-    make("button", { type: "button", text: "PNG", "aria-label": `picture of ${title.toLowerCase()}`, onclick: () => savePicture(scatter, `${id}.png`) }));
+    make("button", { type: "button", text: "All", "aria-label": `show all rows of ${title.toLowerCase()}`, onclick: () => scatter.zoomTo(null) }),
+    make("button", { type: "button", text: "PNG", "aria-label": `save ${title.toLowerCase()} as PNG`, onclick: () => savePicture(scatter, `${id}.png`) }));
   return scatter;
 }

@@ -1,0 +1,312 @@
+"""One sweep of coordinate ascent, for EM and for closed-form variational Bayes.
+
+A sweep updates, in turn, the scales of the priors, the latents of all rows, the scales of the
+entries (heavy tails), then loadings, means, noise. EM reads loadings as points, variational Bayes
+as `q(l_d) = N(mean_d, C_d)`; everything else is the same code. The bound is evaluated after the
+row step, as a sum of named parts.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.coordinate_ascent.loading_step import (
+    LoadingStep,
+    NormalEquations,
+    SetStatistics,
+    completed,
+    loading_step,
+    normal_equations,
+)
+from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
+from contrastive_lvm.linalg import packed
+from contrastive_lvm.linalg.anderson import Ascent, ascend
+from contrastive_lvm.linalg.loadings import Covariance, Loadings
+from contrastive_lvm.model import Model
+from contrastive_lvm.priors.base import Prior
+from contrastive_lvm.rows.data import Data
+
+MOST_REPEATS = 20  # of the loading step within a sweep, until the scales of priors stand still
+MOST_REPEATED_COLUMNS = 50  # with more, a loading step costs as much as a sweep
+SCALES_STAND_STILL = 1e-3  # relative change of the precisions
+STEADY_SWEEPS = 100  # of scale mixtures, whose carried weights make a bold ascent erratic
+
+
+class Carry(NamedTuple):
+    """What is carried from sweep to sweep beside the accelerated vector."""
+
+    cov: Covariance | None  # of the loadings
+    states: tuple[Any, ...]  # of the prior of each block
+    weights: tuple[Any, ...]  # E[u] as each set keeps it; None for Gaussian noise
+
+
+class RowResults(NamedTuple):
+    """What the row step found."""
+
+    statistics: list[SetStatistics]
+    carry: Carry  # as given, with scales and weights renewed
+    log_excess: float  # of the scales, for the df step
+    n_scales: float
+    parts: dict[str, float]  # of the bound
+
+
+class Problem:
+    """A model and its rows as the ascent of a bound over a flat vector.
+
+    The vector holds loadings and (when entries are missing or weighted) means in units of the
+    features' standard deviations, log noise variances, and the log degrees of freedom if learned.
+    """
+
+    def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
+        self.model, self.data, self.posterior = model, data, posterior
+        if not isinstance(model.likelihood, ScaleMixture):
+            raise TypeError(f"{model.likelihood!r} has no closed form; use inference='svi'.")
+        self.likelihood = model.likelihood
+        self.floor = self.likelihood._noise_floor(data.variance, data.n_features)
+        variance = self.floor / FLOOR
+        self.unit, self.ceiling = np.sqrt(variance), 10.0 * variance
+        self.active = [model.active_columns(name) for name in model.sets]
+        uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
+        sizes = [block.n_components for block in model.blocks]
+        self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))  # columns with a posterior
+
+    def with_model(self, model: Model) -> "Problem":
+        """Return the same data with another model."""
+        return Problem(model, self.data, posterior=self.posterior)
+
+    def flatten(self, parameters: Parameters) -> Array:
+        """Return parameters as one vector."""
+        psi = parameters.psi[:1] if self.likelihood._is_isotropic else parameters.psi
+        parts = [(parameters.L / self.unit[:, None]).ravel(), np.log(psi)]
+        if not self.data.complete:
+            parts += [mean / self.unit for mean in parameters.means]
+        if self.likelihood._learns_df:
+            parts.append(np.log([parameters.df]))
+        return np.concatenate(parts)
+
+    def unflatten(self, point: Array) -> Parameters:
+        """Return the parameters of a vector, noise variances kept within their limits."""
+        D, K = len(self.unit), self.model.n_columns
+        n_noise = 1 if self.likelihood._is_isotropic else D
+        L = point[: D * K].reshape(D, K) * self.unit[:, None]
+        psi = np.clip(np.exp(point[D * K : D * K + n_noise]), self.floor, self.ceiling)
+        if self.data.complete:
+            return Parameters(L, psi, tuple(s.mean for s in self.data.sets))
+        df = self.likelihood._first_df()
+        means = point[D * K + n_noise :]
+        if self.likelihood._learns_df:
+            df = float(np.clip(np.exp(point[-1]), *self.likelihood._df_limits()))
+            means = means[:-1]
+        return Parameters(L, psi, tuple(means.reshape(-1, D) * self.unit), df)
+
+    def first_carry(self) -> Carry:
+        """Return what is carried when nothing is known of scales and covariances."""
+        D = len(self.unit)
+        states = [block.prior.init((D, block.n_components)) for block in self.model.blocks]
+        return Carry(None, tuple(states), self.data.first_weights())
+
+    def begin(self, point: Array, carry: Carry) -> tuple[Array, Carry]:
+        """Return a point and its carry; where loadings have a posterior, after one sweep."""
+        if not self.posterior:
+            return point, carry
+        return self.improve(point, self.evaluate(point, carry)[1])
+
+    def ascend(
+        self,
+        start: Array,
+        carry: Carry,
+        *,
+        memory: int,
+        max_sweeps: int,
+        tol: float,
+        interrupt: Callable[[Array, RowResults], bool] | None = None,
+    ) -> Ascent[RowResults]:
+        """Raise the bound from a point; see `linalg.anderson`."""
+        return ascend(
+            self.evaluate,
+            self.improve,
+            start,
+            carry,
+            memory=memory,
+            max_sweeps=max_sweeps,
+            tol=tol,
+            steady=STEADY_SWEEPS if self.likelihood._is_scale_mixture else 0,
+            interrupt=interrupt,
+        )
+
+    def evaluate(self, point: Array, carry: Carry) -> tuple[float, RowResults]:
+        """Update scales of the priors, then take the row step: the bound and its statistics."""
+        p = self.unflatten(point)
+        loadings = Loadings(p.L, carry.cov)
+        states, parts = self._prior_step(loadings, carry)
+        scaler = partial(self.likelihood.scales, df=p.df)
+        active = [loadings.columns(columns) for columns in self.active]
+        sums, weights = self.data.row_step(active, p, carry.weights, scaler)
+        for name, found in zip(self.model.sets, sums, strict=True):
+            parts[f"{name} rows"] = found.statistics.bound
+        statistics = [
+            SetStatistics(s.statistics, c) for s, c in zip(sums, self.active, strict=True)
+        ]
+        results = RowResults(
+            statistics,
+            Carry(carry.cov, states, weights),
+            sum(s.log_excess for s in sums),
+            sum(s.n_scales for s in sums),
+            parts,
+        )
+        return sum(parts.values()), results
+
+    def _prior_step(
+        self, loadings: Loadings, carry: Carry
+    ) -> tuple[tuple[Any, ...], dict[str, float]]:
+        squares, states = loadings.squares(), []
+        parts: dict[str, float] = {}
+        for block, state, columns in zip(
+            self.model.blocks, carry.states, self.model.columns, strict=True
+        ):
+            states.append(block.prior.update(state, squares[:, columns]))
+            bound = block.prior.bound(states[-1], squares[:, columns])
+            parts[f"{block.name} loadings"] = bound
+        if self.posterior:
+            parts["entropy of loadings"] = loadings.entropy()
+        return tuple(states), parts
+
+    def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
+        """Update loadings and means jointly, then the noise, then the degrees of freedom."""
+        old = self.unflatten(point)
+        step, states = self._loading_step(old, found)
+        psi = self.likelihood._noise_step(step.square, step.entries, self.data.n_features)
+        psi = np.clip(psi, self.floor, self.ceiling)
+        means = old.means
+        if not self.data.complete:
+            means = tuple(m + dm for m, dm in zip(old.means, step.mean_change, strict=True))
+        loadings = step.loadings
+        if self.model.drops_columns:
+            loadings = self._in_best_coordinates(loadings, found.statistics)
+        df = old.df
+        if self.likelihood._learns_df:
+            df = self.likelihood._df_step(found.log_excess, found.n_scales)
+        new = self.flatten(Parameters(loadings.mean, psi, means, df))
+        return new, Carry(loadings.cov, states, found.carry.weights)
+
+    def _loading_step(
+        self, old: Parameters, found: RowResults
+    ) -> tuple[LoadingStep, tuple[Any, ...]]:
+        """Update loadings and scales of their priors in turn, until the scales stand still.
+
+        Each turn raises the bound and costs nothing in rows; without it the scales, which are not
+        accelerated, would decide how many sweeps a fit takes.
+        """
+        K, priors, states = self.model.n_columns, self.model.priors, found.carry.states
+        if any(prior._has_proximal_step for prior in priors):
+            return self._proximal_step(old, found), states
+        precision = self._precision(states)
+        for _ in range(MOST_REPEATS if K <= MOST_REPEATED_COLUMNS else 1):
+            step = loading_step(found.statistics, K, old.psi, precision, self.uncertain)
+            if not precision.any():
+                break
+            states = self._updated(states, step.loadings.squares())
+            renewed = self._precision(states)
+            change = np.abs(renewed - precision) > SCALES_STAND_STILL * precision
+            precision = renewed
+            if not change.any():
+                break
+        return step, states
+
+    def _updated(self, states: tuple[Any, ...], squares: Array) -> tuple[Any, ...]:
+        parts = zip(self.model.priors, states, self.model.columns, strict=True)
+        return tuple(prior.update(state, squares[:, c]) for prior, state, c in parts)
+
+    def _precision(self, states: tuple[Any, ...]) -> Array:
+        """Return expected precisions of all loadings, (D or 1, K)."""
+        widths = [block.n_components for block in self.model.blocks]
+        values = [p.precision(state) for p, state in zip(self.model.priors, states, strict=True)]
+        rows = max(len(value) for value in values)
+        parts = zip(values, widths, strict=True)
+        return np.hstack([np.broadcast_to(value, (rows, width)) for value, width in parts])
+
+    def _proximal_step(self, old: Parameters, found: RowResults) -> LoadingStep:
+        """Maximise over one block given the others, in turn; penalties shrink theirs exactly."""
+        equations = normal_equations(found.statistics, self.model.n_columns)
+        L = old.L.copy()
+        for block, state, columns in zip(
+            self.model.blocks, found.carry.states, self.model.columns, strict=True
+        ):
+            if block.n_components:
+                L[:, columns] = _block_step(equations, L, columns, old.psi, block.prior, state)
+        return completed(found.statistics, equations, Loadings(L))
+
+    def slope_without(self, block: str, point: Array, carry: Carry) -> Array:
+        """Return the slope of the bound in a block's loadings where they are zero, (D, n)."""
+        statistics = self.evaluate(point, carry)[1].statistics
+        equations = normal_equations(statistics, self.model.n_columns)
+        p = self.unflatten(point)
+        columns = self.model.columns[[b.name for b in self.model.blocks].index(block)]
+        rest = p.L.copy()
+        rest[:, columns] = 0.0
+        matrix = np.broadcast_to(equations.reduced, (*p.L.shape, p.L.shape[1]))[:, columns]
+        pull = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, rest)
+        slope: Array = pull / p.psi[:, None]
+        return slope
+
+    def _in_best_coordinates(self, loadings: Loadings, sets: list[SetStatistics]) -> Loadings:
+        """Return loadings in the latent coordinates where the bound is greatest."""
+        second = loadings.second_moment()
+        for block, columns in zip(self.model.blocks, self.model.columns, strict=True):
+            latents, n_rows = _latent_moment(sets, columns)
+            if block.n_components == 0:
+                continue
+            change = block.prior._best_coordinates(
+                second[columns, columns], latents, n_rows, self.data.n_features
+            )
+            if change is not None:
+                R = np.eye(self.model.n_columns)
+                R[columns, columns] = change
+                loadings = loadings.transformed(R)
+        return loadings
+
+
+def _latent_moment(sets: list[SetStatistics], columns: slice) -> tuple[Array, float]:
+    """Return `sum_i E[h_i h_i']` of a block over the sets that use it, and their rows."""
+    width, n_rows = columns.stop - columns.start, 0.0
+    moment = np.zeros((width, width))
+    for statistics, active in sets:
+        own = np.flatnonzero((active >= columns.start) & (active < columns.stop))
+        if len(own):
+            moment += packed.unpack(statistics.latent[:, None])[0][np.ix_(own, own)]
+            n_rows += statistics.n_rows
+    return moment, n_rows
+
+
+def _block_step(
+    equations: NormalEquations, L: Array, columns: slice, psi: Array, prior: Prior, state: Any
+) -> Array:
+    """Maximise over one block of loadings given the others, (D, n)."""
+    D, K = L.shape
+    matrix = np.broadcast_to(equations.reduced, (D, K, K))[:, columns]
+    own = matrix[:, :, columns]  # (D, n, n)
+    linear = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, L)
+    linear = (linear + np.einsum("dij,dj->di", own, L[:, columns])) / psi[:, None]
+    if not prior._has_proximal_step:
+        ridge = np.array(own) / psi[:, None, None]
+        diagonal = np.arange(own.shape[1])
+        ridge[:, diagonal, diagonal] += prior.precision(state)
+        return np.asarray(np.linalg.solve(ridge, linear[:, :, None])[:, :, 0])
+    gamma, U = np.linalg.eigh(own if equations.reduced.ndim == 3 else own[:1])
+    rotated = np.einsum("dji,dj->di", np.broadcast_to(U, own.shape), linear)
+    curvature = np.broadcast_to(gamma, rotated.shape) / psi[:, None]
+    shrunk = prior._proximal_step(curvature, rotated)
+    return np.asarray(np.einsum("dij,dj->di", np.broadcast_to(U, own.shape), shrunk))
+
+
+class WarmStart(NamedTuple):
+    """Where an ascent stands: what it continues from, and what has gone before."""
+
+    problem: Problem
+    point: Array
+    carry: Carry
+    lower_bounds: Array = np.empty(0)
+    n_sweeps: int = 0

@@ -1,0 +1,248 @@
+"""Starts: deterministic ones from spectra, random ones for restarts.
+
+Blocks are started one after another, those that are active in most sets first. Given the part
+`C = L L' + psi` of the covariance that earlier blocks explain, the loadings of the next block that
+maximise the likelihood of one set are closed form: with `R = C^-1/2` and
+`R cov R = V diag(lambda) V'`, they are `R^-1 V (lambda - 1)^1/2` over the leading eigenpairs
+(probabilistic PCA in the whitened space). Only products of covariances with a few columns are
+needed, so every kind of row set starts alike; features are measured in units of their noise
+throughout.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.coordinate_ascent.ard_rank import supported_rank
+from contrastive_lvm.coordinate_ascent.problem import Problem
+from contrastive_lvm.model import Block, Model
+from contrastive_lvm.rows.data import CovarianceOperator, Product
+
+DENSE_BELOW = 150  # dimensions up to which a full eigendecomposition is as cheap as iterating
+POWER_STEPS = 6
+OVERSAMPLING = 10
+LEAST_NOISE = 1e-3  # share of the variance left to isotropic noise at the start
+LEAST_FEATURE_NOISE = 0.05  # of each feature's variance, to its own noise
+EXCESS = 0.01  # least variance of a column at the start, in units of the noise's
+
+
+class Start(NamedTuple):
+    """Loadings of each block by name, and noise variances."""
+
+    loadings: dict[str, Array]  # (D, n)
+    psi: Array  # (D,)
+
+
+def deterministic_starts(problem: Problem) -> list[tuple[Problem, Array]]:
+    """Return problems and where they start, the most promising first.
+
+    If columns are dropped during the fit there is one start, with no more columns in the most
+    active block than the data supports. Otherwise there are two where the sets differ in their
+    blocks: the most active block from the sets that have least beside it, or from all of them.
+    """
+    starts = _Starts(problem)
+    first, *others = starts.blocks
+    exclusive = starts.least_shared_sets(first, others)
+    if problem.model.drops_columns:
+        return [_started(problem, starts.sized(first, others, exclusive))]
+    if exclusive is None or first.n_components == 0:
+        return [_started(problem, starts.from_sets(first.sets))]
+    sources = [exclusive, first.sets]
+    return [_started(problem, starts.from_sets(names)) for names in sources]
+
+
+def random_start(problem: Problem, rng: np.random.Generator) -> Array:
+    """Return loadings in random directions of the data, half the variance left to the noise."""
+    pooled = _pooled(problem.data.covariances())
+    variance = np.maximum(pooled.variance, np.finfo(float).tiny)
+    L = pooled.product(rng.standard_normal((len(variance), problem.model.n_columns)))
+    L *= np.sqrt(0.5 * variance.sum() / max(float((L**2).sum()), np.finfo(float).tiny))
+    return point_at(problem, L, np.full(len(variance), 0.5 * variance.mean()))
+
+
+def point_at(problem: Problem, L: Array, psi: Array) -> Array:
+    """Return the point with given loadings and noise, and the means of the sets."""
+    means = tuple(s.mean for s in problem.data.sets)
+    psi = np.clip(psi, problem.floor, problem.ceiling)
+    return problem.flatten(Parameters(L, psi, means, problem.likelihood._first_df()))
+
+
+def _started(problem: Problem, start: Start) -> tuple[Problem, Array]:
+    sizes = {name: L.shape[1] for name, L in start.loadings.items()}
+    if problem.model.drops_columns:
+        problem = problem.with_model(problem.model.with_sizes(sizes))
+    L = np.hstack([start.loadings[block.name] for block in problem.model.blocks])
+    return problem, point_at(problem, L, start.psi)
+
+
+class _Starts:
+    """The covariances of the sets by name, and blocks in the order in which they start."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.model: Model = problem.model
+        self.isotropic = problem.likelihood._is_isotropic
+        self.sets = dict(zip(self.model.sets, problem.data.covariances(), strict=True))
+        self.blocks = sorted(self.model.blocks, key=lambda block: -len(block.sets))
+
+    def least_shared_sets(self, first: Block, others: list[Block]) -> tuple[str, ...] | None:
+        """Return the sets of a block in which fewest others are active; None if these are all."""
+        used = [block for block in others if block.n_components]
+        if not used:
+            return None
+        beside = {name: sum(name in block.sets for block in used) for name in first.sets}
+        fewest = tuple(name for name in first.sets if beside[name] == min(beside.values()))
+        return None if fewest == first.sets else fewest
+
+    def from_sets(self, names: Sequence[str], width: int | None = None) -> Start:
+        """Start the first block from the named sets, then the others from all of theirs."""
+        return self._from(_pooled([self.sets[name] for name in names]), width)
+
+    def _from(self, source: CovarianceOperator, width: int | None = None) -> Start:
+        first, *others = self.blocks
+        n = first.n_components if width is None else width
+        beside = sum(block.n_components for block in others)
+        L, psi = _first_loadings(source, n, beside, isotropic=self.isotropic)
+        loadings = {first.name: L}
+        for block in others:
+            loadings[block.name] = self._next_loadings(block, loadings, psi)
+        return Start(loadings, psi)
+
+    def _next_loadings(self, block: Block, started: dict[str, Array], psi: Array) -> Array:
+        """Return a block's loadings given those of earlier blocks."""
+        D, earlier = len(psi), [b for b in self.blocks if b.name in started]
+        common = [b.name for b in earlier if set(block.sets) <= set(b.sets)]
+        base = np.hstack([np.empty((D, 0)), *(started[name] for name in common)])
+        sources = []
+        for name in block.sets:
+            own = [b.name for b in earlier if name in b.sets and b.name not in common]
+            sources.append(
+                reduce(_without, (started[n] for n in own if started[n].size), self.sets[name])
+            )
+        return _whitened_loadings(_pooled(sources), base, psi, block.n_components)
+
+    def sized(self, first: Block, others: list[Block], exclusive: Sequence[str] | None) -> Start:
+        """Start with no more columns in the first block than the data supports.
+
+        The first block as its least shared sets have it gives the others; what these leave of all
+        sets gives the final first block, and that the final others. A pooled first block with
+        columns to spare would take the other blocks' own directions, and coordinate ascent is
+        slow to give them back.
+        """
+        if exclusive is None:
+            source = _pooled([self.sets[name] for name in first.sets])
+            return self._from(source, self._width(first, source))
+        source = _pooled([self.sets[name] for name in exclusive])
+        rough = self._from(source, self._width(first, source))
+        cleaned = []
+        for name in first.sets:
+            parts = (rough.loadings[b.name] for b in others if name in b.sets and b.n_components)
+            cleaned.append(reduce(_without, parts, self.sets[name]))
+        source = _pooled(cleaned)
+        return self._from(source, self._width(first, source))
+
+    def _width(self, block: Block, source: CovarianceOperator) -> int:
+        if not block.prior._drops_columns or block.n_components == 0:
+            return block.n_components
+        return supported_columns(source, block.n_components, isotropic=self.isotropic)
+
+
+def supported_columns(source: CovarianceOperator, most: int, *, isotropic: bool) -> int:
+    """Return how many columns a covariance supports, at least one."""
+    root = np.sqrt(_first_noise(source, isotropic=isotropic))
+    values, _ = leading_eigenpairs(_scaled(source, root), len(root), most)
+    total = float((source.variance / root**2).sum())
+    return max(1, supported_rank(values, total, source.weight, len(root)))
+
+
+def _first_loadings(
+    source: CovarianceOperator, n: int, beside: int, *, isotropic: bool
+) -> tuple[Array, Array]:
+    """Return loadings (D, n) from the leading eigenvectors, and noise variances (D,).
+
+    Directions of as many columns `beside` them are sought too, which makes the leading ones exact.
+    """
+    root = np.sqrt(_first_noise(source, isotropic=isotropic))
+    values, V = leading_eigenpairs(_scaled(source, root), len(root), n + beside)
+    values, V = values[:n], V[:, :n]
+    total = float((source.variance / root**2).sum())
+    level = max(total - float(values.sum()), LEAST_NOISE * total) / (len(root) - n)
+    L = root[:, None] * V * np.sqrt(np.maximum(values - level, EXCESS * level))
+    if isotropic:
+        return L, level * root**2
+    rest = source.variance - (L**2).sum(axis=1)
+    return L, np.maximum(rest, LEAST_FEATURE_NOISE * np.maximum(source.variance, root**2))
+
+
+def _first_noise(source: CovarianceOperator, *, isotropic: bool) -> Array:
+    """Return half of the variance; features that do not vary borrow from the others."""
+    variance = source.variance
+    mean = float(variance.mean())
+    if isotropic:
+        return np.full(len(variance), 0.5 * mean)
+    return 0.5 * np.where(variance > 1e-24 * mean, variance, mean)
+
+
+def _whitened_loadings(source: CovarianceOperator, base: Array, psi: Array, n: int) -> Array:
+    """Return the likeliest loadings (D, n) beside the loadings `base`."""
+    root = np.sqrt(psi)
+    U, s, _ = np.linalg.svd(base / root[:, None], full_matrices=False)
+    shrink = 1.0 / np.sqrt(1.0 + s**2)
+
+    def whiten(M: Array, factor: Array) -> Array:
+        return M + U @ ((factor - 1.0)[:, None] * (U.T @ M))
+
+    scaled = _scaled(source, root)
+    values, V = leading_eigenpairs(
+        lambda M: whiten(scaled(whiten(M, shrink)), shrink), len(root), n
+    )
+    W: Array = whiten(V * np.sqrt(np.maximum(values - 1.0, EXCESS)), 1.0 / shrink)
+    return root[:, None] * W
+
+
+def _scaled(source: CovarianceOperator, root: Array) -> Product:
+    """Return products with the covariance of `x / root`."""
+    return lambda M: source.product(M / root[:, None]) / root[:, None]
+
+
+def _pooled(sources: Sequence[CovarianceOperator]) -> CovarianceOperator:
+    """Return the covariance of the rows of several sets, each about its own mean."""
+    if len(sources) == 1:
+        return sources[0]
+    total = sum(source.weight for source in sources)
+    shares = [source.weight / total for source in sources]
+    pairs = list(zip(shares, sources, strict=True))
+    return CovarianceOperator(
+        lambda M: np.asarray(sum(share * source.product(M) for share, source in pairs)),
+        np.asarray(sum(share * source.variance for share, source in pairs)),
+        total,
+    )
+
+
+def _without(source: CovarianceOperator, W: Array) -> CovarianceOperator:
+    """Return the covariance less `W W'`; variances stay positive."""
+    variance = np.maximum(source.variance - (W**2).sum(axis=1), 1e-3 * source.variance)
+    return CovarianceOperator(lambda M: source.product(M) - W @ (W.T @ M), variance, source.weight)
+
+
+def leading_eigenpairs(product: Product, dim: int, rank: int) -> tuple[Array, Array]:
+    """Return the largest eigenvalues, descending, and eigenvectors of a symmetric operator.
+
+    Exact up to `DENSE_BELOW` dimensions; above, subspace iteration (Halko et al. 2011, alg. 4.4)
+    from a fixed random matrix, which is all that a start needs.
+    """
+    if rank == 0:
+        return np.empty(0), np.empty((dim, 0))
+    if dim <= DENSE_BELOW or rank + OVERSAMPLING >= dim:
+        dense = product(np.eye(dim))
+        values, V = np.linalg.eigh((dense + dense.T) / 2.0)
+    else:
+        V = np.random.default_rng(0).standard_normal((dim, rank + OVERSAMPLING))
+        for _ in range(POWER_STEPS):
+            V = np.linalg.qr(product(V))[0]
+        small = V.T @ product(V)
+        values, rotation = np.linalg.eigh((small + small.T) / 2.0)
+        V = V @ rotation
+    return values[::-1][:rank], V[:, ::-1][:, :rank]

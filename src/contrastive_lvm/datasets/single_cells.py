@@ -1,0 +1,239 @@
+"""Counts of genes in single cells: blood with interferon, and bone marrow, the paper's set."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.datasets.download import BMMC, find, load_arrays, present, reading
+from contrastive_lvm.datasets.geo import drawn_cells
+from contrastive_lvm.datasets.tenx import read_10x
+
+KANG_SMALL = "kang_pbmc/kang_pbmc_500genes.npz"
+KANG_ALL = "kang_pbmc/kang_pbmc_allgenes_csr.npz"
+N_DRAWN = 1000  # cells of each run; half of the control cells are background
+
+
+class CellCounts(NamedTuple):
+    """Raw counts of some genes, with each cell's total over all genes and its type."""
+
+    target: npt.NDArray[np.float64]  # (n, d)
+    background: npt.NDArray[np.float64]  # (m, d)
+    target_labels: npt.NDArray[np.intp]  # (n,)
+    feature_names: list[str]
+    description: str
+    target_totals: npt.NDArray[np.float64]  # (n,) counts of all genes
+    background_totals: npt.NDArray[np.float64]  # (m,)
+    target_types: npt.NDArray[np.str_] | None  # (n,) types of cells, if known
+    background_types: npt.NDArray[np.str_] | None  # (m,)
+
+
+class _Roles(NamedTuple):
+    """Rows and labels of the target, rows of the background, and types of all cells."""
+
+    target: npt.NDArray[np.intp]
+    labels: npt.NDArray[np.intp]
+    background: npt.NDArray[np.intp]
+    types: npt.NDArray[np.str_] | None
+
+    def of(
+        self, counts: npt.NDArray[np.float64], totals: Any, genes: Sequence[str], description: str
+    ) -> CellCounts:
+        """Divide the cells' counts into target and background."""
+        totals, types = np.asarray(totals, dtype=np.float64), self.types
+        return CellCounts(
+            target=counts[self.target],
+            background=counts[self.background],
+            target_labels=self.labels.astype(np.intp),
+            feature_names=[str(gene) for gene in genes],
+            description=description,
+            target_totals=totals[self.target],
+            background_totals=totals[self.background],
+            target_types=None if types is None else types[self.target],
+            background_types=None if types is None else types[self.background],
+        )
+
+
+def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
+    """Fetch blood cells with and without interferon beta: Kang et al.
+
+    Target: 1,000 cells stimulated with interferon (label 1) and 500 control cells (label 0).
+    Background: 500 other control cells. The type of cell, in `target_types` and
+    `background_types`, has more variance than the stimulus and is shared by both sets.
+
+    Looked for in turn, in the folder `kang_pbmc`:
+
+    1. `kang_pbmc_500genes.npz`, a fixed draw of cells and 500 of their variable genes, if
+       `n_genes` is 500;
+    2. with it `kang_pbmc_allgenes_csr.npz`, all genes of the same cells;
+    3. the files of the series GSE96583 of GEO, which are downloaded if absent, 77 MB:
+       `GSE96583_RAW.tar`, `GSE96583_batch2.genes.tsv.gz`, `GSE96583_batch2.total.tsne.df.tsv.gz`.
+
+    From the files of GEO, cells are drawn with a fixed seed among singlets of known type, so the
+    cells and the names of their types differ from those of the npz files. The genes kept are those
+    with the largest ratio of variance to mean of the raw counts of both sets.
+
+    Parameters
+    ----------
+    n_genes : int
+        Number of genes to keep.
+
+    Returns
+    -------
+    CellCounts
+        `target` (1500, n_genes), `background` (500, n_genes), `target_labels`, `feature_names`,
+        `description`, `target_totals`, `background_totals`, `target_types`, `background_types`.
+
+    References
+    ----------
+    Kang et al. (2018), Multiplexed droplet single-cell RNA-sequencing using natural genetic
+    variation, Nature Biotechnology 36.
+
+    Examples
+    --------
+    >>> from contrastive_lvm.datasets import fetch_kang_pbmc
+    >>> data = fetch_kang_pbmc()  # doctest: +SKIP
+    >>> data.target.shape, data.background.shape  # doctest: +SKIP
+    ((1500, 500), (500, 500))
+    """
+    check_integer("n_genes", n_genes, 1)
+    description = "Blood cells with (1) and without (0) interferon beta, and others without."
+    if small := present(KANG_SMALL):
+        if n_genes == 500:
+            return _stored_genes(small, description)
+        if everything := present(KANG_ALL):
+            counts, genes, roles = _all_genes(small, everything)
+            return _variable_genes(counts, genes, roles, n_genes, description)
+    return _variable_genes(*_from_geo(), n_genes, description)
+
+
+def fetch_bmmc(n_genes: int = 500) -> CellCounts:
+    """Fetch bone marrow of a patient with leukaemia and of a healthy donor: the paper's data.
+
+    Target: mononuclear cells of patient AML027 before (label 0, 3,933 cells) and after (label 1,
+    3,965) a transplant of stem cells. Background: 1,985 cells of a healthy donor. Types of cells
+    are not known, so `target_types` and `background_types` are None. The genes kept, of 32,738, are
+    those with the largest ratio of variance to mean of the raw counts of all cells.
+
+    The files are the archives `<name>_filtered_gene_bc_matrices.tar.gz` in the folder `bmmc`, with
+    the names `aml027_pre_transplant`, `aml027_post_transplant` and `frozen_bmmc_healthy_donor1`.
+
+    Parameters
+    ----------
+    n_genes : int
+        Number of genes to keep.
+
+    Returns
+    -------
+    CellCounts
+        `target` (7898, n_genes), `background` (1985, n_genes), `target_labels`, `feature_names`,
+        `description`, `target_totals`, `background_totals`, `target_types`, `background_types`.
+
+    References
+    ----------
+    Zheng et al. (2017), Massively parallel digital transcriptional profiling of single cells,
+    Nature Communications 8, 14049.
+
+    Examples
+    --------
+    >>> from contrastive_lvm.datasets import fetch_bmmc
+    >>> data = fetch_bmmc()  # doctest: +SKIP
+    >>> data.target.shape, data.background.shape  # doctest: +SKIP
+    ((7898, 500), (1985, 500))
+    """
+    from scipy import sparse
+
+    check_integer("n_genes", n_genes, 1)
+    paths = [find(f"bmmc/{name}_filtered_gene_bc_matrices.tar.gz") for name in BMMC]
+    samples = [read_10x(path) for path in paths]
+    for path, sample in zip(paths, samples, strict=True):
+        if sample.gene_ids != samples[0].gene_ids:
+            raise ValueError(f"{path} has other genes than {paths[0]}; download both again.")
+    sizes = [sample.counts.shape[0] for sample in samples]
+    n_target = sum(sizes[:2])
+    roles = _Roles(
+        target=np.arange(n_target),
+        labels=np.repeat([0, 1], sizes[:2]),
+        background=np.arange(n_target, sum(sizes)),
+        types=None,
+    )
+    counts = sparse.vstack([sample.counts for sample in samples], format="csr")
+    description = "Bone marrow before (0) and after (1) a transplant, and of a healthy donor."
+    return _variable_genes(counts, samples[0].genes, roles, n_genes, description)
+
+
+def most_variable(counts: Any, n_genes: int) -> npt.NDArray[np.intp]:
+    """Return the columns of a sparse array with the largest ratio of variance to mean, in order.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> most_variable(csr_array([[1, 0, 9, 0], [1, 0, 0, 2]]), 2)
+    array([2, 3])
+    """
+    check_integer("n_genes", n_genes, 1, counts.shape[1])
+    mean = np.asarray(counts.sum(axis=0)) / counts.shape[0]
+    square = np.asarray(counts.power(2).sum(axis=0)) / counts.shape[0]
+    ratio = np.divide(square - mean**2, mean, out=np.zeros_like(mean), where=mean > 0)
+    return np.sort(np.argsort(-ratio, kind="stable")[:n_genes])
+
+
+def _variable_genes(
+    counts: Any, genes: Sequence[str], roles: _Roles, n_genes: int, description: str
+) -> CellCounts:
+    """Keep the most variable genes of sparse counts, (cells, genes)."""
+    kept = most_variable(counts[np.concatenate([roles.target, roles.background])], n_genes)
+    names = [genes[gene] for gene in kept]
+    return roles.of(counts[:, kept].toarray(), counts.sum(axis=1), names, description)
+
+
+def _stored_genes(path: Path, description: str) -> CellCounts:
+    """Read the counts of 500 genes as they are stored."""
+    X, genes, totals = load_arrays(path, "X", "genes", "total_counts")
+    roles, n_cells = _read_roles(path)
+    if X.shape != (n_cells, len(genes)) or totals.shape != (n_cells,):
+        raise ValueError(f"{path} has arrays whose sizes do not match; download it again.")
+    return roles.of(X.astype(np.float64), totals, genes.tolist(), description)
+
+
+def _all_genes(small: Path, everything: Path) -> tuple[Any, Sequence[str], _Roles]:
+    """Read all genes of the same cells, which are stored as the parts of a sparse array."""
+    from scipy import sparse
+
+    names = ("data", "indices", "indptr", "shape", "genes")
+    data, indices, indptr, shape, genes = load_arrays(everything, *names)
+    roles, n_cells = _read_roles(small)
+    with reading(everything, "sparse array of counts"):
+        parts = (data.astype(np.float64), indices.astype(np.int32), indptr.astype(np.int32))
+        counts: Any = sparse.csr_array(parts, shape=tuple(shape.tolist()))
+        counts.check_format(full_check=True)
+    if counts.shape != (n_cells, len(genes)):
+        raise ValueError(f"{everything} does not match the cells of {small}; download both again.")
+    return counts, genes.tolist(), roles
+
+
+def _read_roles(path: Path) -> tuple[_Roles, int]:
+    """Read which cells are what, and how many cells there are."""
+    names = ("target_idx", "target_label", "background_idx", "cell_type")
+    target, labels, background, types = load_arrays(path, *names)
+    with reading(path, "list of cells"):
+        types[target], types[background]
+    return _Roles(target, labels, background, types), len(types)
+
+
+def _from_geo() -> tuple[Any, Sequence[str], _Roles]:
+    """Draw a fixed set of the published cells: control cells first, half of them background."""
+    names = ("RAW.tar", "batch2.genes.tsv.gz", "batch2.total.tsne.df.tsv.gz")
+    archive, genes, table = (find(f"kang_pbmc/GSE96583_{name}") for name in names)
+    draw = drawn_cells(archive, genes, table, N_DRAWN)
+    half = np.arange(N_DRAWN // 2)
+    roles = _Roles(
+        target=np.concatenate([half, np.arange(N_DRAWN, 2 * N_DRAWN)]),
+        labels=np.repeat([0, 1], [len(half), N_DRAWN]),
+        background=half + len(half),
+        types=draw.types,
+    )
+    return draw.counts, draw.genes, roles

@@ -1,0 +1,342 @@
+"""Body-worn sensors: mHealth, the paper's data, and the similar daily and sports activities."""
+
+import zipfile
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.datasets.download import find, load_arrays, present, reading, reason
+
+MHEALTH_ZIP = "mhealth/mhealth+dataset.zip"
+MHEALTH_TARGET, MHEALTH_BACKGROUND = (8, 9), 3
+MHEALTH_COLUMNS = (
+    [f"chest_acc_{axis}" for axis in "xyz"]
+    + ["chest_ecg_1", "chest_ecg_2"]
+    + [f"ankle_{kind}_{axis}" for kind in ("acc", "gyro", "mag") for axis in "xyz"]
+    + [f"arm_{kind}_{axis}" for kind in ("acc", "gyro", "mag") for axis in "xyz"]
+)
+SPORTS_ZIP = "daily_sports/daily+and+sports+activities.zip"
+SPORTS_COLUMNS = [
+    f"{unit}_{axis}{kind}"
+    for unit in ("T", "RA", "LA", "RL", "LL")
+    for kind in ("acc", "gyro", "mag")
+    for axis in "xyz"
+]
+SEGMENT_ROWS = 125
+
+
+class SensorData(NamedTuple):
+    """Signals of two activities and of a background activity, with the type of each sensor."""
+
+    target: npt.NDArray[np.float64]  # (n, d)
+    background: npt.NDArray[np.float64]  # (m, d)
+    target_labels: npt.NDArray[np.intp]  # (n,) number of the activity
+    feature_names: list[str]
+    description: str
+    sensor_types: list[str]  # (d,) acc, ecg, gyro or mag
+    target_subjects: npt.NDArray[np.intp]  # (n,) who it was
+    background_subjects: npt.NDArray[np.intp]  # (m,)
+
+
+class SportsDesign(NamedTuple):
+    """Which recordings of daily and sports activities are used."""
+
+    target: tuple[int, ...]
+    background: int
+    subjects: range
+    segments: range
+    description: str
+
+
+SPORTS = {
+    "subject1": SportsDesign(
+        target=(15, 17),
+        background=3,
+        subjects=range(1, 2),
+        segments=range(1, 61),
+        description="Cycling (15) and rowing (17) against lying (3), one person.",
+    ),
+    "pooled8": SportsDesign(
+        target=(15, 18),
+        background=2,
+        subjects=range(1, 9),
+        segments=range(1, 61, 5),
+        description="Cycling (15) and jumping (18) against standing (2), eight people.",
+    ),
+}
+
+
+class _Recording(NamedTuple):
+    """One person in one activity."""
+
+    activity: int
+    subject: int
+    rows: npt.NDArray[np.float64]
+
+
+def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> SensorData:
+    """Fetch mHealth: people squatting, cycling and lying down, recorded by 23 body-worn sensors.
+
+    Target: squatting, which the authors call knees bending (label 8), and cycling (9). Background:
+    lying down (3). Columns are ordered by type of sensor, as in the paper: nine accelerations, two
+    ECG leads, six gyroscopes and, last, six magnetometers, which the paper finds to be of no use.
+
+    The files, in the folder `mhealth`, are `mHealth_subject<N>.log` or the archive of all of them,
+    `mhealth+dataset.zip`, 76 MB.
+
+    Parameters
+    ----------
+    subjects : iterable of int
+        Numbers of the people, from 1 to 10.
+    every : int
+        Keep every so many rows of each recording. There are 50 rows per second, which depend
+        strongly on each other.
+
+    Returns
+    -------
+    SensorData
+        `target` (n, 23), `background` (m, 23), `target_labels`, `feature_names`, `description`,
+        `sensor_types`, `target_subjects`, `background_subjects`.
+
+    References
+    ----------
+    Banos et al. (2014), mHealthDroid: a novel framework for agile development of mobile health
+    applications, IWAAL 2014.
+
+    Examples
+    --------
+    >>> from contrastive_lvm.datasets import fetch_mhealth
+    >>> data = fetch_mhealth(every=10)  # doctest: +SKIP
+    >>> data.sensor_types[-1]  # doctest: +SKIP
+    'mag'
+    """
+    check_integer("every", every, 1)
+    logs = _logs(_subjects(subjects))
+    recordings = []
+    for subject, path in logs.items():
+        signals, labels = read_mhealth(path, subject)
+        for activity in (*MHEALTH_TARGET, MHEALTH_BACKGROUND):
+            rows = signals[labels == activity][::every]
+            recordings.append(_Recording(activity, subject, rows))
+    order = _by_type(MHEALTH_COLUMNS)
+    return _data(
+        recordings,
+        MHEALTH_TARGET,
+        [MHEALTH_COLUMNS[i] for i in order],
+        f"Squatting (8) and cycling (9) against lying (3) of {len(logs)} people, mHealth.",
+    )
+
+
+def _subjects(subjects: Iterable[int]) -> list[int]:
+    if not isinstance(subjects, Iterable):
+        raise ValueError(f"subjects={subjects!r} must be a list of numbers from 1 to 10.")  # noqa: TRY004
+    chosen = [check_integer("subjects", subject, 1, 10) for subject in subjects]
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(f"subjects={chosen!r} must name at least one, and none of them twice.")
+    return chosen
+
+
+def _logs(subjects: Sequence[int]) -> dict[int, Path]:
+    """Find the file of each subject: its log, else the archive, which is looked for once."""
+    logs = {subject: present(f"mhealth/mHealth_subject{subject}.log") for subject in subjects}
+    archive = find(MHEALTH_ZIP) if None in logs.values() else Path()
+    return {subject: log or archive for subject, log in logs.items()}
+
+
+def read_mhealth(
+    path: Path, subject: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Read one subject: signals by type of sensor, (n, 23), and the activity of each row, (n,).
+
+    Parameters
+    ----------
+    path : Path
+        A log, or the archive of all logs. Logs have 24 columns separated by tabs or blanks.
+    subject : int
+        The number of the log in the archive.
+
+    Returns
+    -------
+    signals, labels : ndarray
+
+    Examples
+    --------
+    >>> signals, labels = read_mhealth(Path("mHealth_subject1.log"), 1)  # doctest: +SKIP
+    """
+    if path.suffix == ".zip":
+        member = f"MHEALTHDATASET/mHealth_subject{subject}.log"
+        (raw,) = _members(path, [member])
+        table = _numbers(raw, f"{member} in {path}", len(MHEALTH_COLUMNS) + 1)
+    else:
+        with reading(path, "log"):
+            raw = path.read_bytes()
+        table = _numbers(raw, str(path), len(MHEALTH_COLUMNS) + 1)
+    return table[:, _by_type(MHEALTH_COLUMNS)], table[:, -1]
+
+
+def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
+    """Fetch daily and sports activities: people in motion, recorded by 45 body-worn sensors.
+
+    Five units, on torso (T), right and left arm (RA, LA) and right and left leg (RL, LL), each with
+    an accelerometer, a gyroscope and a magnetometer of three axes, give 25 rows per second. Each
+    person did each activity for five minutes, which the authors cut into 60 segments of 125 rows.
+
+    ========== ========================== ============ ========= =================
+    `which`    target                     background   people    segments
+    ========== ========================== ============ ========= =================
+    `subject1` cycling (15), rowing (17)  lying (3)    the first all
+    `pooled8`  cycling (15), jumping (18) standing (2) all eight 1, 6, 11, ..., 56
+    ========== ========================== ============ ========= =================
+
+    The first is like the paper's experiment with mHealth. In the second, people differ from each
+    other in both sets, so that contrast is needed. The files, in the folder `daily_sports`, are
+    `daily_sports_<which>.npz` (arrays `X`, `activity`, `subject`, `columns`) or the archive of the
+    authors' text files, `daily+and+sports+activities.zip`, 170 MB. Both give the same rows.
+
+    Parameters
+    ----------
+    which : {"subject1", "pooled8"}
+    every : int
+        Keep every so many rows of each person's recording of an activity.
+
+    Returns
+    -------
+    SensorData
+        `target` (n, 45), `background` (m, 45), `target_labels`, `feature_names`, `description`,
+        `sensor_types`, `target_subjects`, `background_subjects`.
+
+    References
+    ----------
+    Altun, Barshan and Tunçel (2010), Comparative study on classifying human activities with
+    miniature inertial and magnetic sensors, Pattern Recognition 43(10).
+
+    Examples
+    --------
+    >>> from contrastive_lvm.datasets import fetch_daily_sports
+    >>> data = fetch_daily_sports("subject1", every=5)  # doctest: +SKIP
+    >>> data.target.shape, data.background.shape  # doctest: +SKIP
+    ((3000, 45), (1500, 45))
+    """
+    if which not in list(SPORTS):
+        raise ValueError(f"which={which!r} must be one of {', '.join(map(repr, SPORTS))}.")
+    check_integer("every", every, 1)
+    design = SPORTS[which]
+    path = find(f"daily_sports/daily_sports_{which}.npz", SPORTS_ZIP)
+    recordings = _unpacked(path, design) if path.suffix == ".zip" else _stored(path, design)
+    return _data(
+        [one._replace(rows=one.rows[::every]) for one in recordings],
+        design.target,
+        SPORTS_COLUMNS,
+        design.description,
+    )
+
+
+def _unpacked(path: Path, design: SportsDesign) -> list[_Recording]:
+    """Read recordings from the text files of the authors' archive."""
+    pairs = [(a, s) for a in (*design.target, design.background) for s in design.subjects]
+    names = [f"data/a{a:02d}/p{s}/s{n:02d}.txt" for a, s in pairs for n in design.segments]
+    parts = [
+        _segment(raw, f"{name} in {path}")
+        for name, raw in zip(names, _members(path, names), strict=True)
+    ]
+    n = len(design.segments)
+    return [
+        _Recording(*pair, np.concatenate(parts[n * i : n * i + n])) for i, pair in enumerate(pairs)
+    ]
+
+
+def _segment(raw: bytes, where: str) -> npt.NDArray[np.float64]:
+    table = _numbers(raw, where, len(SPORTS_COLUMNS), ",")
+    if len(table) != SEGMENT_ROWS:
+        raise ValueError(
+            f"{where} has {len(table)} rows instead of {SEGMENT_ROWS}; download it again."
+        )
+    return table
+
+
+def _stored(path: Path, design: SportsDesign) -> list[_Recording]:
+    """Read recordings from arrays of the same rows."""
+    X, activities, subjects, columns = load_arrays(path, "X", "activity", "subject", "columns")
+    rows = (len(X),)
+    if columns.tolist() != SPORTS_COLUMNS or X.shape != (*rows, len(SPORTS_COLUMNS)):
+        raise ValueError(
+            f"{path} lacks the {len(SPORTS_COLUMNS)} columns T_xacc to LL_zmag; download it again."
+        )
+    if activities.shape != rows or subjects.shape != rows:
+        raise ValueError(
+            f"{path} has {len(X)} rows in X, but other numbers of activities or subjects; "
+            "download it again."
+        )
+    return [
+        _Recording(a, s, X[(activities == a) & (subjects == s)].astype(np.float64))
+        for a in (*design.target, design.background)
+        for s in design.subjects
+    ]
+
+
+def _members(path: Path, names: Sequence[str]) -> list[bytes]:
+    with reading(path, "zip file"), zipfile.ZipFile(path) as archive:
+        return [archive.read(name) for name in names]
+
+
+def _numbers(
+    raw: bytes, where: str, columns: int, delimiter: str | None = None
+) -> npt.NDArray[np.float64]:
+    """Read a table of numbers from text and check the number of its columns."""
+    lines = raw.decode("ascii", errors="replace").splitlines()
+    if not raw.strip():
+        raise ValueError(f"{where} is empty; download it again.")
+    try:
+        table = np.loadtxt(lines, delimiter=delimiter, comments=None, ndmin=2)
+    except ValueError as error:
+        raise ValueError(f"{where} is not a table ({reason(error)}); download it again.") from error
+    if table.shape[1] != columns:
+        raise ValueError(
+            f"{where} has {table.shape[1]} columns instead of {columns}; download it again."
+        )
+    return table
+
+
+def _type(name: str) -> str:
+    return next(kind for kind in ("acc", "ecg", "gyro", "mag") if kind in name)
+
+
+def _by_type(names: Sequence[str]) -> list[int]:
+    """Order columns by their type of sensor, types in alphabetical order."""
+    return sorted(range(len(names)), key=lambda i: _type(names[i]))
+
+
+def _data(
+    recordings: Sequence[_Recording], target: Collection[int], names: list[str], description: str
+) -> SensorData:
+    """Stack recordings of target activities, by activity, and all others."""
+    ordered = sorted(recordings, key=lambda one: one.activity)
+    target_set = _stacked([one for one in ordered if one.activity in target])
+    background = _stacked([one for one in ordered if one.activity not in target])
+    for role, (rows, _, _) in (("target", target_set), ("background", background)):
+        if not len(rows):
+            raise ValueError(
+                f"No row of the files belongs to an activity of the {role}; download them again."
+            )
+    return SensorData(
+        target=target_set[0],
+        background=background[0],
+        target_labels=target_set[1],
+        feature_names=list(names),
+        description=description,
+        sensor_types=[_type(name) for name in names],
+        target_subjects=target_set[2],
+        background_subjects=background[2],
+    )
+
+
+def _stacked(recordings: Sequence[_Recording]) -> tuple[Any, Any, Any]:
+    """Stack rows, with their activities and their subjects."""
+    lengths = [len(one.rows) for one in recordings]
+    activities = np.repeat([one.activity for one in recordings], lengths).astype(np.intp)
+    subjects = np.repeat([one.subject for one in recordings], lengths).astype(np.intp)
+    return np.concatenate([one.rows for one in recordings]), activities, subjects

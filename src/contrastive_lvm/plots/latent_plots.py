@@ -1,0 +1,363 @@
+"""Latents as points or densities, one panel or several side by side."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_choice, check_integer
+from contrastive_lvm.plots.inputs import KINDS, Grouping, able, read_points, row_groups
+from contrastive_lvm.plots.kernel_density import density_curve, draw_contours
+from contrastive_lvm.plots.style import (
+    BACKGROUND,
+    LETTER,
+    MARKERS,
+    PALETTE,
+    axes_or_new,
+    colour_of,
+    finish,
+    limits_of,
+    name_at,
+    names_in_corner,
+    point_size,
+)
+
+PANEL_INCHES = (3.6, 3.4)
+
+
+def plot_latents(
+    latents: Any,
+    labels: Any = None,
+    *,
+    kind: str = "points",
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Plot the first two latent dimensions in a plane, or a single one as histograms.
+
+    Groups are named at their centres where the names fit, otherwise in a legend.
+
+    Parameters
+    ----------
+    latents : array-like of shape (n, k)
+        What `transform` returns; the columns of a data frame name the axes.
+    labels : array-like of shape (n,), optional
+        Group of each row, which decides its colour; missing labels are grey.
+    kind : {"points", "density", "both"}
+        Rows as points, or contours of the density of each group at 10, 35, 60 and 85 % of its
+        peak, or both; for a single dimension histograms, curves, or both. Groups without a density
+        (too few rows, or all on a line) are drawn as points in any case.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
+    title : str, optional
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM()
+    >>> latents = model.fit_transform(data.target, background=data.background)
+    >>> ax = clvm.plots.plot_latents(latents, data.target_labels, title="cLVM")
+    >>> ax.get_title(loc="left")
+    'cLVM'
+    """
+    check_choice("kind", kind, KINDS)
+    points = read_points(latents, "latents")
+    groups = row_groups(labels, len(points))
+    ax = axes_or_new(ax)
+    centres = draw_rows(ax, points, groups, kind)
+    _finish(ax, latents, points, title)
+    if not name_centres(ax, centres, groups) and groups.names:
+        # Not loc="best": it tries every point, slowly.
+        ax.legend(handles=_handles(groups), loc="upper right", fontsize=9, edgecolor="none")
+    return ax
+
+
+def plot_comparison(
+    panels: Mapping[str, Any],
+    labels: Any = None,
+    *,
+    kind: str = "points",
+    columns: int | None = None,
+    figure: Figure | None = None,
+) -> Figure:
+    """Plot the same rows under several methods, side by side and in the same colours.
+
+    Parameters
+    ----------
+    panels : mapping of str to array-like of shape (n, k)
+        Title and latents of each panel, from left to right.
+    labels : array-like of shape (n,), optional
+        Group of each row. Names stand at the centres of the groups in the panels that separate
+        them, or in one legend if no panel does.
+    kind : {"points", "density", "both"}
+        As in `plot_latents`.
+    columns : int, optional
+        Number of panels beside each other; all of them by default.
+    figure : matplotlib.figure.Figure, optional
+        An empty figure or subfigure to draw in; by default a new one.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import contrastive_lvm as clvm
+    >>> rows = np.random.default_rng(0).standard_normal((20, 2))
+    >>> figure = clvm.plots.plot_comparison({"one": rows, "another": 2.0 * rows})
+    >>> [ax.get_title(loc="left") for ax in figure.axes]
+    ['one', 'another']
+    """
+    check_choice("kind", kind, KINDS)
+    points = _panels(panels)
+    groups = row_groups(labels, len(next(iter(points.values()))))
+    wide = min(len(points), check_integer("columns", columns or len(points), 1))
+    high = -(-len(points) // wide)
+    if figure is None:
+        width, height = PANEL_INCHES
+        figure = Figure(figsize=(width * wide, height * high), layout="constrained")
+    grid = list(figure.subplots(high, wide, squeeze=False).flat)
+    for empty in grid[len(points) :]:
+        empty.remove()
+    named = False
+    for ax, (title, array) in zip(grid, points.items(), strict=False):
+        centres = draw_rows(ax, array, groups, kind)
+        _finish(ax, panels[title], array, title)
+        named |= name_centres(ax, centres, groups)
+    if groups.names and not named:
+        figure.legend(
+            handles=_handles(groups),
+            loc="outside lower center",
+            ncols=_legend_columns(figure, groups.names),
+            frameon=False,
+            fontsize=9,
+            columnspacing=1.0,
+            handletextpad=0.1,
+        )
+    return figure
+
+
+def plot_shared(
+    model: Any,
+    X: Any,
+    background: Any,
+    *,
+    dimensions: tuple[int, int] = (0, 1),
+    kind: str = "points",
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Axes:
+    """Plot the shared latents of both sets together.
+
+    The two clouds should cover each other. Where they do not, something of the target went into
+    the shared space, or the background lacks something (see `leakage` for a number).
+
+    Parameters
+    ----------
+    model : ContrastiveLVM or ContrastiveVAE
+        Fitted, with at least one shared dimension; a single one is drawn as histograms.
+    X, background : array-like of shape (n, d) and (m, d)
+        Rows of the two sets.
+    dimensions : tuple of two int
+        Which of the shared dimensions to draw, from 0.
+    kind : {"points", "density", "both"}
+        As in `plot_latents`.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on and return; by default those of a new figure, `ax.figure`.
+    title : str, optional
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+    >>> ax = clvm.plots.plot_shared(model, data.target, data.background)
+    >>> [text.get_text() for text in ax.texts]
+    ['target, 400 rows', 'background, 400 rows']
+    """
+    check_choice("kind", kind, KINDS)
+    read = able(model, "latents", "ContrastiveLVM or ContrastiveVAE")
+    if not model.n_shared_:
+        raise ValueError(f"model={model!r} has no shared dimensions; fit it with n_shared > 0.")
+    columns = _columns(dimensions, model.n_shared_)
+    sets = {"target": read(X).shared, "background": read(background, of="background").shared}
+    points = np.vstack([rows[:, columns] for rows in sets.values()])
+    sizes = [len(rows) for rows in sets.values()]
+    ax = axes_or_new(ax)
+    # The rows of the background are drawn like rows without a label, in grey.
+    draw_rows(ax, points, Grouping(["target"], np.repeat([0, -1], sizes)), kind)
+    shades = (PALETTE[0], BACKGROUND)
+    words = [f"{name}, {size} rows" for name, size in zip(sets, sizes, strict=True)]
+    names_in_corner(ax, zip(words, shades, strict=True))
+    names = [f"shared dimension {column + 1}" for column in columns]
+    return finish(ax, title, names[0], names[1] if len(names) > 1 else "rows")
+
+
+def _columns(dimensions: Any, n_shared: int) -> list[int]:
+    """Return the positions of the shared dimensions to draw, one if there is only one."""
+    if n_shared == 1:
+        return [0]
+    wrong = ValueError(
+        f"dimensions={dimensions!r} must be two different dimensions of the {n_shared} shared "
+        f"ones, from 0 to {n_shared - 1}."
+    )
+    chosen = list(dimensions) if isinstance(dimensions, tuple | list) else []
+    if len(set(chosen)) != 2 or len(chosen) != 2:
+        raise wrong
+    if not all(isinstance(c, int | np.integer) and 0 <= c < n_shared for c in chosen):
+        raise wrong
+    return [int(c) for c in chosen]
+
+
+def _legend_columns(figure: Figure, names: list[str]) -> int:
+    """Return how many entries fit side by side, by a rough width of a letter."""
+    inches = float(figure.bbox.width) / float(figure.dpi)
+    entry = 0.4 + 0.08 * max(len(name) for name in names)
+    return max(1, min(len(names) + 1, int(inches / entry)))
+
+
+def _panels(panels: Mapping[str, Any]) -> dict[str, Array]:
+    """Check latents of the same rows."""
+    if not panels:
+        raise ValueError("panels is empty; give at least one title with its latents.")
+    points = {
+        title: read_points(latents, f"panels[{title!r}]") for title, latents in panels.items()
+    }
+    rows = {title: len(array) for title, array in points.items()}
+    if len(set(rows.values())) > 1:
+        raise ValueError(f"panels have different numbers of rows, {rows}; give each the same rows.")
+    return points
+
+
+def _finish(ax: Axes, latents: Any, points: Array, title: str | None) -> None:
+    columns = getattr(latents, "columns", ["dimension 1", "dimension 2"])
+    names = [str(column) for column in columns[:2]]
+    finish(ax, title, names[0], names[1] if points.shape[1] > 1 else "rows")
+
+
+def draw_rows(ax: Axes, points: Array, groups: Grouping, kind: str) -> Array:
+    """Draw the rows and return the places for the groups' names, (G, 2)."""
+    if points.shape[1] == 1:
+        return _histograms(ax, points[:, 0], groups, kind)
+    plane = points[:, :2]
+    if kind == "points":
+        _scatter(ax, plane, groups.codes, labelled=bool(groups.names))
+        ax.margins(0.06)
+    else:
+        _densities(ax, plane, groups, points_too=kind == "both")
+    return centres_of(plane, groups)
+
+
+def _densities(ax: Axes, points: Array, groups: Grouping, *, points_too: bool) -> None:
+    """Draw contours of each group, and its points if asked or if it has no density."""
+    bare, corners = np.ones(len(points), dtype=bool), []
+    for code in np.unique(groups.codes):
+        own = groups.codes == code
+        colour = _colour(int(code), labelled=bool(groups.names))
+        enclosed = draw_contours(ax, points[own], colour)
+        bare[own] = points_too or enclosed is None
+        corners.append(points[own] if enclosed is None else enclosed)
+    if bare.any():
+        _scatter(ax, points[bare], groups.codes[bare], labelled=bool(groups.names))
+    # Matplotlib would show the whole grids.
+    x, y = np.vstack([points[bare], *corners]).T
+    ax.set(xlim=limits_of(x), ylim=limits_of(y))
+
+
+def centres_of(points: Array, groups: Grouping) -> Array:
+    """Return the medians of the groups, (G, 2)."""
+    members = [points[groups.codes == code] for code in range(len(groups.names))]
+    return np.array([np.median(rows, axis=0) for rows in members]).reshape(-1, 2)
+
+
+def _scatter(ax: Axes, points: Array, all_codes: np.ndarray, *, labelled: bool) -> None:
+    """Draw small translucent points in an order that lets no group hide another."""
+    order = np.random.default_rng(0).permutation(len(points))
+    codes = all_codes[order]
+    styles = np.where(codes < 0, 0, codes // len(PALETTE) % len(MARKERS))
+    colours = np.array([_colour(code, labelled=labelled) for code in codes])
+    for style in np.unique(styles):
+        chosen = styles == style
+        x, y = points[order[chosen]].T
+        ax.scatter(
+            x,
+            y,
+            s=point_size(len(points)),
+            c=colours[chosen],
+            marker=MARKERS[style],
+            alpha=0.65,
+            linewidths=0.0,
+            rasterized=len(points) > 10_000,  # keeps vector files small
+        )
+
+
+def _histograms(ax: Axes, values: Array, groups: Grouping, kind: str) -> Array:
+    """Draw a translucent histogram of each group over common bins; names go to the peaks."""
+    edges = np.histogram_bin_edges(values, bins=min(60, max(10, int(np.sqrt(len(values))))))
+    at = np.linspace(*limits_of(values, margin=0.1), 200)
+    centres = []
+    for code in np.unique(groups.codes):
+        colour = _colour(int(code), labelled=bool(groups.names))
+        members = values[groups.codes == code]
+        curve = None if kind == "points" else density_curve(members, at)
+        if curve is not None:
+            curve *= edges[1] - edges[0]  # rows per bin, as the histogram has
+            ax.plot(at, curve, color=colour, linewidth=1.5)
+            ax.fill_between(at, curve, color=colour, alpha=0.1, linewidth=0.0)
+        heights = np.zeros(1) if curve is None else curve
+        if curve is None or kind == "both":
+            counts, _, _ = ax.hist(members, bins=edges.tolist(), color=colour, alpha=0.6)
+            heights = np.append(heights, counts)
+        if code >= 0:
+            centres.append([np.median(members), 1.04 * np.max(heights)])
+    ax.margins(y=0.12)
+    ax.set_ylim(bottom=0.0)
+    return np.array(centres).reshape(-1, 2)
+
+
+def _colour(code: int, *, labelled: bool) -> str:
+    return colour_of(code) if labelled else PALETTE[0]
+
+
+def name_centres(ax: Axes, centres: Array, groups: Grouping) -> bool:
+    """Write each name at its centre if none would touch another; return whether it was done."""
+    if not groups.names or _crowded(ax, centres, groups.names):
+        return False
+    for name, (x, y) in zip(groups.names, centres, strict=True):
+        name_at(ax, x, y, name, fontsize=10, ha="center")
+    return True
+
+
+def _crowded(ax: Axes, centres: Array, names: list[str]) -> bool:
+    """Return whether two names would touch."""
+    low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T
+    places = (centres - low) / (high - low)
+    widths = LETTER / 2 * np.array([len(name) + 1 for name in names])  # half a name
+    apart = np.abs(places[:, None] - places[None, :])  # (G, G, 2)
+    touching = (apart[:, :, 0] < widths[:, None] + widths[None, :]) & (apart[:, :, 1] < 0.08)
+    return bool(np.triu(touching, k=1).any())
+
+
+def _handles(groups: Grouping) -> list[Line2D]:
+    """Return the entries of a legend; points are not drawn group by group."""
+    entries = [(code, name) for code, name in enumerate(groups.names)]
+    if (groups.codes < 0).any():
+        entries.append((-1, "unlabelled"))
+    return [
+        Line2D(
+            [],
+            [],
+            linestyle="none",
+            marker=MARKERS[max(code, 0) // len(PALETTE) % len(MARKERS)],
+            color=colour_of(code),
+            markersize=5,
+            label=name,
+        )
+        for code, name in entries
+    ]
