@@ -20,7 +20,7 @@ from contrastive_lvm.estimators.input_rows import check_features, read_rows
 from contrastive_lvm.estimators.network_checks import check_networks
 from contrastive_lvm.estimators.validation import refuse_constant, refuse_values
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.io.checks import array, check_values, flag, number, whole
+from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
