@@ -61,7 +61,7 @@ def test_svi_of_points_is_maximum_likelihood() -> None:
     assert largest_angle(found, exact) < 15.0
     for name in ROWS:
         ours, theirs = (covariance(fit, name) for fit in (found, exact))
-        assert np.linalg.norm(ours - theirs) < 0.05 * np.linalg.norm(theirs)
+        assert np.linalg.norm(ours - theirs) < 0.1 * np.linalg.norm(theirs)
     np.testing.assert_allclose(found.noise_variance, exact.noise_variance, rtol=0.05)
     assert found.lower_bound < exact.lower_bound + 3.0 * found.lower_bound_error
     assert found.lower_bound > exact.lower_bound - 3.0
