@@ -12,10 +12,10 @@ times the sign of W's first loading, which has none of that freedom.
 *Simulation-based calibration* (Talts et al. 2018). When parameters are drawn from the prior, the
 rank of the true value of any quantity among independent draws of the posterior is uniform. Noise is
 given, since its own prior, flat in the logarithm, cannot be drawn from. Nor can the flat prior of
-the means; but the model is invariant to translations, so that ranks have the same law whatever the
-true means are, and that law is the uniform one. Two models: ARD with a column each, and the group
-lasso with two columns each, which is invariant to rotations and sampled without them. Ranks are
-tested by chi-square (20 bins) and Kolmogorov-Smirnov; p-values are judged after Bonferroni's
+the means; but the model is invariant to translations, so that ranks are distributed in the same way
+whatever the true means are, and that is uniformly. Two models: ARD with a column each, and the
+group lasso with two columns each, which is invariant to rotations and sampled without them. Ranks
+are tested by chi-square (20 bins) and Kolmogorov-Smirnov; p-values are judged after Bonferroni's
 correction over all of them.
 
 With `--write` the table goes to `docs/calibration.md`. Datasets have the seeds from SEED on, 0
@@ -48,6 +48,15 @@ LEVEL = 0.05  # of the smallest p-value, times the number of p-values
 PAGE = Path(__file__).parent.parent / "docs" / "calibration.md"
 
 Values = dict[str, Array]
+SITES = {  # of the draws, in the paper's letters
+    "S": "shared loadings",
+    "W": "target loadings",
+    "t": "target latents of target",
+    "z": "shared latents of target",
+    "mean": "target mean",
+    "S variance": "shared loadings variance",
+    "W variance": "target loadings variance",
+}
 
 
 class Case(NamedTuple):
@@ -80,13 +89,13 @@ def group_lasso(rng: np.random.Generator, width: int) -> tuple[Array, Values]:
     return direction * rng.gamma(width, 0.5, (D, 1)), {}
 
 
+def _model(width: int, prior: clvm.Prior) -> clvm.Model:
+    return clvm.contrastive_model(width, width, clvm.Gaussian(), prior, prior)
+
+
 CASES = (
-    Case("ARD, 1 + 1", clvm.Model(1, 1, clvm.Gaussian(), clvm.ARD(2, 1), clvm.ARD(2, 1)), ard),
-    Case(
-        "group lasso, 2 + 2",
-        clvm.Model(2, 2, clvm.Gaussian(), clvm.GroupLasso(2.0), clvm.GroupLasso(2.0)),
-        group_lasso,
-    ),
+    Case("ARD, 1 + 1", _model(1, clvm.ARD(2, 1)), ard),
+    Case("group lasso, 2 + 2", _model(2, clvm.GroupLasso(2.0)), group_lasso),
 )
 
 
@@ -94,15 +103,15 @@ def simulated(case: Case, first: int) -> Iterator[tuple[int, Values, Array, Arra
     """Seeds, true values, target and background rows; means are zero."""
     for seed in range(first, first + DATASETS):
         rng = np.random.default_rng(seed)
-        model = case.model
-        S, own_S = case.draw(rng, model.n_shared)
-        W, own_W = case.draw(rng, model.n_target)
-        t, z = rng.standard_normal((N, model.n_target)), rng.standard_normal((N, model.n_shared))
-        truth = {"S": S, "W": W, "t": t, "z target": z, "target mean": np.zeros(D)}
+        n_shared, n_target = (block.n_components for block in case.model.blocks)
+        S, own_S = case.draw(rng, n_shared)
+        W, own_W = case.draw(rng, n_target)
+        t, z = rng.standard_normal((N, n_target)), rng.standard_normal((N, n_shared))
+        truth = {"S": S, "W": W, "t": t, "z": z, "mean": np.zeros(D)}
         truth |= {f"S {name}": value for name, value in own_S.items()}
         truth |= {f"W {name}": value for name, value in own_W.items()}
         noise = np.sqrt(NOISE) * rng.standard_normal((N + M, D))
-        background = rng.standard_normal((M, model.n_shared)) @ S.T + noise[N:]
+        background = rng.standard_normal((M, n_shared)) @ S.T + noise[N:]
         yield seed, truth, z @ S.T + t @ W.T + noise[:N], background
 
 
@@ -111,7 +120,7 @@ def known_parameters(first: int) -> float:
     held = []
     for _, truth, X, _ in simulated(CASES[0], first):
         L = np.hstack([truth["S"], truth["W"]])
-        view = predict.Linear(Loadings(L), truth["target mean"], np.full(D, NOISE))
+        view = predict.Linear(Loadings(L), truth["mean"], np.full(D, NOISE))
         mean, cov = predict.latent_moments(view, X)
         half = stats.norm.ppf(0.5 + 0.5 * MASS) * np.sqrt(cov[:, 1, 1])
         held.append(np.abs(truth["t"][:, 0] - mean[:, 1]) < half)
@@ -150,13 +159,13 @@ def quantities(v: Values) -> Values:
     WW, SS = W @ W.swapaxes(-1, -2), S @ S.swapaxes(-1, -2)
     found = {
         "(t W')[0, 0]": (v["t"] @ W.swapaxes(-1, -2))[..., 0, 0],
-        "(z S')[0, 0]": (v["z target"] @ S.swapaxes(-1, -2))[..., 0, 0],
+        "(z S')[0, 0]": (v["z"] @ S.swapaxes(-1, -2))[..., 0, 0],
         "t t' of a row": (v["t"][..., 0, :] ** 2).sum(axis=-1),
         "log tr(W W')": np.log((W**2).sum(axis=(-1, -2))),
         "log tr(S S')": np.log((S**2).sum(axis=(-1, -2))),
         "(W W')[0, 1]": WW[..., 0, 1],
         "(S S')[0, 1]": SS[..., 0, 1],
-        "mean[0]": v["target mean"][..., 0],
+        "mean[0]": v["mean"][..., 0],
     }
     if W.shape[-1] == 1:
         found["t of a row, signed"] = _signed(v)[..., 0]
@@ -174,10 +183,12 @@ def uniformity(ranks: np.ndarray, n_values: int, rng: np.random.Generator) -> tu
 
 
 def _draws(engine: NUTS, model: clvm.Model, X: Array, B: Array, seed: int) -> Values:
-    posterior = engine.run(model, X, B, seed=seed)
-    if posterior.draws is None or posterior.target_loadings.shape[1] != model.n_target:
+    posterior = engine._run(model, [X, B], seed=seed)
+    n_columns = sum(L.shape[1] for L in posterior.loadings.values())
+    if posterior.draws is None or n_columns != model.n_columns:
         raise RuntimeError(f"the fit to dataset {seed} dropped a column; raise the signal.")
-    return posterior.draws.values
+    values = posterior.draws.values
+    return {name: values[site] for name, site in SITES.items() if site in values}
 
 
 def _signed(v: Values) -> Array:
