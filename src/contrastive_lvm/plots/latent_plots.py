@@ -264,15 +264,11 @@ def _scatter(ax: Axes, points: Array, groups: Grouping) -> None:
     markers = np.array([style.marker_of(code) for code in codes])
     for marker in np.unique(markers):
         chosen = markers == marker
-        ax.scatter(
-            *points[order[chosen]].T,
-            s=style.point_size(len(points)),
-            c=colours[chosen],
-            marker=marker,
-            alpha=0.65,
-            linewidths=0.0,
-            rasterized=len(points) > 10_000,  # keeps vector files small
-        )
+        x, y = points[order[chosen]].T
+        look: dict[str, Any] = {"marker": marker, "alpha": 0.65, "linewidths": 0.0}
+        # Rasterized, so that vector files stay small.
+        look |= {"s": style.point_size(len(points)), "rasterized": len(points) > 10_000}
+        ax.scatter(x, y, c=colours[chosen], **look)
 
 
 def _histograms(ax: Axes, values: Array, groups: Grouping, kind: str) -> Array:
