@@ -194,10 +194,10 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "binary.csv": (b"\0\1\2,\0\n1,2\n", r"is not a text file"),
     "cut.csv.gz": (gzip.compress(ROWS.encode())[:-200], r"is not a whole gzip file"),
     "no.csv.gz": ("a,b\n1,2\n", r"is not a whole gzip file"),
-    "broken.npy": (b"\x93NUMPY\1\0", r"is not a whole NumPy file"),
-    "broken.npz": (b"PK\3\4", r"is not a whole npz file"),
-    "broken.h5ad": (b"HDF", r"is not a whole h5ad file"),
-    "broken.parquet": (b"PAR1", r"is not a whole Parquet file"),
+    "broken.npy": (b"\x93NUMPY\1\0", r"is not a complete NumPy file"),
+    "broken.npz": (b"PK\3\4", r"is not a complete npz file"),
+    "broken.h5ad": (b"HDF", r"is not a complete h5ad file"),
+    "broken.parquet": (b"PAR1", r"is not a complete Parquet file"),
     "picture.png": (b"", r"ending that is not known; use \.csv"),
 }
 
@@ -230,7 +230,7 @@ def test_words_that_begin_after_the_first_piece_are_refused(
         (np.ones(3), r"shape \(3,\), but needs two dimensions"),
         (np.array([["a"]]), r"type <U1, which are not real numbers"),
         (np.ones((0, 3)), r"has no rows"),
-        (np.array([[None]], dtype=object), r"is not a whole NumPy file"),
+        (np.array([[None]], dtype=object), r"is not a complete NumPy file"),
     ],
 )
 def test_arrays_that_are_no_tables(array: Any, sentence: str, tmp_path: Path) -> None:
