@@ -108,12 +108,12 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@pytest.mark.parametrize("entries", ["complete", "missing"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", MODELS)
-def test_weights_are_repetitions(name: str, form: str, missing: bool, tmp_path: Path) -> None:
+def test_weights_are_repetitions(name: str, form: str, entries: str, tmp_path: Path) -> None:
     """At the default tolerance, starts and all."""
-    X, B, *weights = sets(missing=missing)
+    X, B, *weights = sets(missing=entries == "missing")
     given = [FORMS[form](A, tmp_path) for A in (X, B)]
     plain = [FORMS["CSR" if form == "CSR" else "memory"](A, tmp_path) for A in (X, B)]
     twice = [
