@@ -11,7 +11,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -26,9 +26,7 @@ MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
 SAMPLE = 100  # lines that tell columns of words from those of numbers
 BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
-CHUNK = 500_000  # values that pandas reads at a time
 GROWTH = 1.05  # of the array when it is full
-Progress = Callable[[int], None]
 
 
 class Header(NamedTuple):
@@ -44,25 +42,12 @@ class NotPlainError(Exception):
 
 
 def read_csv(
-    path: Path,
-    *,
-    annotations: Collection[str] = (),
-    features: Collection[str] | None = None,
-    progress: Progress = lambda n_bytes: None,
+    path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
 ) -> Table:
-    r"""Read a CSV or TSV file whose first line names the columns.
+    r"""Read a CSV or TSV file whose first line names the columns; arguments as in `read_table`.
 
-    Parameters
-    ----------
-    path : Path
-        Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`; a first line
-        without commas but with semicolons or tabs is believed. A last ending `.gz` means gzip.
-    annotations : collection of str
-        Columns that are kept out of the numbers.
-    features : collection of str, optional
-        The only columns that are numbers for the model.
-    progress : function
-        Called with the number of bytes that have been read.
+    Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`; a first line
+    without commas but with semicolons or tabs is believed. A last ending `.gz` means gzip.
 
     Examples
     --------
@@ -78,8 +63,8 @@ def read_csv(
         others = set() if features is None else set(names).difference(features, [ROW_NAMES])
         header = Header(separator, names, {*annotations, *others})
         with suppress(NotPlainError, ValueError):  # refusals are worded by one reader alone
-            return _read_with_pyarrow(path, header, progress)
-        return _read_with_pandas(path, header, progress)
+            return _read_with_pyarrow(path, header)
+        return _read_with_pandas(path, header)
 
 
 # The first line
@@ -87,11 +72,10 @@ def read_csv(
 
 def _read_header(path: Path) -> tuple[str, list[str]]:
     """Return the separator and the names of columns, one of which may name the rows."""
-    with _opened(path) as (_, text):
-        first = next((line for line in text if line.strip()), "")
-        separator = _separator(path, first)
-    with _opened(path) as (_, text):
-        records = (record for record in _records(text, separator) if record)
+    with _open_text(path) as text:
+        separator = _separator(path, next((line for line in text if line.strip()), ""))
+    with _open_text(path) as text:
+        records = _records(text, separator)
         header, second = next(records, []), next(records, [])
     if not header:
         raise ValueError(f"{path} is empty; give a file with a line of column names and data.")
@@ -122,7 +106,7 @@ def _separator(path: Path, first: str) -> str:
 
 
 def _records(text: IO[str], separator: str) -> Iterator[list[str]]:
-    return csv.reader(text, delimiter=separator, skipinitialspace=True)
+    return filter(None, csv.reader(text, delimiter=separator, skipinitialspace=True))
 
 
 # Plain files
@@ -140,24 +124,24 @@ class _PlainBytes(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         block = self._file.read(size)
-        piece = self._last + block  # what is odd may begin in the last byte before
-        self._last = piece[-1:]
-        quoted = b'"' in piece or b"\0" in piece
-        if quoted or piece.count(b"\r", 0, len(piece) - 1) != piece.count(b"\r\n"):
+        seen = self._last + block  # what is odd may begin in the last byte before
+        self._last = seen[-1:]
+        quoted = b'"' in seen or b"\0" in seen
+        if quoted or seen.count(b"\r", 0, len(seen) - 1) != seen.count(b"\r\n"):
             raise NotPlainError
         # Most files have no blank at all, which is found much sooner than where it stands.
-        if b" " in piece and any(two in piece for two in self._before_value):
+        if b" " in seen and any(two in seen for two in self._before_value):
             raise NotPlainError
         return block
 
 
-def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
-    with _opened_bytes(path) as (_, data):
+def _read_with_pyarrow(path: Path, header: Header) -> Table:
+    with _open_bytes(path) as data:
         types = _column_types(data, header)
     numbers = [n for n, kind in types.items() if kind == "double" and n not in header.annotations]
     refuse_empty(1, len(numbers), str(path))
     array, n, notes = np.empty((0, len(numbers))), 0, []
-    with _opened_bytes(path) as (raw, data):
+    with _open_bytes(path) as data:
         _skip_header(data)
         for batch in _batches(data, header.separator, types):
             found = _finite_numbers(batch.select(numbers))
@@ -167,7 +151,6 @@ def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
             array[n : n + len(found)] = found
             n += len(found)
             notes.append(batch.select([name for name in types if name not in set(numbers)]))
-            progress(raw.tell())
     array.resize((n, len(numbers)), refcheck=False)
     rest = _annotations(notes, header)
     row_names = rest.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in rest else None
@@ -249,10 +232,10 @@ def _annotations(batches: list[Any], header: Header) -> pd.DataFrame:
 # All other files
 
 
-def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
-    names, chunks = header.names, []
-    with _opened(path) as (raw, text):
-        reader = pd.read_csv(
+def _read_with_pandas(path: Path, header: Header) -> Table:
+    names = header.names
+    with _open_text(path) as text:
+        frame = pd.read_csv(
             text,
             sep=header.separator,
             header=0,
@@ -262,13 +245,8 @@ def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
             skipinitialspace=True,
             na_values=MISSING,
             keep_default_na=False,
-            chunksize=max(100, CHUNK // len(names)),
             low_memory=False,
         )
-        for chunk in reader:
-            chunks.append(chunk)
-            progress(raw.tell())
-    frame = pd.concat(chunks, ignore_index=True)
     if frame[names[-1]].isna().any():  # pandas fills lines that end too early
         _refuse_short_lines(path, header.separator, len(names))
     rows = frame.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in frame else None
@@ -276,9 +254,8 @@ def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
 
 
 def _refuse_short_lines(path: Path, separator: str, n_columns: int) -> None:
-    with _opened(path) as (_, text):
-        records = (record for record in _records(text, separator) if record)
-        for row, record in enumerate(records):
+    with _open_text(path) as text:
+        for row, record in enumerate(_records(text, separator)):
             if row and len(record) != n_columns:
                 raise _ragged(path, len(record), row, n_columns)
 
@@ -290,21 +267,12 @@ def _ragged(path: Path, found: int, row: int, expected: int) -> ValueError:
     )
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, IO[str]]]:
-    """Open the raw file, which knows how far it was read, and its text."""
-    with (
-        _opened_bytes(path) as (raw, data),
-        io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as text,
-    ):
-        yield raw, text
+def _open_text(path: Path) -> IO[str]:
+    return io.TextIOWrapper(_open_bytes(path), encoding="utf-8-sig", newline="")
 
 
-@contextmanager
-def _opened_bytes(path: Path) -> Iterator[tuple[Any, Any]]:
-    """Open the raw file, and what it holds, unzipped."""
-    with path.open("rb") as raw:
-        yield raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+def _open_bytes(path: Path) -> Any:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
 @contextmanager
