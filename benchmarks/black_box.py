@@ -59,7 +59,7 @@ def step() -> list[Result]:
 
 
 def _ours(X: Array, B: Array) -> tuple[Callable[[], Any], float]:
-    model = clvm.Model(K, T, clvm.Poisson("none"))
+    model = clvm.contrastive_model(T, K, clvm.Poisson("none"))
     sizes = [np.zeros(N), np.zeros(M)]
     begin = starting_point(model, [X, B], sizes)
     climb = Climb(clvm.SVI(learning_rate=RATE), Rows([X, B], sizes, None, np.float64), begin, 0)

@@ -22,7 +22,7 @@ STEPS = 2000
 
 
 def simulated(seed: int = 0) -> tuple[Any, Any, Any, Any]:
-    """Target, background, the score of the target's rows and the latent behind it."""
+    """Simulate target, background, the score of the target's rows and the latent behind it."""
     rng = np.random.default_rng(seed)
     S, W = rng.standard_normal((20, 3)), 0.5 * rng.standard_normal((20, 1))
     t = rng.standard_normal(150)
@@ -32,7 +32,7 @@ def simulated(seed: int = 0) -> tuple[Any, Any, Any, Any]:
 
 
 def joint(model: clvm.Model, X: Any, B: Any, score: Any) -> None:
-    """The cLVM's own density, and a regression on its target latents."""
+    """Combine the density of the cLVM with a regression on its target latents."""
     hidden = clvm.density(model, X, B)
     effect = numpyro.sample("effect", dist.Normal(0.0, 3.0))
     spread = numpyro.sample("spread", dist.HalfNormal(3.0))
@@ -41,7 +41,7 @@ def joint(model: clvm.Model, X: Any, B: Any, score: Any) -> None:
 
 
 def fitted_latents(model: Any, start: dict[str, Any]) -> Any:
-    """Posterior means of the target latents, by mean-field variational inference."""
+    """Return posterior means of the target latents, by mean-field variational inference."""
     guide = AutoNormal(model, init_loc_fn=init_to_value(values=start), init_scale=0.05)
     svi = SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO())
 
@@ -70,7 +70,8 @@ def main() -> dict[str, float]:
         "log noise": np.log(alone.noise_variance_),
     }
     start = {name: np.asarray(value, np.float32) for name, value in start.items()}
-    model = clvm.Model(alone.n_shared_, 1, shared_prior=clvm.ARD(), target_prior=clvm.ARD())
+    ard = clvm.ARD()
+    model = clvm.contrastive_model(1, alone.n_shared_, shared_prior=ard, target_prior=ard)
     together = fitted_latents(partial(joint, model, X, B, score), start)[:, 0]
     quality = {
         "alone": abs(float(np.corrcoef(t, latents[:, 0])[0, 1])),

@@ -1,4 +1,4 @@
-"""A prior of one's own: favour a known set of features in the target loadings.
+"""A prior of your own: favour a known set of features in the target loadings.
 
 A prior is a small class with four methods (`contrastive_lvm.priors.base.Prior`). This one gives
 loadings of a known set of features a wide normal, all others a narrow one; there is nothing to
@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class KnownFeatures:
+class KnownFeatures(clvm.Prior):
     """`L_d ~ N(0, wide^2)` for known features, `N(0, narrow^2)` for the others."""
 
     known: tuple[int, ...]
@@ -29,24 +29,24 @@ class KnownFeatures:
         return scale**-2
 
     def init(self, shape: tuple[int, int]) -> Array:
-        """The fixed precisions, (D, 1)."""
+        """Return the fixed precisions, (D, 1)."""
         return self._precision(shape[0])[:, None]
 
     def update(self, state: Array, squares: Array) -> Array:
-        """Nothing is learned."""
+        """Return the same state: nothing is learned."""
         return state
 
     def precision(self, state: Array) -> Array:
-        """Of every loading."""
+        """Return the precision of every loading."""
         return state
 
     def bound(self, state: Array, squares: Array) -> float:
-        """`E[ln p(L)]`."""
+        """Return `E[ln p(L)]`."""
         return float(0.5 * (np.log(state / (2.0 * np.pi)) - state * squares).sum())
 
 
 def main() -> tuple[float, float]:
-    """Norms of the target loadings of known and of other features."""
+    """Return the norms of the target loadings of known and of other features."""
     data = clvm.datasets.make_subgroups(random_state=0)
     prior = KnownFeatures(known=tuple(range(10, 20)))  # the features that tell A from B, C from D
     # Ten shared dimensions for the noise, one more for the difference in features 1 to 10.

@@ -1,4 +1,4 @@
-"""A prior and a likelihood written outside the package, as a user would in a module of their own."""
+"""A prior and likelihoods written outside the package, as a user would in a module of their own."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

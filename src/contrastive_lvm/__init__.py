@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contrastive_lvm import anndata, datasets, plots
-    from contrastive_lvm.black_box.density import Hidden, density
+    from contrastive_lvm.black_box.density import Unobserved, density
     from contrastive_lvm.black_box.nuts.nuts import NUTS
     from contrastive_lvm.black_box.svi.svi import SVI
     from contrastive_lvm.black_box.svi.svi_loop import SVIState
@@ -64,7 +64,6 @@ __all__ = [
     "Flat",
     "Gaussian",
     "GroupLasso",
-    "Hidden",
     "Horseshoe",
     "LassoPath",
     "Latents",
@@ -81,6 +80,7 @@ __all__ = [
     "SVIState",
     "ScaleMixture",
     "StudentT",
+    "Unobserved",
     "VariationalBayes",
     "__version__",
     "anndata",
@@ -108,7 +108,7 @@ _HOMES = {
     "NegativeBinomial": "likelihoods.negative_binomial",
     "Poisson": "likelihoods.poisson",
     "density": "black_box.density",
-    "Hidden": "black_box.density",
+    "Unobserved": "black_box.density",
     "group_lasso_path": "estimators.lasso_path",
     "Outliers": "estimators.prediction_model",
     "LassoPath": "estimators.lasso_path",

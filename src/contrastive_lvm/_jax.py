@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
     JaxArray: TypeAlias = jax.Array
     JaxArrayLike: TypeAlias = jax.Array | np.ndarray  # compiled functions accept both
+    AnyArray: TypeAlias = np.ndarray[Any, Any] | jax.Array  # on the host or on a device
 else:  # JAX is an extra
-    JaxArray = JaxArrayLike = Any
+    JaxArray = JaxArrayLike = AnyArray = Any
 
 Tree = TypeVar("Tree")  # tuples and dicts of arrays, nested in any way
 

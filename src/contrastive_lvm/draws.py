@@ -8,36 +8,23 @@ from scipy.optimize import linear_sum_assignment
 
 from contrastive_lvm._jax import module
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.gauge import canonical, canonical_rotation, signs
 
 Freedom = Literal["rotation", "permutation", "sign", "none"]
 ROUNDS = 20  # of matching columns
-POSITIVE = ("variance", "rho2", "tau2", "df", "dispersion")  # names end so
-DIMENSIONS = {
-    "S": ("feature", "shared_component"),
-    "W": ("feature", "target_component"),
-    "t": ("target_row", "target_component"),
-    "z target": ("target_row", "shared_component"),
-    "z background": ("background_row", "shared_component"),
-    "target mean": ("feature",),
-    "background mean": ("feature",),
-    "noise variance": ("feature",),
-    "dispersion": ("feature",),
-    "S variance": ("shared_component",),
-    "W variance": ("target_component",),
-    "S rho2": ("shared_group",),
-    "W rho2": ("target_group",),
-}
+POSITIVE = ("variance", "rho2", "tau2", "df", "dispersion")  # endings of names
 
 
 class Draws(NamedTuple):
     """Draws of everything that is not observed, all in one gauge.
 
-    `values` has `"S"`, `"W"`, the latents `"t"`, `"z target"` and `"z background"`, `"target mean"`
-    and `"background mean"`, `"noise variance"`, `"df"`, `"dispersion"`, the scales of the priors
-    (`"S variance"`, `"W rho2"`, `"W tau2"`) and `"log density"`, those that the model has. R-hat
-    (split chains; Gelman et al. 2013) and the effective sample size of positive quantities are
-    those of their logarithms; what does not vary has none.
+    `values` has the loadings of each block (`"target loadings"`) with the scales of their prior
+    (`"target loadings variance"`, `"target loadings rho2"`, `"target loadings tau2"`), the latents
+    of a block in each set that uses it (`"shared latents of background"`), the mean of each set
+    (`"target mean"`), `"noise variance"`, `"df"`, `"dispersion"` and `"log density"`, those that
+    the model has. R-hat (split chains; Gelman et al. 2013) and the effective sample size of
+    positive quantities are those of their logarithms; what does not vary has none.
     """
 
     values: dict[str, Array]  # (chains, draws, ...)
@@ -47,31 +34,45 @@ class Draws(NamedTuple):
 
     @property
     def worst_rhat(self) -> tuple[str, float]:
-        """The quantity that mixed worst between chains, and its R-hat."""
+        """Return the quantity that mixed worst between chains, and its R-hat."""
         worst = {name: float(np.nanmax(value)) for name, value in self.rhat.items()}
         return max(worst.items(), key=lambda item: item[1], default=("", np.nan))
 
     @property
     def least_ess(self) -> tuple[str, float]:
-        """The quantity with the fewest effective draws, and their number."""
+        """Return the quantity with the fewest effective draws, and their number."""
         least = {name: float(np.nanmin(value)) for name, value in self.ess.items()}
         return min(least.items(), key=lambda item: item[1], default=("", np.nan))
 
     def to_arviz(self) -> Any:
-        """An ArviZ `InferenceData` (a `DataTree` from ArviZ 1.0 on), log densities as `lp`."""
+        """Return an ArviZ `InferenceData` (a `DataTree` from 1.0 on), log densities as `lp`."""
         arviz = _arviz()
         posterior = {n: v for n, v in self.values.items() if n != "log density"}
         groups = {"posterior": posterior}
         if "log density" in self.values:
             groups["sample_stats"] = {"lp": self.values["log density"]}
-        dims = {
-            name: list(DIMENSIONS[name])
-            for name, value in posterior.items()
-            if name in DIMENSIONS and value.ndim == 2 + len(DIMENSIONS[name])
-        }
+        named = {name: dimensions(name) for name in posterior}
+        dims = {n: names for n, names in named.items() if posterior[n].ndim == 2 + len(names)}
         if int(arviz.__version__.split(".")[0]) < 1:
             return arviz.from_dict(**groups, dims=dims)
         return arviz.from_dict(groups, dims=dims)
+
+
+def dimensions(name: str) -> list[str]:
+    """Return the names of the axes of one draw of a quantity.
+
+    >>> dimensions("shared latents of target")
+    ['target_row', 'shared_component']
+    """
+    block, is_loadings, scale = name.partition(" loadings")
+    if is_loadings:
+        axes = {"": ["feature", f"{block}_component"], " variance": [f"{block}_component"]}
+        return axes.get(scale, [f"{block}_group"] if scale == " rho2" else [])
+    block, is_latents, of_set = name.partition(" latents of ")
+    if is_latents:
+        return [f"{of_set}_row", f"{block}_component"]
+    feature = name.endswith(" mean") or name in ("noise variance", "dispersion")
+    return ["feature"] if feature else []
 
 
 def _arviz() -> Any:
@@ -87,7 +88,7 @@ def _arviz() -> Any:
 
 
 def diagnosed(values: dict[str, Array], divergences: int) -> Draws:
-    """Draws of several chains with R-hat and effective sample sizes."""
+    """Return draws of several chains with R-hat and effective sample sizes."""
     diagnostics = module("numpyro.diagnostics")
     rhat, ess = {}, {}
     for name, value in values.items():
@@ -102,7 +103,7 @@ def diagnosed(values: dict[str, Array], divergences: int) -> Draws:
 
 
 def turns(L: Array, log_density: Array, freedom: Freedom) -> Array:
-    """Orthogonal matrices, (chains, draws, K, K), that bring draws of a block into one gauge.
+    """Return orthogonal matrices, (chains, draws, K, K), that bring a block into one gauge.
 
     Draws (chains, draws, D, K) are turned onto a reference by what leaves the posterior as it is:
     rotations (the closest one, by Procrustes), or permutations and signs of columns. Then all are
@@ -122,13 +123,13 @@ def turns(L: Array, log_density: Array, freedom: Freedom) -> Array:
 
 
 def procrustes(flat: Array, reference: Array) -> Array:
-    """The rotations R, (n, K, K), that bring `L R` closest to a reference, for (n, D, K) draws."""
+    """Return rotations, (n, K, K), that bring (n, D, K) draws closest to a reference."""
     U, _, Vt = np.linalg.svd(flat.transpose(0, 2, 1) @ reference)
     return np.asarray(U @ Vt)
 
 
 def _common_reference(flat: Array) -> Array:
-    """The leading part of the mean of `L L'`, (D, K), in canonical form."""
+    """Return the leading part of the mean of `L L'`, (D, K), in canonical form."""
     n, D, K = flat.shape
     columns = flat.transpose(1, 0, 2).reshape(D, n * K)
     variances, vectors = np.linalg.eigh(columns @ columns.T / n)
@@ -136,7 +137,7 @@ def _common_reference(flat: Array) -> Array:
 
 
 def _matched(flat: Array, reference: Array, *, permute: bool) -> Array:
-    """Signed permutations that bring draws closest to their own mean, from a first reference."""
+    """Return signed permutations that bring draws closest to their mean, from a reference."""
     R = signed_permutations(flat, reference, permute=permute)
     for _ in range(ROUNDS):
         last, R = R, signed_permutations(flat, (flat @ R).mean(axis=0), permute=permute)
@@ -146,7 +147,7 @@ def _matched(flat: Array, reference: Array, *, permute: bool) -> Array:
 
 
 def signed_permutations(flat: Array, reference: Array, *, permute: bool = True) -> Array:
-    """The R that bring `L R` closest to a reference, for (n, D, K) draws."""
+    """Return signed permutations that bring (n, D, K) draws closest to a reference."""
     products = flat.transpose(0, 2, 1) @ reference  # (n, K of the draw, K of the reference)
     K = reference.shape[1]
     chosen = np.broadcast_to(np.arange(K), (len(flat), K)).copy()  # draw's column of each one
@@ -159,3 +160,11 @@ def signed_permutations(flat: Array, reference: Array, *, permute: bool = True) 
     R = np.zeros((len(flat), K, K))
     np.put_along_axis(R, chosen[:, None, :], np.where(kept < 0, -1.0, 1.0)[:, None, :], axis=1)
     return R
+
+
+def packed_covariance(L: Array) -> Array:
+    """Return covariances of the loadings of each feature, (Q, D), from (n, D, K) draws."""
+    centred = L - L.mean(axis=0)
+    full = np.einsum("ndi,ndj->dij", centred, centred, optimize=True) / len(L)
+    i, j = packed.pair_indices(L.shape[2])
+    return np.ascontiguousarray(full[:, i, j].T)

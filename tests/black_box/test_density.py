@@ -9,6 +9,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 import contrastive_lvm as clvm
+from tests.black_box.user_defined import Silent
 from tests.oracles import Array
 
 jax = pytest.importorskip("jax", reason="the extra jax is not installed")
@@ -45,7 +46,9 @@ def draw(
     if isinstance(prior, clvm.Flat):
         return L, 0.0, {name: L}
     if isinstance(prior, clvm.GroupLasso):
-        return L, -prior.penalty(L), {name: L}
+        group = np.array(prior.groups)
+        size = np.sqrt(np.bincount(group, weights=(L**2).sum(axis=1)) * np.bincount(group))
+        return L, -prior.rho * size.sum(), {name: L}
     ig = stats.invgamma.logpdf
     if isinstance(prior, clvm.ARD):
         v = rng.gamma(2.0, size=width)
@@ -80,8 +83,8 @@ def rows_density(likelihood: Any, E: Array, noise: Array, df: float, u: Array | 
     if u is not None:
         scale = np.sqrt(noise / u)
         given = np.sum(stats.norm.logpdf(E[seen], scale=scale[seen]))
-        law = stats.gamma(df / 2, scale=2 / df).logpdf(u)
-        return float(given + (law[seen].sum() if u.shape == E.shape else law.sum()))
+        prior = stats.gamma(df / 2, scale=2 / df).logpdf(u)
+        return float(given + (prior[seen].sum() if u.shape == E.shape else prior.sum()))
     if likelihood.per == "element":
         return float(np.sum(stats.t.logpdf(E[seen], df, scale=np.sqrt(noise[seen]))))
     total = 0.0
@@ -100,12 +103,12 @@ def rows_density(likelihood: Any, E: Array, noise: Array, df: float, u: Array | 
 )
 def test_the_density_is_the_models(shared: str, target: str, likelihood: str, form: str) -> None:
     rng, augmented = np.random.default_rng(0), form == "augmented"
-    law = LIKELIHOODS[likelihood]
-    model = clvm.Model(K, T, law, PRIORS[shared], PRIORS[target])
-    S, expected, sites = draw(model.shared_prior, "S", K, rng, augmented=augmented)
-    W, more, own = draw(model.target_prior, "W", T, rng, augmented=augmented)
+    noise = LIKELIHOODS[likelihood]
+    model = clvm.contrastive_model(T, K, noise, PRIORS[shared], PRIORS[target])
+    S, expected, sites = draw(PRIORS[shared], "shared loadings", K, rng, augmented=augmented)
+    W, more, own = draw(PRIORS[target], "target loadings", T, rng, augmented=augmented)
     expected, sites = expected + more, {**sites, **own}
-    sites["log noise"] = rng.standard_normal(() if law.isotropic else D)
+    sites["log noise"] = rng.standard_normal(() if noise.noise == "isotropic" else D)
     df = 3.0
     if likelihood == "learned":
         sites["log df"], df = np.log(2.5), 2.5
@@ -113,19 +116,19 @@ def test_the_density_is_the_models(shared: str, target: str, likelihood: str, fo
     for side, n in ROWS.items():
         X = 2.0 * rng.standard_normal((n, D))
         X[0, 1] = X[2, 0] = X[2, 3] = np.nan
-        z = sites[f"z {side}"] = rng.standard_normal((n, K))
+        z = sites[f"shared latents of {side}"] = rng.standard_normal((n, K))
         mean = sites[f"{side} mean"] = rng.standard_normal(D)
         fitted = mean + z @ S.T
         expected += stats.norm.logpdf(z).sum()
         if side == "target":
-            t = sites["t"] = rng.standard_normal((n, T))
+            t = sites["target latents of target"] = rng.standard_normal((n, T))
             fitted = fitted + t @ W.T
             expected += stats.norm.logpdf(t).sum()
         u = None
-        if isinstance(law, clvm.StudentT) and augmented:
-            u = rng.gamma(2.0, size=(n, D if law.per == "element" else 1))
+        if isinstance(noise, clvm.StudentT) and augmented:
+            u = rng.gamma(2.0, size=(n, D if noise.per == "element" else 1))
             sites[f"{side} rows scale"] = u
-        expected += rows_density(law, X - fitted, np.exp(sites["log noise"]), df, u)
+        expected += rows_density(noise, X - fitted, np.exp(sites["log noise"]), df, u)
         data[side] = X
     arguments = (model, data["target"], data["background"])
     found, _ = numpyro.infer.util.log_density(
@@ -135,24 +138,27 @@ def test_the_density_is_the_models(shared: str, target: str, likelihood: str, fo
 
 
 def test_the_gradient_of_a_dropped_group_is_finite() -> None:
-    model = clvm.Model(0, 1, target_prior=clvm.GroupLasso(2.0))
-    sites = {"target mean": np.zeros(D), "log noise": 0.0, "t": np.ones((6, 1))}
+    prior = clvm.GroupLasso(2.0)
+    model = clvm.contrastive_model(1, 0, target_prior=prior, background=False)
+    sites = {"target mean": np.zeros(D), "log noise": 0.0}
+    sites["target latents of target"] = np.ones((6, 1))
 
     def objective(W: Any) -> Any:
-        values = {**sites, "W": W}
+        values = {**sites, "target loadings": W}
         return numpyro.infer.util.log_density(clvm.density, (model, np.ones((6, D))), {}, values)[0]
 
     assert np.isfinite(np.asarray(jax.grad(objective)(np.zeros((D, 1))))).all()
 
 
 def test_a_prior_without_a_density_is_refused() -> None:
-    class Closed:
-        def __repr__(self) -> str:
-            return "Closed()"
-
-    model = clvm.Model(1, 0, shared_prior=Closed())  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"Closed\(\) has no NumPyro density; give it"):
+    model = clvm.contrastive_model(0, 1, shared_prior=Silent(), background=False)
+    with pytest.raises(TypeError, match=r"Silent\(\) has no NumPyro density; give it"):
         clvm.density(model, np.ones((3, 2)))
+
+
+def test_every_set_needs_its_rows() -> None:
+    with pytest.raises(ValueError, match="the rows of 1 sets; give those of 'target', 'backgr"):
+        clvm.density(clvm.contrastive_model(1, 1), np.ones((3, 2)))
 
 
 def test_without_numpyro_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,4 +169,4 @@ def test_without_numpyro_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(blackbox, "import_module", missing)
     with pytest.raises(ImportError, match=r"pip install 'contrastive-lvm\[jax\]'\.$"):
-        clvm.density(clvm.Model(1, 1), np.ones((3, 2)))
+        clvm.density(clvm.contrastive_model(1, 1), np.ones((3, 2)), np.ones((3, 2)))

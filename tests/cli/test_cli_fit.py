@@ -17,7 +17,8 @@ from scipy import sparse
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
 from contrastive_lvm.cli.parse_options import build_estimator, locate_features
-from contrastive_lvm.io.model_files import Preparation, read_model, write_model
+from contrastive_lvm.io.model_files import read_model, write_model
+from contrastive_lvm.io.tables.standardize import Scaling
 
 Capture = pytest.CaptureFixture[str]
 DATA = clvm.datasets.make_contrastive(90, 70, n_features=8, n_shared=2, random_state=0)
@@ -362,22 +363,18 @@ def test_damaged_preparations_are_refused(one: Path, tmp_path: Path, capsys: Cap
     ran("fit", one, *BY, *SMALL, "-o", tmp_path / "m.clvm", "--scale", "standard")
     capsys.readouterr()
     estimator, section = read_model(tmp_path / "m.clvm")
-    assert section is not None
+    short = Scaling("none", np.zeros(1), np.ones(1))
     for changed in (
-        Preparation(section.facts | {"scale": "odd"}, section.arrays),
-        Preparation(section.facts | {"features": NAMES[:3]}, section.arrays),
-        Preparation("nothing", section.arrays),
-        Preparation(section.facts, {}),
-        Preparation({"features": ["a"], "named": True, "scale": "none"}, _ones(1)),
+        section._replace(scaling=section.scaling._replace(method="odd")),
+        section._replace(features=NAMES[:3]),
+        section._replace(scaling=None),
+        "nothing",
+        section._replace(features=["a"], scaling=short),
     ):
         write_model(estimator, tmp_path / "bad.clvm", changed)
         assert clvm.load_model(tmp_path / "bad.clvm").lower_bound_ == estimator.lower_bound_
         error = refused(["transform", tmp_path / "bad.clvm", one], capsys)
         assert "is damaged: its preparation" in error
-
-
-def _ones(n: int) -> dict[str, Any]:
-    return {"center": np.zeros(n), "scale": np.ones(n)}
 
 
 def test_models_saved_in_python_apply_to_files(one: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -14,7 +14,7 @@ from contrastive_lvm.cli.fit import fit
 from contrastive_lvm.cli.options import size_column
 from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, locate_features
 from contrastive_lvm.cli.select import select
-from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS
+from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.likelihoods.counts import SizeFactors
 
 # For each setting a word and what it stands for; a setting that is not here fails the tests.
@@ -75,7 +75,11 @@ OPTIONS: dict[str, tuple[Any, Any]] = {  # parameters of estimators that are opt
 }
 RENAMED = {"random_state": "seed"}
 BY_ITSELF = {"verbose"}  # there is progress whenever somebody looks at it
-PLACES = {"likelihood": LIKELIHOODS, "target_prior": PRIORS, "inference": ENGINES}
+PLACES: dict[str, dict[str, Any]] = {
+    "likelihood": LIKELIHOODS,
+    "target_prior": PRIORS,
+    "inference": {name: engine_class(name) for name in ENGINES},
+}
 
 COMBINATIONS = [
     (place, word, field.name)

@@ -116,7 +116,8 @@ def test_numbers_come_back_to_the_last_bit(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv.gz"
     with gzip.open(path, "wt") as file:
         pd.DataFrame(values).add_prefix("x").to_csv(file, index=False)
-    np.testing.assert_array_equal(text.read_csv(path).values, values)
+    with mock.patch.object(text, "BLOCK", 4096):  # which no line is longer than
+        np.testing.assert_array_equal(text.read_csv(path).values, values)
 
 
 ENTRIES = [

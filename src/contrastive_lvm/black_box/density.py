@@ -1,59 +1,59 @@
 """One NumPyro density for every model, composed from its priors and its likelihood."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contrastive_lvm._jax import flat_site, load
 from contrastive_lvm.black_box.marginal import marginal_factor
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.model import Model
+from contrastive_lvm.model import Block, Model
+
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 
-class Hidden(NamedTuple):
-    """What a density draws, as JAX arrays; latents are None when they are integrated out."""
+class Unobserved(NamedTuple):
+    """Loadings and latents of a density; there are no latents when they are integrated out."""
 
-    shared_loadings: Any  # (D, n_shared) S
-    target_loadings: Any  # (D, n_target) W
-    target_latents: Any  # (n, n_target) t
-    target_shared_latents: Any  # (n, n_shared) z of the target's rows
-    background_shared_latents: Any  # (m, n_shared) z of the background's rows
+    loadings: "dict[str, JaxArray]"  # by block: (D, n_components)
+    latents: "dict[str, dict[str, JaxArray]]"  # by set, then by block: (N, n_components)
 
 
 def density(
     model: Model,
-    target: Any,
-    background: Any = None,
-    *,
+    *rows: Any,
     augmented: bool = True,
     collapsed: bool = False,
-    log_sizes: tuple[Any, Any] = (None, None),
-    repeats: tuple[Any, Any] = (1.0, 1.0),
-) -> Hidden:
-    """The sites of a model and its data, to be called inside a NumPyro model.
+    log_sizes: Sequence[Any] = (),
+    repeats: Sequence[Any] = (),
+) -> Unobserved:
+    """Draw the sites of a model and of its data; to be called inside a NumPyro model.
 
-    Sites are `S` and `W` with the scales of their priors (`"S variance"` and so on), the latents
-    `"t"`, `"z target"` and `"z background"`, the means `"target mean"` and `"background mean"`,
-    what the likelihood learns (`"log noise"`, `"log df"`, `"log dispersion"`), and the rows
-    themselves. Means, log noise and log df have density 1.
+    Sites are the loadings of each block (`"shared loadings"`) with the scales of their prior
+    (`"shared loadings variance"` and so on), the mean of each set (`"target mean"`), the latents
+    of a block in each set that uses it (`"shared latents of target"`), what the likelihood learns
+    (`"log noise"`, `"log df"`, `"log dispersion"`), and the rows of each set (`"target rows"`).
+    Means, log noise and log df have density 1.
 
     Parameters
     ----------
     model : Model
-    target, background : array
-        Rows of numbers, NaN where missing.
+    *rows : arrays
+        Rows of each set, in the order of `model.sets`; NaN where missing.
     augmented : bool
-        Scales of priors and entries as sites of their own, loadings drawn given them: the model
-        that `VariationalBayes` fits. False integrates the scales of entries out, takes half-Cauchys
-        as they are and draws standardised loadings, which is easier to sample from.
+        Whether scales of priors and entries are sites of their own, with loadings drawn given
+        them: the model that `VariationalBayes` fits. False integrates the scales of entries out,
+        takes half-Cauchys as they are and draws standardised loadings, which is easier to sample
+        from.
     collapsed : bool
-        Integrate the latents out, which a Gaussian likelihood allows in closed form.
-    log_sizes : two arrays, (n,) and (m,)
+        Whether to integrate the latents out, which Gaussian noise allows in closed form.
+    log_sizes : sequence of arrays of shape (N,), optional
         Logarithms of the size factors of each set's rows, for counts; None is zero.
-    repeats : two numbers
-        What each set's rows count for: the rows of a minibatch stand for N / B rows each.
+    repeats : sequence of float, optional
+        How many rows each row of a set stands for: N / B in a minibatch of B out of N rows.
 
     Returns
     -------
-    Hidden
+    Unobserved
         Loadings and latents, for use in a larger model.
 
     Examples
@@ -62,60 +62,68 @@ def density(
     >>> import contrastive_lvm as clvm
     >>> from numpyro import handlers
     >>> prior = clvm.ARD(a0=2.0, b0=1.0)
-    >>> model = clvm.Model(1, 1, shared_prior=prior, target_prior=prior)
+    >>> model = clvm.contrastive_model(1, 1, shared_prior=prior, target_prior=prior)
     >>> start = {"target mean": np.zeros(3), "background mean": np.zeros(3), "log noise": 0.0}
     >>> bound = handlers.substitute(handlers.seed(clvm.density, 0), start)
-    >>> bound(model, np.ones((5, 3)), np.ones((4, 3))).target_latents.shape
+    >>> bound(model, np.ones((5, 3)), np.ones((4, 3))).latents["target"]["shared"].shape
     (5, 1)
     """
-    numpyro, _, jnp = load()
-    if collapsed and not isinstance(model.likelihood, Gaussian):
+    jnp = load().jnp
+    if len(rows) != len(model.sets):
+        names = ", ".join(map(repr, model.sets))
+        raise ValueError(f"density got the rows of {len(rows)} sets; give those of {names}.")
+    if collapsed and not has_marginal(model):
         raise TypeError(f"{model.likelihood!r} does not allow collapsed=True; use Gaussian().")
-    D = target.shape[1]
-    widths = (model.n_shared, model.n_target)
-    S, W = (
-        _loadings(name, prior, (D, width), augmented=augmented)
-        for name, prior, width in zip(("S", "W"), model.priors, widths, strict=True)
-    )
+    D = rows[0].shape[1]
+    loadings = {block.name: _loadings(block, D, augmented=augmented) for block in model.blocks}
     learned = model.likelihood.parameters(D)
-    sized = model.likelihood.sized_columns(D)
-    found = []
-    sets: list[tuple[str, Any, tuple[tuple[str, Any], ...]]] = [
-        ("target", target, (("z target", S), ("t", W)))
-    ]
-    if background is not None:
-        sets.append(("background", background, (("z background", S),)))
-    for (name, data, blocks), sizes, repeat in zip(sets, log_sizes, repeats, strict=False):
+    latents = {}
+    for i, (name, data) in enumerate(zip(model.sets, rows, strict=True)):
         mean = flat_site(f"{name} mean", (D,))
+        active = {b.name: loadings[b.name] for b in model.blocks if name in b.sets}
         if collapsed:
-            L = jnp.concatenate([block for _, block in blocks], axis=1)
+            L = jnp.concatenate([jnp.zeros((D, 0)), *active.values()], axis=1)
             marginal_factor(f"{name} rows", data, mean, L, learned["noise"])
-            found += [None] * len(blocks)
             continue
-        rows = jnp.asarray(data)
-        with numpyro.handlers.scale(scale=repeat):
-            h = [_latents(latent, (len(rows), L.shape[1])) for latent, L in blocks]
-            predictor = mean + sum(z @ L.T for z, (_, L) in zip(h, blocks, strict=True))
-            if sizes is not None:
-                predictor = predictor + jnp.where(sized, jnp.asarray(sizes)[:, None], 0.0)
-            model.likelihood.observe(f"{name} rows", predictor, rows, learned, augmented=augmented)
-        found += h
-    z, t, y = (*found, None)[:3]
-    return Hidden(S, W, t, z, y)
+        with load().numpyro.handlers.scale(scale=repeats[i] if repeats else 1.0):
+            h = {block: _latents(block, name, len(data), L) for block, L in active.items()}
+            predictor = mean + sum(h[block] @ L.T for block, L in active.items())
+            if log_sizes:
+                predictor = predictor + _offset(model, log_sizes[i], D)
+            x = jnp.asarray(data)
+            model.likelihood._observe(f"{name} rows", predictor, x, learned, augmented=augmented)
+        latents[name] = h
+    return Unobserved(loadings, latents)
 
 
-def _loadings(name: str, prior: Any, shape: tuple[int, int], *, augmented: bool) -> Any:
-    if shape[1] == 0:
-        return load().jnp.zeros(shape)
-    if not hasattr(prior, "sample"):
-        raise TypeError(
-            f"{prior!r} has no NumPyro density; give it a method sample(name, shape, augmented)."
-        )
-    return prior.sample(name, shape, augmented=augmented)
+def has_marginal(model: Model) -> bool:
+    """Tell whether the latents can be integrated out, so that rows have a normal density."""
+    return model.likelihood._has_closed_form and not model.likelihood._is_scale_mixture
 
 
-def _latents(name: str, shape: tuple[int, int]) -> Any:
+def _loadings(block: Block, n_features: int, *, augmented: bool) -> "JaxArray":
+    shape = (n_features, block.n_components)
+    if block.n_components == 0:
+        empty: JaxArray = load().jnp.zeros(shape)
+        return empty
+    return block.prior.sample(f"{block.name} loadings", shape, augmented=augmented)
+
+
+def _latents(block: str, set_name: str, n_rows: int, L: "JaxArray") -> "JaxArray":
     numpyro, dist, jnp = load()
+    shape = (n_rows, L.shape[1])
     if shape[1] == 0:
-        return jnp.zeros(shape)
-    return numpyro.sample(name, dist.Normal(0.0, 1.0).expand(shape).to_event(2))
+        latents: JaxArray = jnp.zeros(shape)
+    else:
+        normal = dist.Normal(0.0, 1.0).expand(shape).to_event(2)
+        latents = numpyro.sample(f"{block} latents of {set_name}", normal)
+    return latents
+
+
+def _offset(model: Model, log_sizes: Any, n_features: int) -> "JaxArray | float":
+    """Return what size factors add to the predictor, (N, D)."""
+    if log_sizes is None:
+        return 0.0
+    jnp, sized = load().jnp, model.likelihood._sized_features(n_features)
+    offset: JaxArray = jnp.where(sized, jnp.asarray(log_sizes)[:, None], 0.0)
+    return offset

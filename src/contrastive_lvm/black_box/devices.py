@@ -13,15 +13,15 @@ class Placement(NamedTuple):
     n_devices: int
 
     def batch(self, arrays: Any) -> Any:
-        """Stacked minibatches, (C, B, D): each device gets a part of every batch's rows."""
+        """Place stacked minibatches, (C, B, D): each device gets a part of every batch's rows."""
         return self._put(arrays, None, "rows")
 
     def rows(self, array: Any) -> Any:
-        """One batch, (B, D)."""
+        """Place one batch, (B, D): each device gets a part of its rows."""
         return self._put(array, "rows")
 
     def everywhere(self, tree: Any) -> Any:
-        """A copy on each device."""
+        """Place a copy on each device."""
         return self._put(tree)
 
     def _put(self, tree: Any, *axes: str | None) -> Any:
@@ -35,7 +35,7 @@ class Placement(NamedTuple):
 
 
 def placement(n_devices: int | None) -> Placement:
-    """The first devices that JAX has; None takes all."""
+    """Return the first devices that JAX has; None takes all."""
     jax, sharding = module("jax"), module("jax.sharding")
     available = jax.devices()
     if n_devices is not None and n_devices > len(available):

@@ -1,9 +1,10 @@
 """Where black-box inference begins: the closed-form answer, or that of a Gaussian stand-in.
 
 Random starts of gradient ascent end at poor optima; the closed form of a nearby model costs less
-than the first hundred gradient steps. Of rows that are elsewhere it is found from some of them.
+than the first hundred gradient steps. For large sets out of core it is found from some rows.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -11,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm import prediction as predict
-from contrastive_lvm.arrays import Array, Matrix, Parameters
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.coordinate_ascent.em import EM
-from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, compress
-from contrastive_lvm.coordinate_ascent.sweep import Task
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.coordinate_ascent.problem import Problem
+from contrastive_lvm.coordinate_ascent.starts import deterministic_starts, random_start
 from contrastive_lvm.coordinate_ascent.variational_bayes import VariationalBayes
 from contrastive_lvm.likelihoods.base import Likelihood, Nuisance
 from contrastive_lvm.likelihoods.gaussian import Gaussian
@@ -22,68 +24,74 @@ from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.flat import Flat
-from contrastive_lvm.priors.group_lasso import GroupLasso
+from contrastive_lvm.rows.data import prepare
 from contrastive_lvm.rows.reader import RowReader
 
-DISPERSION = 0.5  # to begin with
-MOST_LOADING = 3.0  # of the predictor of counts and binary data: more would overshoot
-START_ENTRIES = 1 << 24  # of rows elsewhere that a start is found from
+DISPERSION = 0.5  # of negative binomials, to begin with
+MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
+START_ENTRIES = 1 << 24  # of sets out of core from which a start is found
 START_ROWS = 2000  # of each set, at least
 
 
-class Start(NamedTuple):
-    """Values of everything that is not observed; the model has the size that it begins with.
+class StartingPoint(NamedTuple):
+    """Values of everything that is not observed; the model has the sizes that it begins with.
 
-    The latents' columns are those of `L = [S | W]`; rows of the background have the first only.
+    Means, latents and their standard deviations are in the order of `model.sets`; the columns of a
+    set's latents are its active columns of L.
     """
 
     model: Model
     L: Array  # (D, K)
-    means: tuple[Array, ...]  # (D,) each
+    means: tuple[Array, ...]  # (D,)
     nuisance: Nuisance
-    latents: tuple[Array, ...]  # (N, K), (M, k)
-    spreads: tuple[Array, ...]  # (K,), (k,) standard deviations of the latents
+    latents: tuple[Array, ...]  # (N, active columns)
+    latent_stds: tuple[Array, ...]  # (active columns,)
     unit: Array  # (D,) of loadings and means: standard deviations of the predictor
 
 
 def starting_point(
     model: Model,
-    sets: list[Matrix],
-    log_sizes: list[Array],
+    sets: Sequence[Matrix],
+    log_sizes: Sequence[Array],
     *,
     seed: int | None = None,
     settle: bool = True,
     sample: int = 0,
-) -> Start:
-    """The closed-form ascent until it has settled, from a random start when a seed is given.
+) -> StartingPoint:
+    """Return where the closed-form ascent has settled, from a random start when a seed is given.
 
-    Without `settle` the start of that ascent, from moments alone. Of a large set that is elsewhere
-    it sees random rows, which `sample` seeds; only their latents are found for all rows, in a pass.
+    Without `settle`, return the start of that ascent, from moments alone. From large sets out of
+    core it takes random rows, which `sample` seeds; only the latents are found for all rows, in
+    one pass.
     """
-    few = [_few(X, s, sets, sample) for X, s in zip(sets, log_sizes, strict=True)]
+    some = [_some_rows(X, s, sets, sample) for X, s in zip(sets, log_sizes, strict=True)]
     if model.likelihood._has_closed_form:
-        begun = _linear_start(model, [X for X, _ in few], seed, settle=settle)
-        return begun._replace(latents=_all_latents(begun, None, sets, log_sizes))
-    working = [model.likelihood.working(X, s) for X, s in few]
-    weights = np.array([X.shape[0] for X in sets], dtype=np.float64)
-    slope = np.average([w.slope for w in working], axis=0, weights=weights)
+        start = _linear_start(model, [X for X, _ in some], seed, settle=settle)
+        return start._replace(latents=_all_latents(start, None, sets, log_sizes))
+    linearized = [model.likelihood._linearize(X, s) for X, s in some]
+    n_rows = np.array([X.shape[0] for X in sets], dtype=np.float64)
+    slope = np.average([rows.slope for rows in linearized], axis=0, weights=n_rows)
     stand_in = replace(model, likelihood=Gaussian("feature"))
-    begun = _linear_start(stand_in, [w.rows for w in working], seed, settle=settle)
-    latents = _all_latents(begun, model.likelihood, sets, log_sizes)
-    noisy = model.likelihood.noisy_columns(len(slope))
-    L = begun.L / slope[:, None]
-    return begun._replace(
-        model=replace(begun.model, likelihood=model.likelihood),
-        L=np.where(noisy[:, None], L, np.clip(L, -MOST_LOADING, MOST_LOADING)),
-        means=tuple(w.intercept for w in working),
-        latents=latents,
-        nuisance=Nuisance(np.where(noisy, begun.nuisance.noise, 0.0), np.full(len(L), DISPERSION)),
-        unit=np.where(noisy, begun.unit, 1.0),
+    start = _linear_start(stand_in, [rows.rows for rows in linearized], seed, settle=settle)
+    scaled, noisy = (
+        model.likelihood._is_on_data_scale(len(slope)),
+        model.likelihood._has_noise(len(slope)),
+    )
+    L = start.L / slope[:, None]
+    return start._replace(
+        model=replace(start.model, likelihood=model.likelihood),
+        L=np.where(scaled[:, None], L, np.clip(L, -MOST_LOADING, MOST_LOADING)),
+        means=tuple(rows.intercept for rows in linearized),
+        latents=_all_latents(start, model.likelihood, sets, log_sizes),
+        nuisance=Nuisance(np.where(noisy, start.nuisance.noise, 0.0), np.full(len(L), DISPERSION)),
+        unit=np.where(scaled, start.unit, 1.0),
     )
 
 
-def _few(X: Matrix, log_sizes: Array, sets: list[Matrix], seed: int) -> tuple[Matrix, Array]:
-    """Rows in memory and their log sizes: all, or of a large set elsewhere some in proportion."""
+def _some_rows(
+    X: Matrix | RowReader, log_sizes: Array, sets: Sequence[Matrix | RowReader], seed: int
+) -> tuple[Matrix, Array]:
+    """Return rows in memory and their log sizes; of a large set out of core, random ones."""
     if not isinstance(X, RowReader):
         return X, log_sizes
     n_rows, n_features = X.shape
@@ -95,67 +103,74 @@ def _few(X: Matrix, log_sizes: Array, sets: list[Matrix], seed: int) -> tuple[Ma
 
 
 def _all_latents(
-    begun: Start, likelihood: Likelihood | None, sets: list[Matrix], log_sizes: list[Array]
+    start: StartingPoint,
+    likelihood: Likelihood | None,
+    sets: Sequence[Matrix],
+    log_sizes: Sequence[Array],
 ) -> tuple[Array, ...]:
-    """Those of a start, and where it has seen some rows only those of all, in one pass."""
-    psi, found = begun.nuisance.noise, []
-    for latents, mean, X, s in zip(begun.latents, begun.means, sets, log_sizes, strict=True):
-        if len(latents) < X.shape[0]:
-            L = np.ascontiguousarray(begun.L[:, : latents.shape[1]])
-            law = predict.Linear(Loadings(L), mean, psi)
-            found.append(np.asarray(X.map(partial(_block_latents, law, likelihood, s))))
+    """Return the latents of all rows; where a start has seen some rows only, in one pass."""
+    found = []
+    for i, (X, sizes) in enumerate(zip(sets, log_sizes, strict=True)):
+        if len(start.latents[i]) < X.shape[0]:
+            view = _view(start.model, i, start.L, start.means[i], start.nuisance.noise)
+            latents = X.map(partial(_chunk_latents, view, likelihood, sizes))
+            found.append(np.asarray(latents))
         else:
-            found.append(latents)
+            found.append(start.latents[i])
     return tuple(found)
 
 
-def _block_latents(
-    law: predict.Linear, likelihood: Likelihood | None, log_sizes: Array, block: Matrix, rows: slice
+def _chunk_latents(
+    view: predict.Linear, likelihood: Likelihood | None, log_sizes: Array, X: Matrix, at: slice
 ) -> Array:
-    if likelihood is not None:
-        block = likelihood.working(block, log_sizes[rows]).rows
-    return predict.latent_means(law, block)
+    rows = X if likelihood is None else likelihood._linearize(X, log_sizes[at]).rows
+    return predict.latent_means(view, rows)
 
 
-def _linear_start(model: Model, sets: list[Matrix], seed: int | None, *, settle: bool) -> Start:
-    """Of a model with a closed form."""
-    fitted = replace(model, shared_prior=_smooth(model, 0), target_prior=_smooth(model, 1))
-    engine: CoordinateAscent = VariationalBayes()
-    if engine.objection(fitted) is not None or fitted.all_flat:
-        engine = EM()
-    data = compress(fitted, sets, posterior=True)
-    task = Task(fitted, data, posterior=engine.posterior)
-    if fitted.sizes_itself:
-        task, point = task.sized_start()
-        starts = [point]
-    else:
-        starts = task.spectral_starts()
+def _view(model: Model, i: int, L: Array, mean: Array, psi: Array) -> predict.Linear:
+    """Return what rows of the i-th set follow."""
+    active = np.ascontiguousarray(L[:, model.active_columns(model.sets[i])])
+    return predict.Linear(Loadings(active), mean, psi)
+
+
+def _linear_start(
+    model: Model, sets: list[Matrix], seed: int | None, *, settle: bool
+) -> StartingPoint:
+    """Return the start of a model with a closed form."""
+    fitted, engine = _closed_form(model)
+    data = prepare(sets, scale_mixture=fitted.likelihood._is_scale_mixture)
+    starts = deterministic_starts(Problem(fitted, data, posterior=engine._posterior))
     if seed is not None:
-        starts = [task.random_start(np.random.default_rng(seed))]
-    point = engine.best_start(task, starts).point if settle else starts[0]
-    p = task.unflatten(point)
-    sized = replace(model, n_shared=task.model.n_shared, n_target=task.model.n_target)
-    widths = [sized.n_columns, sized.n_shared][: len(sets)]
-    latents, spreads = zip(
-        *(_latents(p, i, X, k) for i, (X, k) in enumerate(zip(sets, widths, strict=True))),
-        strict=True,
-    )
-    psi = np.broadcast_to(p.psi, (len(p.L),)).copy()
+        first = starts[0][0]
+        starts = [(first, random_start(first, np.random.default_rng(seed)))]
+    problem, point = engine._best(starts)[:2] if settle else starts[0]
+    p, sizes = problem.unflatten(point), {b.name: b.n_components for b in problem.model.blocks}
+    sized, psi = model.with_sizes(sizes), np.broadcast_to(p.psi, (len(p.L),)).copy()
+    views = [_view(sized, i, p.L, mean, psi) for i, mean in enumerate(p.means)]
+    latents = [predict.latent_means(view, X) for view, X in zip(views, sets, strict=True)]
     nuisance = Nuisance(psi, np.zeros(len(psi)), p.df or None)
-    return Start(sized, p.L, p.means, nuisance, latents, spreads, task.unit)
+    stds = tuple(_latent_std(view.L, psi) for view in views)
+    return StartingPoint(sized, p.L, p.means, nuisance, tuple(latents), stds, problem.unit)
 
 
-def _smooth(model: Model, which: int) -> Prior | GroupLasso:
-    """A prior that goes with the other one: no engine has both a lasso's zeros and a posterior."""
-    prior, other = model.priors[which], model.priors[1 - which]
-    alone = isinstance(other, Flat | GroupLasso)
-    return Flat() if isinstance(prior, GroupLasso) and not alone else prior
+def _closed_form(model: Model) -> tuple[Model, CoordinateAscent]:
+    """Return a model and an engine in closed form, flat priors in place of those that clash.
+
+    No engine has both points, as a lasso needs them, and a posterior, as a horseshoe does.
+    """
+    if any(prior._unsupported_reason(posterior=False) is not None for prior in model.priors):
+        clash: dict[str, Prior] = {
+            block.name: Flat()
+            for block in model.blocks
+            if block.prior._unsupported_reason(posterior=True) is not None
+        }
+        return model.with_priors(clash), VariationalBayes()
+    points = any(prior._unsupported_reason(posterior=True) is not None for prior in model.priors)
+    points = points or not any(prior._has_posterior for prior in model.priors)
+    return model, EM() if points else VariationalBayes()
 
 
-def _latents(p: Parameters, i: int, X: Matrix, k: int) -> tuple[Array, Array]:
-    """Posterior means of a set's latents, and their standard deviations in a complete row."""
-    L = np.ascontiguousarray(p.L[:, :k])
-    psi = np.broadcast_to(p.psi, (len(L),))
-    means = predict.latent_means(predict.Linear(Loadings(L), p.means[i], psi), X)
-    precision = np.eye(k) + (L.T / psi) @ L
-    return means, np.sqrt(np.diagonal(np.linalg.inv(precision)))
+def _latent_std(L: Array, psi: Array) -> Array:
+    """Return standard deviations of the latents of a complete row."""
+    precision = np.eye(L.shape[1]) + (L.T / psi) @ L
+    return np.asarray(np.sqrt(np.diagonal(np.linalg.inv(precision))))

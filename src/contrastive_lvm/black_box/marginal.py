@@ -6,22 +6,27 @@ The row step of `rows/masked_rows.py` in JAX: with `A = I + sum_{d observed} l_d
 share A, and their number, mean and scatter say all that their density depends on.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from contrastive_lvm._jax import load, module
 from contrastive_lvm.arrays import Array
 
-
-class RowLaw(NamedTuple):
-    """The posterior of the latents of rows, and the density of the rows."""
-
-    mean: Any  # (N, K)
-    root: Any  # (N, K, K) Cholesky factor of the precision A
-    log_density: Any  # (N,)
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
 
 
-def row_law(rows: Any, mean: Any, L: Any, noise: Any) -> RowLaw:
-    """Of every row, missing entries (NaN) left out."""
+class LatentGaussians(NamedTuple):
+    """Posterior of the latents of rows, and the marginal density of the rows."""
+
+    mean: "JaxArray"  # (N, K)
+    root: "JaxArray"  # (N, K, K) Cholesky factor of the precision A
+    log_density: "JaxArray"  # (N,)
+
+
+def latent_gaussians(
+    rows: "JaxArray", mean: "JaxArray", L: "JaxArray", noise: "JaxArray"
+) -> LatentGaussians:
+    """Condition the latents of every row on its observed entries; missing ones are NaN."""
     jnp, linalg = load().jnp, module("jax.scipy.linalg")
     observed = ~jnp.isnan(rows)
     seen, precision = observed.astype(L.dtype), 1.0 / jnp.broadcast_to(noise, rows.shape[1:])
@@ -36,30 +41,32 @@ def row_law(rows: Any, mean: Any, L: Any, noise: Any) -> RowLaw:
     logdet = 2.0 * jnp.log(jnp.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
     constant = seen @ (jnp.log(2.0 * jnp.pi) - jnp.log(precision))
     square = (residual**2) @ precision - (half**2).sum(axis=(1, 2))
-    return RowLaw(h, root, -0.5 * (constant + logdet + square))
+    return LatentGaussians(h, root, -0.5 * (constant + logdet + square))
 
 
-class Moments(NamedTuple):
-    """Complete rows, in place of the rows themselves."""
+class CompleteRows(NamedTuple):
+    """Number, mean and scatter of rows without missing entries, in place of the rows."""
 
-    n: Any
-    mean: Any  # (D,)
-    scatter: Any  # (D, D) about the mean
+    n: float
+    mean: "Array | JaxArray"  # (D,)
+    scatter: "Array | JaxArray"  # (D, D) about the mean
 
     @property
-    def shape(self) -> tuple[Any, int]:
-        """Of the rows."""
+    def shape(self) -> tuple[float, int]:
+        """Return the shape of the rows."""
         return self.n, len(self.mean)
 
 
-def moments_of(rows: Array) -> Moments:
-    """Of rows without missing entries."""
+def complete_rows(rows: Array) -> CompleteRows:
+    """Summarise rows without missing entries."""
     mean = rows.mean(axis=0)
-    return Moments(float(len(rows)), mean, (rows - mean).T @ (rows - mean))
+    return CompleteRows(float(len(rows)), mean, (rows - mean).T @ (rows - mean))
 
 
-def moments_log_density(moments: Moments, mean: Any, L: Any, noise: Any) -> Any:
-    """Of all rows together."""
+def _joint_log_density(
+    moments: CompleteRows, mean: "JaxArray", L: "JaxArray", noise: "JaxArray"
+) -> "JaxArray":
+    """Return the log density of all rows together."""
     jnp, linalg = load().jnp, module("jax.scipy.linalg")
     n, centre, scatter = moments
     precision, residual = 1.0 / jnp.broadcast_to(noise, mean.shape), centre - mean
@@ -69,13 +76,21 @@ def moments_log_density(moments: Moments, mean: Any, L: Any, noise: Any) -> Any:
     logdet = 2.0 * jnp.log(jnp.diagonal(root)).sum() - jnp.log(precision).sum()
     square = (jnp.diagonal(scatter) + n * residual**2) @ precision
     square -= ((half @ scatter) * half).sum() + n * ((half @ residual) ** 2).sum()
-    return -0.5 * (n * (len(mean) * jnp.log(2.0 * jnp.pi) + logdet) + square)
+    density: JaxArray = -0.5 * (n * (len(mean) * jnp.log(2.0 * jnp.pi) + logdet) + square)
+    return density
 
 
-def marginal_factor(name: str, rows: Any, mean: Any, L: Any, noise: Any) -> None:
-    """A NumPyro factor of rows, or of their moments."""
+def marginal_factor(
+    name: str,
+    rows: "Array | JaxArray | CompleteRows",
+    mean: "JaxArray",
+    L: "JaxArray",
+    noise: "JaxArray",
+) -> None:
+    """Add rows, or their summary, to a NumPyro model with their latents integrated out."""
     numpyro, _, jnp = load()
-    if isinstance(rows, Moments):
-        numpyro.factor(name, moments_log_density(rows, mean, L, noise))
+    if isinstance(rows, CompleteRows):
+        numpyro.factor(name, _joint_log_density(rows, mean, L, noise))
     else:
-        numpyro.factor(name, row_law(jnp.asarray(rows), mean, L, noise).log_density.sum())
+        each = latent_gaussians(jnp.asarray(rows), mean, L, noise).log_density
+        numpyro.factor(name, each.sum())

@@ -3,7 +3,7 @@
 import csv
 import inspect
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,13 @@ def build_estimator(
         return _network(settings, common)
     _check_settings("--model", kind, settings, ())
     objects: dict[str, Any] = {
-        name: None if linear[name] is None else _build(OPTION_OF[name], str(linear[name]), PRIORS)
-        for name in ("shared_prior", "target_prior")
+        name: _build(OPTION_OF[name], text, PRIORS, PRIORS.__getitem__)
+        for name, text in (("shared_prior", shared_prior), ("target_prior", target_prior))
+        if text is not None
     }
     if inference != "auto":
-        engines = {name: engine_class(name) for name in ENGINES}
-        objects["inference"] = _build("--inference", inference, engines, also=("auto",))
+        engines = (*ENGINES, "auto")
+        objects["inference"] = _build("--inference", inference, engines, engine_class)
     return ContrastiveLVM(**common, **objects, n_init=n_init)
 
 
@@ -100,7 +101,8 @@ def _widths(value: Any) -> tuple[int, ...]:
 def _likelihood(text: str) -> Any:
     word, settings = split_settings("--likelihood", text)
     if word != "mixed":
-        return _build("--likelihood", text, LIKELIHOODS, also=("mixed",))
+        known = (*LIKELIHOODS, "mixed")
+        return _build("--likelihood", text, known, LIKELIHOODS.__getitem__)
     _check_settings("--likelihood", word, settings, ("features",))
     return Mixed(_feature_table("--likelihood", "features", settings.get("features")))
 
@@ -121,11 +123,11 @@ def _sized(likelihood: Any, size_factors: str | None, model: str) -> Any:
     return replace(likelihood, **changes)
 
 
-def _build(option: str, text: str, kinds: Mapping[str, type], also: Sequence[str] = ()) -> Any:
+def _build(option: str, text: str, known: Iterable[str], class_of: Callable[[str], Any]) -> Any:
     """Return the object that a word and its settings stand for."""
     word, settings = split_settings(option, text)
-    _check_word(option, word, (*kinds, *also))
-    kind: Any = kinds[word]
+    _check_word(option, word, known)
+    kind = class_of(word)
     _check_settings(option, word, settings, {field.name for field in fields(kind)} - NO_SETTINGS)
     if "groups" in settings:
         settings["groups"] = _feature_table(option, "groups", settings["groups"])

@@ -257,7 +257,7 @@ class ContrastiveLVM(LinearPredictions):
         >>> data = clvm.datasets.make_contrastive(30, 30, n_features=5, n_shared=1, random_state=0)
         >>> model = clvm.ContrastiveLVM(1, 1, inference=clvm.SVI(max_iter=2000), random_state=0)
         >>> model = model.fit(data.target, background=data.background)
-        >>> model.draws(200, random_state=0).values["t"].shape
+        >>> model.draws(200, random_state=0).values["target latents of target"].shape
         (1, 200, 30, 1)
         """
         check_is_fitted(self)
@@ -269,10 +269,10 @@ class ContrastiveLVM(LinearPredictions):
                 "draws need a fit by inference='svi' or 'nuts' that was not read from a file; "
                 "latents() has the posterior of rows under the other engines."
             )
-        from contrastive_lvm.black_box.svi.svi_draws import variational_draws
+        from contrastive_lvm.black_box.svi.svi_posterior import guide_draws
 
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        return variational_draws(self.posterior_.state, n, seed)
+        return guide_draws(self.posterior_.state, n, seed)
 
     def to_arviz(self, n: int = 1000, *, random_state: Any = None) -> Any:
         """Return the draws as ArviZ's `InferenceData` (a `DataTree` from ArviZ 1.0 on).

@@ -145,6 +145,10 @@ class Likelihood(ABC):
         """Tell which features have a noise variance, in units of their own, (D,)."""
         return np.zeros(n_features, dtype=bool)
 
+    def _is_on_data_scale(self, n_features: int) -> BoolArray:
+        """Tell which features have a predictor in the units of the data, (D,)."""
+        return np.full(n_features, type(self)._linearize is Likelihood._linearize)
+
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         """Return the terms of each entry's log density that are free of the predictor, (B, D)."""
         return np.zeros(rows.shape)
@@ -190,9 +194,10 @@ class Likelihood(ABC):
 
     def _public_draws(self, values: dict[str, Array], n_features: int) -> dict[str, Array]:
         """Return draws of the likelihood's sites, (chains, draws, ...), as users see them."""
-        public = (("noise", "noise variance"), ("df", "df"), ("dispersion", "dispersion"))
+        public = {"log noise": "noise variance", "log df": "df", "log dispersion": "dispersion"}
         return {
-            name: np.exp(values[f"log {site}"]) for site, name in public if f"log {site}" in values
+            public.get(site, site): np.exp(value) if site in public else value
+            for site, value in values.items()
         }
 
     def _log_noise_floor(self, unit: Array) -> dict[str, Array]:

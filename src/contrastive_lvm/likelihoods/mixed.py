@@ -165,6 +165,12 @@ class Mixed(Likelihood):
             noisy[at] = part._has_noise(len(at))
         return noisy
 
+    def _is_on_data_scale(self, n_features: int) -> BoolArray:
+        scaled = np.zeros(n_features, dtype=bool)
+        for _, part, at in self._parts:
+            scaled[at] = part._is_on_data_scale(len(at))
+        return scaled
+
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         joined = np.empty(rows.shape)
         for _, part, at in self._parts:

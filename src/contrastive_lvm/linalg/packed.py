@@ -68,7 +68,7 @@ def invert(packed: Array, out: Array | None = None) -> tuple[Array, Array]:
     K = size_of(packed)
     C = np.empty((0, 0, packed.shape[1]))
     if K:
-        C = _cholesky(packed[full_index(K)])
+        C = _cholesky(_unpacked(packed, K))
     logdet = 2.0 * np.log(np.einsum("iip->ip", C)).sum(axis=0)
     X = _triangular_inverse(C)
     inverse = np.empty_like(packed) if out is None else out
@@ -77,6 +77,20 @@ def invert(packed: Array, out: Array | None = None) -> tuple[Array, Array]:
         row = inverse[start : start + i + 1]
         np.einsum("kp,kjp->jp", X[i:, i], X[i:, : i + 1], out=row)
     return inverse, logdet
+
+
+def _unpacked(packed: Array, K: int) -> Array:
+    """Expand (Q, P) to (K, K, P)."""
+    full: Array = packed.take(full_index(K), axis=0, mode="clip")  # twice as fast as indexing
+    return full
+
+
+def pairwise_products(left: Array, right: Array) -> Array:
+    """Packed `left_i right_j` of (K, P) vectors, (Q, P)."""
+    i, j = pair_indices(len(left))
+    products: Array = left.take(i, axis=0, mode="clip")
+    products *= right.take(j, axis=0, mode="clip")
+    return products
 
 
 def _cholesky(A: Array) -> Array:
@@ -101,5 +115,5 @@ def _triangular_inverse(C: Array) -> Array:
 
 def multiply(packed: Array, vectors: Array) -> Array:
     """`A_p v_p` for a (Q, P) stack and (K, P) vectors."""
-    product: Array = np.einsum("ijp,jp->ip", packed[full_index(len(vectors))], vectors)
+    product: Array = np.einsum("ijp,jp->ip", _unpacked(packed, len(vectors)), vectors)
     return product

@@ -22,7 +22,6 @@ from contrastive_lvm.plots.style import (
     names_in_corner,
     shortened,
 )
-from contrastive_lvm.priors.horseshoe import Horseshoe
 
 FAINT = 0.01  # share of a density's peak, below which it is cut off
 MOST_NAMES, SHORT = 8, 16  # features that are named, and letters of each
@@ -155,11 +154,11 @@ def plot_scales(
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Plot the posterior densities of a horseshoe's scales, with its pruning threshold.
+    """Plot the posterior densities of the scales of a sparse prior, with its pruning threshold.
 
     Each curve belongs to a feature (or to a group that shares a scale) and shows the logarithm of
-    `rho^2 tau^2`, the variance of its target loadings. A feature is dropped when more than `p0` of
-    its curve lies below the threshold.
+    `rho^2 tau^2`, the variance of its target loadings. The horseshoe drops a feature when more than
+    `p0` of its curve lies below the threshold.
 
     Parameters
     ----------
@@ -181,43 +180,46 @@ def plot_scales(
     >>> ax.get_xlabel()
     'variance of loadings, ρ²τ²'
     """
-    prior, state, unit = _horseshoe(model)
-    names = feature_names(model, len(state.group))
-    grouping = feature_groups(groups, len(state.group), names)
-    _, first = np.unique(state.group, return_index=True)  # one curve per scale
-    kept, threshold = np.asarray(model.selected_features_), prior.delta * unit
-    at = np.geomspace(1e-9, 1e6, 900) * threshold
-    curves = prior._scale_density(state, at)[:, first] * at[:, None]  # of the logarithm
+    at, density, threshold = _scale_densities(model)
+    grouping = feature_groups(groups, density.shape[1], feature_names(model, density.shape[1]))
+    first = np.sort(np.unique(density, axis=1, return_index=True)[1])  # one curve per scale
+    curves = density[:, first] * at[:, None]  # densities of the logarithm
+    kept = np.asarray(model.selected_features_)
     ax = axes_or_new(ax, (5.4, 3.8))
     _draw_curves(ax, at, curves, _colours(grouping, kept)[first])
     visible = at[(curves > FAINT * curves.max(axis=0)).any(axis=1)]
-    ax.set_xlim(_log_limits(np.append(visible, threshold * np.array([0.3, 3.0]))))
     ax.set_ylim(0.0, 1.3 * float(curves.max()))
-    ax.axvline(threshold, color=INK, linewidth=0.9, linestyle=":")
     finish(ax, title, "variance of loadings, ρ²τ²", "density of its logarithm")
-    place: dict[str, Any] = {"va": "top", "transform": ax.get_xaxis_transform()}
-    name_at(ax, threshold, 0.98, " threshold", **place)
-    low, high = np.log(ax.get_xlim())
-    right = bool(np.log(threshold) < (low + high) / 2.0)  # where the threshold is not
+    ax.set_xlim(_log_limits(np.append(visible, (threshold or visible[0]) * np.array([0.3, 3.0]))))
+    right = True
+    if threshold is not None:
+        ax.axvline(threshold, color=INK, linewidth=0.9, linestyle=":")
+        place: dict[str, Any] = {"va": "top", "transform": ax.get_xaxis_transform()}
+        name_at(ax, threshold, 0.98, " threshold", **place)
+        right = bool(threshold**2 < np.prod(ax.get_xlim()))  # on the side without the threshold
     names_in_corner(ax, grouping.legend() or _counts(kept), right=right)
     return ax
 
 
-def _horseshoe(model: Any) -> tuple[Horseshoe, Any, float]:
-    """The prior, its state and the unit of its threshold."""
+def _scale_densities(model: Any) -> tuple[Array, Array, float | None]:
+    """Return squared scales, their densities for each feature, and the pruning threshold."""
     found = learned(model, "posterior_", "ContrastiveLVM")
-    prior = resolve.prior("target_prior", getattr(model, "target_prior", None))
-    if not isinstance(prior, Horseshoe):
+    prior = resolve.prior("target_prior", model.target_prior)
+    state, unit = found.prior_states["target"], float(found.unit_variance)
+    threshold = prior._pruning_threshold(unit)
+    at = np.geomspace(1e-9, 1e6, 900) * (threshold or unit)
+    density = None if state is None else prior._scale_density(state, at)
+    if density is not None:
+        return at, density, threshold
+    if threshold is None:
         raise TypeError(
             f"model has target_prior={model.target_prior!r}, which has no scale for each feature; "
             "fit it with target_prior='horseshoe'."
         )
-    if found.prior_states["target"] is None:
-        raise ValueError(
-            f"model was fitted with inference={model.inference!r}, which keeps no densities of "
-            "scales; use inference='vb'."
-        )
-    return prior, found.prior_states["target"], float(found.unit_variance)
+    raise ValueError(
+        f"model was fitted with inference={model.inference!r}, which keeps no densities of "
+        "scales; use inference='vb'."
+    )
 
 
 def _counts(kept: np.ndarray) -> list[tuple[str, str]]:

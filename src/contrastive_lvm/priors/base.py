@@ -121,6 +121,10 @@ class Prior(ABC):
         """Return the posterior density of each feature's squared scale, (len(at), D)."""
         return None
 
+    def _pruning_threshold(self, unit_variance: float) -> float | None:
+        """Return the squared scale below which features are dropped; None without such a rule."""
+        return None
+
     def _site_values(self, L: Array, unit: float, *, augmented: bool) -> dict[str, Array]:
         """Return values of the prior's NumPyro sites that suit the loadings L."""
         return {}

@@ -155,9 +155,14 @@ class Horseshoe(Prior):
         """Apply the pruning rule; `delta` is in units of the features' variance."""
         if state is None:
             return relevance > 0
-        below = probability_product_below(state.rho2, state.tau2, self.delta * unit_variance)
+        below = probability_product_below(
+            state.rho2, state.tau2, self._pruning_threshold(unit_variance)
+        )
         selected: BoolArray = (below <= self.p0)[state.group]
         return selected
+
+    def _pruning_threshold(self, unit_variance: float) -> float:
+        return self.delta * unit_variance
 
     def _scale_density(self, state: HorseshoeState, at: Array) -> Array:
         density: Array = product_density(state.rho2, state.tau2, at)[:, state.group]

@@ -52,28 +52,11 @@ class Data(NamedTuple):
     sets: Sequence[RowSet]
     readers: list[RowReader]
     n_features: int  # of the data; the sets' own are fewer in a span
-    span: Span | None = None
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is missing or scaled; the means are then the sample means for good."""
-        return not any(isinstance(s, MaskedRows | ScaleMixtureRows) for s in self.sets)
-
-    @property
-    def variances(self) -> list[Array]:
-        """Variances of the features of each set, (D,) each."""
-        return [s.square / s.counts for s in self.sets]
-
-    @property
-    def variance(self) -> Array:
-        """Variances of the features of the pooled sets about their own means, (D,)."""
-        pooled = sum(s.square for s in self.sets) / sum(s.counts for s in self.sets)
-        return np.asarray(pooled)
-
-    @property
-    def narrow(self) -> bool:
-        """Whether sweeps only have products of small matrices, which threads do not speed up."""
-        return all(isinstance(s, DenseScatter) and len(s.mean) <= NARROW for s in self.sets)
+    span: Span | None
+    complete: bool  # nothing is missing or scaled: the means are the sample means for good
+    narrow: bool  # sweeps have products of small matrices only, which threads do not speed up
+    variances: list[Array]  # (D,) of the features of each set
+    variance: Array  # (D,) of the features of all sets about their own means
 
     def first_weights(self) -> tuple[Cache | None, ...]:
         """Return weights of rows to begin with: nothing is known of them."""
@@ -94,7 +77,7 @@ class Data(NamedTuple):
                 return rows.sweep(*given, weights[i], scaler)
             return RowSums(rows.statistics(*given)), None
 
-        sums, renewed = zip(*self.each(step), strict=True)
+        sums, renewed = zip(*_each(step, self.readers, range(len(self.sets))), strict=True)
         return list(sums), renewed
 
     @staticmethod
@@ -109,10 +92,6 @@ class Data(NamedTuple):
             CovarianceOperator(s.covariance_product, s.square / s.counts, s.n_rows)
             for s in self.sets
         ]
-
-    def each(self, function: Callable[[int], Result]) -> list[Result]:
-        """Apply a function to the number of each set; on a cluster to several at the same time."""
-        return _each(function, self.readers, range(len(self.sets)))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
@@ -132,18 +111,37 @@ def prepare(
     and loadings without covariances or priors that tell features apart.
     """
     given = [None] * len(sets) if weights is None else list(weights)
-    n_rows, D = sum(X.shape[0] for X in sets), sets[0].shape[1]
+    n_rows, D = sum(map(_total_weight, sets, given)), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
     readers = [_reader(X, load=few) for X in sets]
     pairs = list(zip(readers, given, strict=True))
     if scale_mixture:
-        return Data(_each(lambda pair: ScaleMixtureRows(*pair), readers, pairs), readers, D)
+        return _data(_each(lambda pair: ScaleMixtureRows(*pair), readers, pairs), readers, D)
     if span and few and not any(_sparse_or_missing(r) for r in readers):
         found = reduce_to_span([r.load() for r in readers], given)
-        return Data(found.scatters, readers, D, found)
+        return _data(found.scatters, readers, D, found)
     most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
     dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
-    return Data(_each(lambda pair: summarize(*pair, dense=dense), readers, pairs), readers, D)
+    return _data(_each(lambda pair: summarize(*pair, dense=dense), readers, pairs), readers, D)
+
+
+def _total_weight(X: Matrix | RowReader, weights: Array | None) -> float:
+    total = float(X.shape[0] if weights is None else weights.sum())
+    if not total > 0:
+        raise ValueError("the weights of a set are all zero; give some rows a positive weight.")
+    return total
+
+
+def _data(
+    sets: Sequence[RowSet], readers: list[RowReader], n_features: int, span: Span | None = None
+) -> Data:
+    squares, counts = [s.square for s in sets], [s.counts for s in sets]
+    with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
+        variances = [square / count for square, count in zip(squares, counts, strict=True)]
+        pooled = np.asarray(sum(squares) / sum(counts))
+    complete = not any(isinstance(s, MaskedRows | ScaleMixtureRows) for s in sets)
+    narrow = all(isinstance(s, DenseScatter) for s in sets) and len(pooled) <= NARROW
+    return Data(sets, readers, n_features, span, complete, narrow, variances, pooled)
 
 
 def _reader(X: Matrix | RowReader, *, load: bool) -> RowReader:

@@ -97,7 +97,7 @@ class SortedRows(NamedTuple):
 
     values: Matrix  # (B, D) zeros where missing
     observed: npt.NDArray[np.bool_]  # (P, D)
-    pattern: npt.NDArray[np.int32]  # (B,)
+    pattern: npt.NDArray[np.intp]  # (B,)
     weights: Array | None  # (B,)
 
     def block(self) -> Block:
@@ -130,7 +130,8 @@ class AvailableEntries:
 
     def product(self, M: Array, n_rows: float, variance: Array) -> Array:
         """Multiply a covariance matrix by a few columns."""
-        if len(M) <= min(MOST_OUTER, self.reader.shape[0]) and not self.reader.in_memory:
+        one_chunk = self.reader.in_memory and len(self.reader.slices) == 1
+        if len(M) <= min(MOST_OUTER, self.reader.shape[0]) and not one_chunk:
             product = self._outer @ M
         else:
             function = partial(_outer_product, self._view, self.share, M)
@@ -221,10 +222,10 @@ def sorted_rows(chunk: Chunk, order: npt.NDArray[np.int32]) -> Iterator[SortedRo
         values = chunk.rows[places]
         values = values.toarray() if is_sparse(values) else values
         missing = np.isnan(values)
-        values[missing] = 0.0  # a copy of the rows already
+        np.copyto(values, 0.0, where=missing)  # a copy of the rows already
         begins = np.diff(pattern, prepend=-1) != 0
         weights = None if chunk.weights is None else chunk.weights[places]
-        numbers = np.cumsum(begins, dtype=np.int32) - 1
+        numbers = np.cumsum(begins) - 1
         yield SortedRows(values, ~missing[begins], numbers, weights)
 
 
@@ -233,10 +234,10 @@ def masked_statistics(
 ) -> Statistics:
     """Sum the expected sufficient statistics of rows that are sorted by pattern."""
     D, K = loadings.mean.shape
-    i, j = packed.pair_indices(K)
-    moment, first = np.zeros((len(i), D)), np.zeros((K, D))
+    Q = K * (K + 1) // 2
+    moment, first = np.zeros((Q, D)), np.zeros((K, D))
     cross, residual, square, n = np.zeros((D, K)), np.zeros(D), np.zeros(D), np.zeros(D)
-    latent, bound, n_rows, model = np.zeros(len(i)), 0.0, 0.0, prepare(loadings, psi)
+    latent, bound, n_rows, model = np.zeros(Q), 0.0, 0.0, prepare(loadings, psi)
     for part in parts:
         block, w = part.block(), part.weights
         R = residual_of(block, mean)
@@ -245,7 +246,7 @@ def masked_statistics(
         wR = R if w is None else R * w[:, None]
         weight = np.bincount(block.pattern, weights=w, minlength=len(block.observed))
         second = rows.cov * weight  # (Q, P)
-        second += _sum_patterns(rows.mean[i] * h[j], block)
+        second += _sum_patterns(packed.pairwise_products(rows.mean, h), block)
         moment += second @ block.observed
         latent += second.sum(axis=1)
         first += _sum_patterns(h, block) @ block.observed

@@ -24,6 +24,7 @@ class Moments(NamedTuple):
     mean: Array  # (D,)
     square: Array  # (D,) about the mean
     complete: bool  # whether nothing is missing
+    n_empty: int = 0  # rows without any observed entry
     raw: RawSums | None = None  # None when not asked for, or entries are missing
 
     @property
@@ -47,6 +48,7 @@ class Moments(NamedTuple):
             mean,
             self.square + other.square + both * change**2,
             self.complete and other.complete,
+            self.n_empty + other.n_empty,
             self._joint(other, mean, both * change, change),
         )
 
@@ -87,7 +89,7 @@ def _moments(check: Callable[[Matrix], None], scatter: bool, chunk: Chunk) -> Mo
     square = np.diagonal(raw.matrix) - n * offset**2
     counts = np.full(rows.shape[1], n)
     mean, complete = raw.origin + offset, True
-    return Moments(n, counts, mean, square, complete, raw)
+    return Moments(n, counts, mean, square, complete, raw=raw)
 
 
 def _column_moments(rows: Matrix, weights: Array | None) -> Moments:
@@ -111,7 +113,8 @@ def _slice_moments(rows: Array, weights: Array | None) -> Moments:
     mean = total / np.maximum(counts, np.finfo(np.float64).tiny)
     centred = np.where(seen, rows - mean, 0.0)
     square = (centred**2).sum(axis=0) if weights is None else w @ centred**2
-    return Moments(float(w @ seen.any(axis=1)), counts, mean, square, complete)
+    some = seen.any(axis=1)
+    return Moments(float(w @ some), counts, mean, square, complete, int((~some).sum()))
 
 
 def _sparse_moments(rows: Matrix, weights: Array) -> Moments:

@@ -70,15 +70,15 @@ class RowStep:
         R = widen(rows) - self.mean
         missing, observed = np.isnan(R), None
         if missing.any():  # masks as numbers: products with them are much faster than indexing
-            R[missing] = 0.0
-            observed = (~missing).astype(np.float64)
+            np.copyto(R, 0.0, where=missing)
+            observed = np.logical_not(missing, out=missing).astype(np.float64)
         w = _weights_of_entries(weights, R.shape, observed)
         A = self.precision @ w.T
         A += packed.pack(np.eye(self.K))
         cov, logdet = packed.invert(A, out=A)
         w *= R
         h = packed.multiply(cov, self.scaled @ w.T)
-        outer = h[self.i] * h[self.j]
+        outer = packed.pairwise_products(h, h)
         outer += cov
         chi2 = self._expected_squares(R, h, outer)
         if observed is None:
@@ -139,7 +139,7 @@ class ScaleMixtureRows:
     def __init__(self, reader: RowReader, weights: Array | None = None) -> None:
         moments = first_pass(reader, weights, scatter=False)
         self.reader, self.weights = reader, weights
-        self.n_rows, self.counts, self._complete = moments.n_rows, moments.counts, moments.complete
+        self.n_rows, self.counts, self._n_empty = moments.n_rows, moments.counts, moments.n_empty
         self.mean, spread = _medians(reader, weights)
         fallback = np.sqrt(moments.square / self.counts)
         limit = CLIP * np.where(spread > 0, spread, fallback)
@@ -161,7 +161,7 @@ class ScaleMixtureRows:
         """
         step = RowStep(loadings, psi, mean, scaler)
         kind = _scales_precision(scaler, *self.reader.shape)
-        function = partial(_sweep_chunk, step, kind, self._complete)
+        function = partial(_sweep_chunk, step, kind, self._n_empty > 0)
         return self.reader.renew(function, RowSums.plus, weights=self.weights, cache=scales)
 
 
@@ -225,12 +225,12 @@ def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
 def _sweep_chunk(
     step: RowStep,
     kind: type,
-    complete: bool,  # noqa: FBT001
+    has_empty_rows: bool,  # noqa: FBT001
     chunk: Chunk,
 ) -> tuple[RowSums, Weights]:
     """Take the row step for a chunk, a block at a time; rows without any entry are left out."""
     rows, weights, scales = chunk
-    if not complete:
+    if has_empty_rows:
         parts = [~np.isnan(widen(rows[at])).all(axis=1) for at in row_slices(*rows.shape)]
         seen = np.concatenate(parts)
         if not seen.all():

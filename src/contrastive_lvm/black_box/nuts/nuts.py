@@ -1,40 +1,36 @@
 """The no-U-turn sampler: full MCMC for small data."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from contrastive_lvm._jax import double_precision, module
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.black_box.initialization import Start, starting_point
-from contrastive_lvm.black_box.marginal import moments_of
-from contrastive_lvm.black_box.nuts.nuts_chains import Layout, Program, Rows, program
-from contrastive_lvm.black_box.nuts.nuts_parametrization import (
-    BLOCKS,
-    MEANS,
-    OWN_LATENTS,
-    frame_of,
-    freedom,
+from contrastive_lvm.black_box.density import has_marginal
+from contrastive_lvm.black_box.initialization import StartingPoint, starting_point
+from contrastive_lvm.black_box.marginal import complete_rows
+from contrastive_lvm.black_box.nuts.nuts_chains import (
+    CompiledNuts,
+    NutsLayout,
+    NutsRows,
+    compiled_nuts,
 )
-from contrastive_lvm.black_box.sites import learned_of
+from contrastive_lvm.black_box.nuts.nuts_parametrization import (
+    coordinates_at,
+    freedom,
+    own_latents,
+)
+from contrastive_lvm.black_box.sites import prior_states, public_draws
 from contrastive_lvm.checks import check_integer, check_positive
-from contrastive_lvm.draws import Draws, diagnosed, turns
-from contrastive_lvm.likelihoods.bernoulli import Bernoulli
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.mixed import Mixed
-from contrastive_lvm.linalg import packed
-from contrastive_lvm.linalg.inverse_gamma import InverseGamma, from_log_moments
+from contrastive_lvm.draws import Draws, diagnosed, packed_covariance, turns
+from contrastive_lvm.inference import Engine
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.priors.ard import ARD
-from contrastive_lvm.priors.feature_groups import group_index
-from contrastive_lvm.priors.flat import Flat
-from contrastive_lvm.priors.group_lasso import GroupLasso
-from contrastive_lvm.priors.horseshoe import Horseshoe, HorseshoeState
+from contrastive_lvm.priors.base import LogMoments, Prior
 from contrastive_lvm.progress import progress
 from contrastive_lvm.rows.threads import in_order
 
@@ -42,10 +38,11 @@ logger = logging.getLogger(__name__)
 
 GOOD_RHAT = 1.05  # of everything, for a fit to count as converged
 FEW_DIVERGENT = 0.01  # of the draws
+LEAST_LOG_VARIANCE = 1e-12  # of scales that are given
 
 
 @dataclass(frozen=True)
-class NUTS:
+class NUTS(Engine):
     """Draws from the exact posterior (Hoffman & Gelman 2014), for small data.
 
     Latents of Gaussian rows are integrated out and drawn exactly afterwards; under other
@@ -63,13 +60,13 @@ class NUTS:
     Parameters
     ----------
     n_warmup, n_draws : int
-        Of each chain. Warm-up draws tune the sampler and are dropped.
+        Draws of each chain. Those of the warm-up tune the sampler and are dropped.
     n_chains : int
-        One after another, or side by side on as many cores as BLAS may use.
+        Number of chains, run side by side on as many cores as BLAS may use.
     target_accept : float
-        Mean acceptance that the step size is tuned to; nearer to 1 is slower and diverges less.
+        Mean acceptance to which the step size is tuned; nearer to 1 is slower and diverges less.
     max_tree_depth : int
-        A draw takes at most `2 ** max_tree_depth` steps.
+        Depth of the trees: a draw takes at most `2 ** max_tree_depth` steps.
     given : dict or None
         Values of sites that are known, such as `{"log noise": 0.0}`; `density` has their names.
         Loadings that are given keep their columns.
@@ -88,6 +85,8 @@ class NUTS:
     max_tree_depth: int = 10
     given: Any = None
 
+    _needs_rows_in_memory: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_integer("n_warmup", self.n_warmup, 50, detail=": they tune the sampler")
         check_integer("n_draws", self.n_draws, 50, detail=": R-hat of fewer draws is noise")
@@ -102,69 +101,68 @@ class NUTS:
         numbers = (self.n_warmup, self.n_draws, self.n_chains, self.max_tree_depth)
         return hash((numbers, self.target_accept, tuple((self.given or {}).items())))
 
-    def objection(self, model: Model) -> str | None:
-        """Why this engine cannot fit a model, and what can; None when it can."""
-        likelihood: Any = model.likelihood
-        binary = isinstance(likelihood, Bernoulli)
-        binary = binary or (isinstance(likelihood, Mixed) and "bernoulli" in likelihood.kinds)
-        for name, prior, width in zip(
-            ("shared_prior", "target_prior"),
-            model.priors,
-            (model.n_shared, model.n_target),
-            strict=True,
-        ):
-            if not hasattr(prior, "sample"):
+    def _unsupported_reason(self, model: Model) -> str | None:
+        """Say why this engine cannot fit a model, and what can; None when it can."""
+        for block in model.blocks:
+            if not block.prior._can_be_sampled():
                 return (
-                    f"NUTS cannot fit {prior!r}: it has no NumPyro density; give it a method "
+                    f"NUTS cannot fit {block.prior!r}: it has no NumPyro density; give it a method "
                     "sample(name, shape, augmented)."
                 )
-            if binary and isinstance(prior, Flat) and width:
+            improper = model.likelihood._needs_proper_prior and not block.prior._is_proper
+            if improper and block.n_components:
                 return (
-                    f"NUTS cannot fit {name}=Flat() to binary data: large loadings are never ruled "
-                    f"out, so the posterior is improper; use {name}='ard'."
+                    f"NUTS cannot fit {block.prior!r} on the {block.name} loadings of binary data: "
+                    "large loadings are never ruled out, so the posterior is improper; use the "
+                    "prior ARD()."
                 )
         return None
 
-    def shortfall(self) -> str:
-        """What to do about a fit that did not converge."""
+    def _convergence_hint(self) -> str:
+        """Say what to do about a fit that did not converge."""
         return (
             f"NUTS has an R-hat above {GOOD_RHAT} or more than {FEW_DIVERGENT:.0%} divergent draws "
             "(see posterior_.draws.worst_rhat and .divergences); raise n_warmup and n_draws, or "
             "target_accept."
         )
 
-    def run(
+    def _run(
         self,
         model: Model,
-        target: Matrix,
-        background: Matrix | None,
+        sets: Sequence[Matrix],
         *,
-        log_sizes: tuple[Array, ...] = (),
+        log_sizes: Sequence[Array] = (),
         seed: int = 0,
         restart: bool = False,
     ) -> Posterior:
-        """Sample; all randomness comes from the seed. Chains begin apart, `restart` or not."""
-        sets = [widen(X) for X in ([target] if background is None else [target, background])]
-        _refuse_improper(model, sets, self.given or {})
-        sizes = list(log_sizes) or [np.zeros(len(X)) for X in sets]
-        start = starting_point(_hashable(model, sets[0].shape[1]), sets, sizes)
-        with double_precision():
-            return self._sampled(start, sets, sizes, seed)
+        """Sample; all randomness comes from the seed. Chains begin apart, `restart` or not.
 
-    def _sampled(self, start: Start, sets: list[Array], sizes: list[Array], seed: int) -> Posterior:
+        Sets are in the order of `model.sets`.
+        """
+        rows = [widen(X) for X in sets]
+        _refuse_improper(model, rows, self.given or {})
+        sizes = log_sizes or [np.zeros(len(X)) for X in rows]
+        start = starting_point(_bound(model, rows[0].shape[1]), rows, sizes)
+        with double_precision():
+            return self._sample(start, rows, sizes, seed)
+
+    def _sample(
+        self, start: StartingPoint, sets: list[Array], sizes: Sequence[Array], seed: int
+    ) -> Posterior:
         layout = self._layout(start.model, sets)
         if self.given:
             _refuse_given(self.given, layout)
-        compiled = program(layout)
+        compiled = compiled_nuts(layout)
         values, divergences = self._chains(compiled, start, _rows(layout, sets, sizes), seed)
         if layout.collapsed:
             values |= _latents(compiled, values, sets, seed)
-        named = _named(start.model, layout.n_features, _turned(start.model, values, layout.given))
-        return _posterior(start, diagnosed(named, divergences), self.n_warmup)
+        turned = _in_one_gauge(start.model, values, layout.given)
+        draws = diagnosed(public_draws(start.model, layout.n_features, turned), divergences)
+        return _posterior(start, draws, self.n_warmup)
 
-    def _layout(self, model: Model, sets: list[Array]) -> Layout:
-        collapsed = isinstance(model.likelihood, Gaussian)
-        return Layout(
+    def _layout(self, model: Model, sets: list[Array]) -> NutsLayout:
+        collapsed = has_marginal(model)
+        return NutsLayout(
             model,
             sets[0].shape[1],
             tuple(len(X) for X in sets),
@@ -178,23 +176,23 @@ class NUTS:
         )
 
     def _chains(
-        self, compiled: Program, start: Start, rows: Rows, seed: int
+        self, compiled: CompiledNuts, start: StartingPoint, rows: NutsRows, seed: int
     ) -> tuple[dict[str, Array], int]:
-        """Values of draws, (chains, draws, ...), and how many of them diverged."""
+        """Return values of draws, (chains, draws, ...), and how many of them diverged."""
         given = {name: np.asarray(value) for name, value in (self.given or {}).items()}
-        frame = frame_of(start, compiled.sites, compiled.layout.n_rows, given)
+        at = coordinates_at(start, compiled.sites, compiled.layout.n_rows, given)
         seeds = np.random.default_rng(seed).integers(2**32, size=self.n_chains)
-        begin = [compiled.first(seed, i) for i in range(self.n_chains)]
-        chain = compiled.chain(seeds[0], begin[0], frame, rows)
+        first = [compiled.first(seed, i) for i in range(self.n_chains)]
+        chain = compiled.chain(seeds[0], first[0], at, rows)
 
-        def one(number: slice) -> Any:
+        def one(number: int) -> Any:
             with double_precision():  # it holds for a thread
-                drawn = chain(seeds[number.start], begin[number.start], frame, rows)
+                drawn = chain(seeds[number], first[number], at, rows)
                 return module("jax").tree.map(np.asarray, drawn)
 
         found, divergences = [], 0
         with progress("NUTS chains", self.n_chains, logger) as advance:
-            for values, diverging in in_order(one, [slice(i, i + 1) for i in range(self.n_chains)]):
+            for values, diverging in in_order(one, list(range(self.n_chains))):
                 found.append(values)
                 divergences += int(diverging.sum())
                 advance(1, f"{divergences} draws diverged")
@@ -202,7 +200,7 @@ class NUTS:
 
 
 def _frozen(given: Any) -> dict[str, Any]:
-    """Values as numbers and nested tuples, in the order of their names."""
+    """Return values as numbers and nested tuples, in the order of their names."""
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise TypeError(
             f"given={given!r} must be a dict from sites to values, e.g. {{'log noise': 0.0}}."
@@ -218,9 +216,9 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _refuse_given(given: dict[str, Any], layout: Layout) -> None:
-    """Sites that the model does not have, and values that they cannot have."""
-    sites = program(layout._replace(given=())).sites
+def _refuse_given(given: dict[str, Any], layout: NutsLayout) -> None:
+    """Refuse sites that the model does not have, and values that they cannot have."""
+    sites = compiled_nuts(layout._replace(given=())).sites
     for name, value in given.items():
         if name not in sites:
             known = ", ".join(map(repr, sites))
@@ -236,21 +234,21 @@ def _refuse_given(given: dict[str, Any], layout: Layout) -> None:
 
 
 def _refuse_improper(model: Model, sets: list[Array], given: dict[str, Any]) -> None:
-    """Posteriors that no number of draws would describe."""
-    D = sets[0].shape[1]
-    for which, (prior, columns) in enumerate(zip(model.priors, model.blocks, strict=True)):
-        width, seen = columns.stop - columns.start, sets if which == 0 else sets[:1]
-        rows = sum(len(X) for X in seen)
+    """Refuse posteriors that no number of draws would describe."""
+    D, counts = sets[0].shape[1], dict(zip(model.sets, map(len, sets), strict=True))
+    for block in model.blocks:
+        rows, width = sum(counts[name] for name in block.sets), block.n_components
         # A long column makes a row's density fall as 1 / length, and a set's mean takes a row.
-        short = rows - len(seen) < D + width
-        if isinstance(prior, Flat) and width and short and BLOCKS[which] not in given:
-            name = ("shared_prior", "target_prior")[which]
+        short = rows - len(block.sets) < D + width
+        known = f"{block.name} loadings" in given
+        if short and width and not block.prior._is_proper and not known:
             raise ValueError(
-                f"NUTS cannot fit {name}=Flat() to {rows} rows of {D} features: the posterior is "
-                f"improper unless rows outnumber features and columns; use {name}='ard'."
+                f"NUTS cannot fit {block.prior!r} on the {block.name} loadings to {rows} rows of "
+                f"{D} features: the posterior is improper unless rows outnumber features and "
+                "columns; use the prior ARD()."
             )
-    discrete = ~model.likelihood.noisy_columns(D)
-    for name, X in zip(("target", "background"), sets, strict=False):
+    discrete = ~model.likelihood._is_on_data_scale(D)
+    for name, X in zip(model.sets, sets, strict=True):
         constant = discrete & (np.fmin.reduce(X, axis=0) == np.fmax.reduce(X, axis=0))
         if constant.any() and f"{name} mean" not in given:
             raise ValueError(
@@ -259,125 +257,78 @@ def _refuse_improper(model: Model, sets: list[Array], given: dict[str, Any]) -> 
             )
 
 
-def _hashable(model: Model, n_features: int) -> Model:
-    """The model with groups as tuples, so that its program can be kept."""
-
-    def bound(prior: Any) -> Any:
-        if not isinstance(prior, GroupLasso | Horseshoe) or prior.groups is None:
-            return prior
-        return replace(prior, groups=tuple(group_index(prior.groups, n_features).tolist()))
-
-    return replace(
-        model, shared_prior=bound(model.shared_prior), target_prior=bound(model.target_prior)
-    )
+def _bound(model: Model, n_features: int) -> Model:
+    """Return the model with features by position, so that it can be hashed."""
+    priors: dict[str, Prior] = {b.name: b.prior._bind(n_features, None) for b in model.blocks}
+    return model.with_priors(priors)
 
 
-def _rows(layout: Layout, sets: list[Array], sizes: list[Array]) -> Rows:
-    parts = [moments_of(X) if c else X for X, c in zip(sets, layout.complete, strict=True)]
-    sized = layout.model.likelihood.sized_columns(layout.n_features).any()
-    log_sizes = [*sizes, None][:2] if sized else [None, None]
-    return Rows(tuple(parts), (log_sizes[0], log_sizes[1]))
+def _rows(layout: NutsLayout, sets: list[Array], sizes: Sequence[Array]) -> NutsRows:
+    parts = [complete_rows(X) if c else X for X, c in zip(sets, layout.complete, strict=True)]
+    sized = layout.model.likelihood._sized_features(layout.n_features).any()
+    return NutsRows(tuple(parts), tuple(sizes) if sized else ())
 
 
 def _latents(
-    compiled: Program, values: dict[str, Array], sets: list[Array], seed: int
+    compiled: CompiledNuts, values: dict[str, Array], sets: list[Array], seed: int
 ) -> dict[str, Array]:
-    """Of all draws, (chains, draws, N, K)."""
-    names = [name for name in ("S", "W", *MEANS, "log noise") if name in values]
-    shape = values["log density"].shape
+    """Return the latents of all draws, (chains, draws, N, K)."""
+    model, shape = compiled.layout.model, values["log density"].shape
+    names = [f"{block.name} loadings" for block in model.blocks]
+    names += [*(f"{name} mean" for name in model.sets), "log noise"]
     flat = {n: values[n].reshape(np.prod(shape), *values[n].shape[2:]) for n in names}
     drawn = compiled.latents(np.int64(seed), flat, tuple(sets))
     return {n: np.asarray(v).reshape(*shape, *v.shape[1:]) for n, v in drawn.items()}
 
 
-def _turned(model: Model, values: dict[str, Array], given: tuple[str, ...]) -> dict[str, Array]:
-    """All draws in one gauge."""
+def _in_one_gauge(
+    model: Model, values: dict[str, Array], given: tuple[str, ...]
+) -> dict[str, Array]:
+    """Turn the columns of all draws alike."""
     turned = dict(values)
-    for which, name in enumerate(BLOCKS):
-        R = turns(values[name], values["log density"], freedom(model, which, given))
-        for site in (name, *OWN_LATENTS[which]):
+    for block in model.blocks:
+        name = f"{block.name} loadings"
+        R = turns(values[name], values["log density"], freedom(block, given))
+        for site in (name, *own_latents(block)):
             if site in values:
                 turned[site] = values[site] @ R
-        if isinstance(model.priors[which], ARD) and f"{name} variance" in values:
-            turned[f"{name} variance"] = (values[f"{name} variance"][..., None, :] @ R**2)[
-                ..., 0, :
-            ]
+        for site in (f"{name} {own}" for own in block.prior._column_sites):
+            if site in values:
+                turned[site] = (values[site][..., None, :] @ R**2)[..., 0, :]
     return turned
 
 
-def _named(model: Model, n_features: int, values: dict[str, Array]) -> dict[str, Array]:
-    """Under public names: variances in place of logs and scales, no standardised loadings."""
-    found = {n: v for n, v in values.items() if not n.endswith(" standard") and v.size}
-    for name, prior in zip(BLOCKS, model.priors, strict=True):
-        if isinstance(prior, Horseshoe) and f"{name} rho" in found:
-            found |= {f"{name} {s}2": found.pop(f"{name} {s}") ** 2 for s in ("rho", "tau")}
-    for site, public in (("noise", "noise variance"), ("df", "df"), ("dispersion", "dispersion")):
-        if f"log {site}" in found:
-            found[public] = np.exp(found.pop(f"log {site}"))
-        parts = model.likelihood.parts if isinstance(model.likelihood, Mixed) else []
-        for kind, _, at in parts:
-            if f"{kind} log {site}" in found:
-                log = found.pop(f"{kind} log {site}")
-                whole = found.setdefault(public, np.zeros((*log.shape[:2], n_features)))
-                whole[:, :, at] = np.exp(log)
-    return found
-
-
-def _posterior(start: Start, draws: Draws, n_warmup: int) -> Posterior:
-    """Posterior means and covariances of draws."""
-    model, values, (D, k) = start.model, draws.values, (len(start.L), start.model.n_shared)
+def _posterior(start: StartingPoint, draws: Draws, n_warmup: int) -> Posterior:
+    """Return posterior means and covariances of draws."""
+    model, values, D = start.model, draws.values, len(start.L)
     n_chains, n_draws = values["log density"].shape
-    fixed = learned_of(model, D, {})
-    blocks = [values.get(name, np.empty((n_chains, n_draws, D, 0))) for name in BLOCKS]
-    L = np.concatenate(blocks, axis=3).reshape(n_chains * n_draws, D, -1)
+    fixed = model.likelihood._learned({}, D)
+    none = np.empty((n_chains, n_draws, D, 0))
+    loadings = {b.name: values.get(f"{b.name} loadings", none) for b in model.blocks}
+    L = np.concatenate(list(loadings.values()), axis=3).reshape(n_chains * n_draws, D, -1)
     means = {n: v.mean(axis=(0, 1)) for n, v in values.items()}
     agree = draws.worst_rhat[1] < GOOD_RHAT
+    dispersion = means.get("dispersion")
     return Posterior(
-        shared_loadings=np.ascontiguousarray(L.mean(axis=0)[:, :k]),
-        target_loadings=np.ascontiguousarray(L.mean(axis=0)[:, k:]),
+        loadings={name: drawn.mean(axis=(0, 1)) for name, drawn in loadings.items()},
+        means={name: means[f"{name} mean"] for name in model.sets},
         noise_variance=np.broadcast_to(means.get("noise variance", fixed.noise), (D,)).copy(),
-        target_mean=means["target mean"],
-        background_mean=means.get("background mean", means["target mean"]),
-        bound_trace=values["log density"].mean(axis=0),
-        n_sweeps=n_chains * (n_warmup + n_draws),
+        lower_bounds=values["log density"].mean(axis=0),
+        n_iter=n_chains * (n_warmup + n_draws),
         converged=agree and draws.divergences <= FEW_DIVERGENT * n_chains * n_draws,
-        loading_covariance=_packed_covariance(L),
-        prior_states=(_prior_state(model, 0, values, D), _prior_state(model, 1, values, D)),
+        loading_covariance=packed_covariance(L),
+        prior_states=prior_states(model, D, lambda site: log_moments(values.get(site))),
         df=float(means["df"]) if "df" in means else fixed.df,
         unit_variance=float((start.unit**2).mean()),
-        dispersion=np.broadcast_to(means["dispersion"], (D,)).copy()
-        if "dispersion" in means
-        else None,
+        dispersion=None if dispersion is None else np.broadcast_to(dispersion, (D,)).copy(),
         draws=draws,
     )
 
 
-def _packed_covariance(L: Array) -> Array:
-    """Of the loadings of each feature, (Q, D), from (n, D, K) draws."""
-    centred = L - L.mean(axis=0)
-    full = np.einsum("ndi,ndj->dij", centred, centred, optimize=True) / len(L)
-    i, j = packed.pair_indices(L.shape[2])
-    return np.ascontiguousarray(full[:, i, j].T)
-
-
-def _prior_state(model: Model, which: int, values: dict[str, Array], n_features: int) -> Any:
-    """Inverse gammas with the mean and the variance of the logarithms of a prior's scales."""
-    name, prior = BLOCKS[which], model.priors[which]
-    if isinstance(prior, ARD):
-        empty = f"{name} variance" not in values
-        return prior.init((n_features, 0)) if empty else _law(values[f"{name} variance"])
-    if not isinstance(prior, Horseshoe) or f"{name} rho2" not in values:
+def log_moments(draws: Array | None) -> LogMoments | None:
+    """Return mean and variance of the logarithm of draws, (chains, draws, ...)."""
+    if draws is None:
         return None
-    rho2, tau2 = _law(values[f"{name} rho2"]), _law(values[f"{name} tau2"][..., None])
-    return HorseshoeState(
-        rho2,
-        InverseGamma(np.ones_like(rho2.a), 1.0 + rho2.mean_inverse()),
-        tau2,
-        InverseGamma(np.ones(1), 1.0 / prior.scale**2 + tau2.mean_inverse()),
-        group_index(prior.groups, n_features),
-    )
-
-
-def _law(draws: Array) -> InverseGamma:
     log = np.log(draws)
-    return from_log_moments(log.mean(axis=(0, 1)), np.maximum(log.var(axis=(0, 1)), 1e-12))
+    variance = np.maximum(log.var(axis=(0, 1)), LEAST_LOG_VARIANCE)
+    return LogMoments(log.mean(axis=(0, 1)), variance)

@@ -15,108 +15,85 @@ where columns fit a feature exactly, its posterior would otherwise be improper.
 Every coordinate is 0 at the start, and moves by about a posterior standard deviation per unit.
 """
 
-from collections.abc import Collection
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.linalg import qr
 
-from contrastive_lvm._jax import load, module
+from contrastive_lvm._jax import load
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.density import density
-from contrastive_lvm.black_box.initialization import Start
-from contrastive_lvm.black_box.sites import Site, first_values, floors
+from contrastive_lvm.black_box.initialization import StartingPoint
+from contrastive_lvm.black_box.sites import Site, initial_values, latent_sites
 from contrastive_lvm.draws import Freedom
-from contrastive_lvm.model import Model
-from contrastive_lvm.priors.ard import ARD
-from contrastive_lvm.priors.feature_groups import group_index
-from contrastive_lvm.priors.flat import Flat
-from contrastive_lvm.priors.group_lasso import GroupLasso
-from contrastive_lvm.priors.horseshoe import Horseshoe
+from contrastive_lvm.model import Block, Model
 
-BLOCKS = ("S", "W")
-OWN_LATENTS = (("z target", "z background"), ("t",))  # of each block
-MEANS = ("target mean", "background mean")
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
+
+LEAST_LOG_NOISE = 1.0  # above its floor, where chains begin
 
 
-class Frame(NamedTuple):
+class NutsCoordinates(NamedTuple):
     """Where coordinates begin and how far a unit goes, a value for each site."""
 
-    start: dict[str, Any]  # of loadings in place of standardised ones
-    unit: dict[str, Any]  # of the real-valued form; zero above a pivot; (D, D) roots for means
-    power: dict[str, Any]  # of blocks, (D, K): of positive pivots in `dL`, plus 1; zero elsewhere
-    least: dict[str, Any]  # of log noise
-    given: dict[str, Any]
+    start: dict[str, Array]  # of loadings in place of standardised ones
+    unit: dict[str, Array]  # of the real-valued form; zero above a pivot; (D, D) roots for means
+    power: dict[str, Array]  # of blocks, (D, K): of positive pivots in `dL`, plus 1; else zero
+    least: dict[str, Array]  # of log noise
+    given: dict[str, Array]
 
 
-def freedom(model: Model, which: int, given: Collection[str]) -> Freedom:
-    """Under what the posterior does not change: turns of the columns of S (0) or W (1)."""
-    name, prior = BLOCKS[which], model.priors[which]
-    if any(site in given for site in (name, f"{name} standard", *OWN_LATENTS[which])):
+def own_latents(block: Block) -> list[str]:
+    """Return the sites of a block's latents, in all sets that use it."""
+    return [f"{block.name} latents of {name}" for name in block.sets]
+
+
+def freedom(block: Block, given: Collection[str]) -> Freedom:
+    """Return the changes of a block's columns that leave the posterior as it is."""
+    name, prior = f"{block.name} loadings", block.prior
+    known = [name, f"{name}{prior._loading_site or ''}", *own_latents(block)]
+    if any(site in given for site in known):
         return "none"
-    if isinstance(prior, ARD):
-        return "sign" if f"{name} variance" in given else "permutation"
-    return "rotation"
+    if not prior._has_own_columns:
+        return "rotation"
+    return "sign" if any(f"{name} {s}" in given for s in prior._column_sites) else "permutation"
 
 
-def free_sites(
-    model: Model,
-    n_features: int,
-    n_rows: tuple[int, ...],
-    given: Collection[str],
-    *,
-    collapsed: bool,
-) -> dict[str, Site]:
-    """All that is drawn, found by tracing the density without computing it."""
-    handlers, infer = module("numpyro.handlers"), module("numpyro.infer")
-    biject_to = module("numpyro.distributions.transforms").biject_to
-    found: dict[str, Site] = {}
-
-    def trace() -> None:
-        seeded = handlers.seed(density, 0)
-        anywhere = handlers.substitute(seeded, substitute_fn=infer.init_to_uniform)
-        rows = [np.zeros((n, n_features)) for n in n_rows]
-        for name, site in (
-            handlers.trace(anywhere)
-            .get_trace(model, *rows, augmented=False, collapsed=collapsed)
-            .items()
-        ):
-            if site["type"] == "sample" and not site["is_observed"] and name not in given:
-                flat = type(site["fn"]).__name__ == "ImproperUniform"
-                found[name] = Site(site["value"].shape, flat, biject_to(site["fn"].support))
-
-    module("jax").eval_shape(trace)
-    return found
-
-
-def sites_at(z: dict[str, Any], frame: Frame, sites: dict[str, Site], model: Model) -> Any:
-    """Values of all sites at coordinates, and the log of the volume that a unit cube takes."""
-    values, log_volume = dict(frame.given), 0.0
+def values_at(
+    z: "Mapping[str, JaxArray]", at: NutsCoordinates, sites: dict[str, Site], model: Model
+) -> "tuple[dict[str, JaxArray], JaxArray]":
+    """Return values of all sites at coordinates, and the log of the volume of a unit cube."""
+    values: dict[str, JaxArray] = dict(at.given)  # type: ignore[arg-type]
+    jnp = load().jnp
+    log_volume = jnp.zeros(())
     for name, site in sites.items():
-        if name in frame.power:
+        if name in at.power:
             continue
-        start, unit = frame.start[name], frame.unit[name]
-        move = unit @ z[name] if name in MEANS else unit * z[name]
-        if name in frame.least:
-            values[name] = frame.least[name] + (start - frame.least[name]) * load().jnp.exp(move)
+        start, unit = at.start[name], at.unit[name]
+        move = unit @ z[name] if np.ndim(unit) > len(site.shape) else unit * z[name]
+        if name in at.least:
+            values[name] = at.least[name] + (start - at.least[name]) * jnp.exp(move)
             log_volume += move.sum()
         else:
             real = site.transform.inv(start) + move
             values[name] = site.transform(real)
             log_volume += site.transform.log_abs_det_jacobian(real, values[name]).sum()
-    for name, prior in zip(BLOCKS, model.priors, strict=True):
-        own = _loading_site(name, prior)
-        if own in frame.power:
-            variance = _variance(name, prior, values, len(frame.start[own]))
-            values[own], volume = _loadings_at(z[own], own, frame, variance)
+    for block in model.blocks:
+        own = _loading_site(block)
+        if own in at.power:
+            variance = _variance(block, values, len(at.start[own]))
+            values[own], volume = _loadings_at(z[own], own, at, variance)
             log_volume += volume
     return values, log_volume
 
 
-def _loadings_at(z: Any, name: str, frame: Frame, variance: Any) -> tuple[Any, Any]:
-    """Loadings, standardised if they have a variance, and the log of their unit volume."""
+def _loadings_at(
+    z: "JaxArray", name: str, at: NutsCoordinates, variance: "Array | JaxArray | None"
+) -> "tuple[JaxArray, JaxArray]":
+    """Return loadings, standardised if they have a variance, and the log of their unit volume."""
     jnp = load().jnp
-    start, unit, power = frame.start[name], frame.unit[name], frame.power[name]
+    start, unit, power = at.start[name], at.unit[name], at.power[name]
     move, pivot = unit * z, power > 0
     # Entries above a pivot stay zero; their coordinates are standard normal.
     log_volume = (power * move).sum() - 0.5 * jnp.where(unit == 0, z**2, 0.0).sum()
@@ -128,81 +105,86 @@ def _loadings_at(z: Any, name: str, frame: Frame, variance: Any) -> tuple[Any, A
     return L / jnp.sqrt(variance), log_volume
 
 
-def _loading_site(name: str, prior: Any) -> str:
-    """The site that a known prior draws loadings as; empty for others."""
-    if isinstance(prior, Flat | GroupLasso):
-        return name
-    return f"{name} standard" if isinstance(prior, ARD | Horseshoe) else ""
+def _loading_site(block: Block) -> str:
+    """Return the site as which a prior draws loadings; empty where it does not say."""
+    suffix = block.prior._loading_site
+    return "" if suffix is None else f"{block.name} loadings{suffix}"
 
 
-def _variance(name: str, prior: Any, values: dict[str, Any], n_features: int) -> Any:
-    """Of loadings under a prior, broadcasting to (D, K); None when it has none."""
-    if isinstance(prior, ARD):
-        return values[f"{name} variance"]
-    if isinstance(prior, Horseshoe):
-        group = group_index(prior.groups, n_features)
-        return ((values[f"{name} rho"][group] * values[f"{name} tau"]) ** 2)[:, None]
-    return None
+def _variance(
+    block: Block, values: "Mapping[str, JaxArray]", n_features: int
+) -> "Array | JaxArray | None":
+    """Return the prior variance of loadings, broadcasting to (D, K); None if it has none."""
+    prefix = f"{block.name} loadings "
+    own = {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix)}
+    return block.prior._site_variance(own, n_features)
 
 
-def frame_of(
-    start: Start, sites: dict[str, Site], n_rows: tuple[int, ...], given: dict[str, Array]
-) -> Frame:
-    """The frame about a start; sites of unknown priors begin in the middle of their support."""
-    begun, unit, power = _begun(start, sites), _units(start, n_rows), {}
-    for which, (name, prior) in enumerate(zip(BLOCKS, start.model.priors, strict=True)):
-        own = _loading_site(name, prior)
+def coordinates_at(
+    start: StartingPoint, sites: dict[str, Site], n_rows: Sequence[int], given: dict[str, Array]
+) -> NutsCoordinates:
+    """Return coordinates about a start; unknown sites begin in the middle of their support."""
+    first, unit, power = _first_values(start, sites), _units(start, n_rows), {}
+    for block in start.model.blocks:
+        name, own = f"{block.name} loadings", _loading_site(block)
         if own not in sites:
             continue
-        begun[own], power[own] = begun[name], np.zeros(begun[name].shape)
+        first[own], power[own] = first[name], np.zeros(first[name].shape)
         unit[own] = unit[name]
-        if freedom(start.model, which, given) == "rotation":
-            Q, pivots = _turn(begun[name] / start.unit[:, None])
-            begun |= {n: begun[n] @ Q for n in OWN_LATENTS[which] if n in begun}
-            begun[own], unit[own], power[own] = _triangular(begun[name] @ Q, unit[own], pivots)
-    least = {name: value for name, value in floors(start).items() if name in sites}
+        if freedom(block, given) == "rotation":
+            Q, pivots = _triangular_turn(first[name] / start.unit[:, None])
+            first |= {n: first[n] @ Q for n in own_latents(block) if n in first}
+            first[own], unit[own], power[own] = _triangular(first[name] @ Q, unit[own], pivots)
+    floor = start.model.likelihood._log_noise_floor(start.unit)
+    least = {name: value for name, value in floor.items() if name in sites}
     for name, value in least.items():
-        begun[name] = np.maximum(begun[name], value + 1.0)
-        unit[name] = np.sqrt(2.0 / sum(n_rows)) / (begun[name] - value)
-    whole = {n: np.broadcast_to(unit.get(n, 1.0), _unit_shape(n, s)) for n, s in sites.items()}
-    return Frame({name: begun[name] for name in sites}, whole, power, least, given)
+        first[name] = np.maximum(first[name], value + LEAST_LOG_NOISE)
+        unit[name] = np.sqrt(2.0 / sum(n_rows)) / (first[name] - value)
+    means = {f"{name} mean" for name in start.model.sets}
+    shapes = {n: site.shape * 2 if n in means else site.shape for n, site in sites.items()}
+    whole = {n: np.broadcast_to(unit.get(n, 1.0), shape) for n, shape in shapes.items()}
+    return NutsCoordinates({name: first[name] for name in sites}, whole, power, least, given)
 
 
-def _unit_shape(name: str, site: Site) -> tuple[int, ...]:
-    return site.shape * 2 if name in MEANS else site.shape
-
-
-def _begun(start: Start, sites: dict[str, Site]) -> dict[str, Array]:
-    """Values of sites at a start."""
-    k = start.model.n_shared
-    found = first_values(start, augmented=False)
-    found |= {"z target": start.latents[0][:, :k], "t": start.latents[0][:, k:]}
-    if len(start.latents) > 1:
-        found["z background"] = start.latents[1]
+def _first_values(start: StartingPoint, sites: dict[str, Site]) -> dict[str, Array]:
+    """Return values of sites at a start."""
+    found = initial_values(start, augmented=False)
+    for name, latents in zip(start.model.sets, start.latents, strict=True):
+        found |= _split(start.model, name, latents)
     for name, site in sites.items():
         if name not in found:
             found[name] = np.asarray(site.transform(np.zeros(site.shape)))
     return found
 
 
-def _units(start: Start, n_rows: tuple[int, ...]) -> dict[str, Array]:
-    """About the posterior standard deviation of each site's real-valued form, where it is not 1.
+def _split(model: Model, set_name: str, latents: Array) -> dict[str, Array]:
+    """Return values of a set's latents, the last axis its active columns, by site."""
+    widths = latent_sites(model, set_name)
+    parts = np.split(latents, np.cumsum(list(widths.values()))[:-1], axis=-1)
+    return dict(zip(widths, parts, strict=True)) if widths else {}
+
+
+def _units(start: StartingPoint, n_rows: Sequence[int]) -> dict[str, Array]:
+    """Return about the posterior standard deviation of each real-valued form, where it is not 1.
 
     Means vary as those of rows do, together: their unit is a root of the covariance.
     """
-    k, found = start.model.n_shared, {}
+    model, found = start.model, {}
     noise = np.where(start.nuisance.noise > 0, start.nuisance.noise, start.unit**2)
-    for name, n, L in zip(MEANS, n_rows, (start.L, start.L[:, :k]), strict=False):
-        found[name] = np.linalg.cholesky((L @ L.T + np.diag(noise)) / n)
-    for name, columns, n in zip(BLOCKS, start.model.blocks, (sum(n_rows), n_rows[0]), strict=True):
-        square = (start.L[:, columns] ** 2).sum(axis=1) / max(1, columns.stop - columns.start)
-        found[name] = np.sqrt((noise + square) / n)[:, None]
-    found |= {"z target": start.spreads[0][:k], "t": start.spreads[0][k:]}
-    return {**found, "z background": start.spreads[-1][:k]}
+    counts = dict(zip(model.sets, n_rows, strict=True))
+    for name, stds in zip(model.sets, start.latent_stds, strict=True):
+        L = start.L[:, model.active_columns(name)]
+        found[f"{name} mean"] = np.linalg.cholesky((L @ L.T + np.diag(noise)) / counts[name])
+        found |= _split(model, name, stds)
+    for block, columns in zip(model.blocks, model.columns, strict=True):
+        square = (start.L[:, columns] ** 2).sum(axis=1) / max(1, block.n_components)
+        n = sum(counts[name] for name in block.sets)
+        found[f"{block.name} loadings"] = np.sqrt((noise + square) / n)[:, None]
+    return found
 
 
-def _turn(L: Array) -> tuple[Array, np.ndarray]:
-    """The (K, K) rotation that makes L lower triangular in its pivot rows, and these."""
+def _triangular_turn(L: Array) -> tuple[Array, np.ndarray]:
+    """Return the (K, K) rotation that makes L lower triangular in its pivot rows, and these."""
     K = L.shape[1]
     pivots: np.ndarray = qr(L.T, mode="r", pivoting=True)[1][:K]
     Q, R = np.linalg.qr(L[pivots].T)
@@ -210,7 +192,7 @@ def _turn(L: Array) -> tuple[Array, np.ndarray]:
 
 
 def _triangular(T: Array, unit: Array, pivots: np.ndarray) -> tuple[Array, Array, Array]:
-    """Start, unit and power of a turned block, pivots a unit or more from zero."""
+    """Return start, unit and power of a turned block, pivots a unit or more from zero."""
     K = T.shape[1]
     i, above = np.arange(K), np.zeros(T.shape, dtype=bool)
     above[pivots] = i > i[:, None]

@@ -1,88 +1,78 @@
-"""First parameters of a variational family, and what encoders see of rows."""
+"""Encoders: the latents of all rows of a set from one network, and what it sees of rows."""
 
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import load, module
+from contrastive_lvm._jax import load
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.initialization import Start
-from contrastive_lvm.black_box.sites import first_values, floors, units
-from contrastive_lvm.black_box.svi.guides import FIRST_SCALE_SD, Family, Scaling
-from contrastive_lvm.black_box.svi.svi_batches import Rows
-from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
+from contrastive_lvm.likelihoods.base import Likelihood
 
-SAMPLE = 2000  # rows that encoders begin with
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
+
+    from contrastive_lvm._jax import AnyArray
+
+HIDDEN_UNITS = 128
+ENCODER_UNIT = 0.05  # of its weights: many add up, so each moves less than a single value
+RIDGE = 1e-2  # per row, of the regression that an encoder begins with
+
+# (rows, log sizes, centre, spread) -> what an encoder sees
+RowFeatures = Callable[..., "JaxArray"]
 
 
-@lru_cache(maxsize=16)
-def row_features(likelihood: Any, n_features: int, *, gaps: bool) -> Any:
-    """A function of rows: standardised values, logarithms of counts, and gaps when there are any.
+class LatentEncoder(NamedTuple):
+    """Weights of a network with one hidden layer beside a linear map, in units of 0.05."""
 
-    The same function for the same arguments, so that what was compiled with it is found again.
-    """
-    noisy, sized = likelihood.noisy_columns(n_features), likelihood.sized_columns(n_features)
+    linear: "AnyArray"  # (F + 1, outputs)
+    first: "AnyArray"  # (F + 1, hidden units)
+    second: "AnyArray"  # (hidden units, outputs)
 
-    def features(x: Any, log_sizes: Any, centre: Any, spread: Any) -> Any:
+
+def row_features(likelihood: Likelihood, n_features: int, *, missing: bool) -> RowFeatures:
+    """Return a function of rows: standardised values, logarithms of counts, and what is missing."""
+    scaled = likelihood._is_on_data_scale(n_features)
+    sized = likelihood._sized_features(n_features)
+
+    def features(
+        x: "JaxArray", log_sizes: "JaxArray", centre: "JaxArray", spread: "JaxArray"
+    ) -> "JaxArray":
         jnp = load().jnp
-        missing = jnp.isnan(x)
-        shrunk = jnp.where(noisy, 0.0, x) * jnp.exp(-jnp.where(sized, log_sizes[:, None], 0.0))
-        value = (jnp.where(noisy, x, jnp.log1p(shrunk)) - centre) / spread
-        value = jnp.where(missing, 0.0, value).astype(x.dtype)
-        return jnp.concatenate([value, missing.astype(x.dtype)], axis=1) if gaps else value
+        absent = jnp.isnan(x)
+        shrunk = jnp.where(scaled, 0.0, x) * jnp.exp(-jnp.where(sized, log_sizes[:, None], 0.0))
+        value = (jnp.where(scaled, x, jnp.log1p(shrunk)) - centre) / spread
+        value = jnp.where(absent, 0.0, value).astype(x.dtype)
+        seen: JaxArray = value
+        if missing:
+            seen = jnp.concatenate([value, absent.astype(x.dtype)], axis=1)
+        return seen
 
     return features
 
 
-def scaling_of(begin: Start, rows: Rows, features: Any, rng: np.random.Generator) -> Scaling:
-    """Units and limits of parameters; centre and spread of what encoders see."""
-    inputs: tuple[Any, ...] = ()
-    if features is not None:
-        x, sizes = rows.some(0, rng, SAMPLE)
-        seen = np.array(features(x, sizes, np.zeros(1), np.ones(1)))[:, : rows.n_features]
-        seen[np.isnan(x)] = np.nan
-        inputs = (np.nanmean(seen, axis=0), np.nanstd(seen, axis=0) + 1e-3)
-    scaling: Scaling = cast(Scaling(units(begin), floors(begin), inputs), rows.dtype)
-    return scaling
+def initial_encoder(
+    inputs: Array, latents: Array, std: Array, rng: np.random.Generator, *, correlated: bool
+) -> LatentEncoder:
+    """Return an encoder that begins as the ridge regression of the latents on the inputs."""
+    F, K = inputs.shape[1], latents.shape[1]
+    n_out = 2 * K + (K * (K - 1) // 2 if correlated else 0)
+    extended = np.column_stack([inputs, np.ones(len(inputs))])
+    gram = extended.T @ extended + RIDGE * len(inputs) * np.eye(F + 1)
+    linear = np.zeros((F + 1, n_out))
+    linear[:, :K] = np.linalg.solve(gram, extended.T @ latents)
+    linear[-1, K : 2 * K] = np.log(std)
+    first = rng.standard_normal((F + 1, HIDDEN_UNITS)) * np.sqrt(2.0 / (F + 1))
+    second = np.zeros((HIDDEN_UNITS, n_out))
+    return LatentEncoder(linear / ENCODER_UNIT, first / ENCODER_UNIT, second)
 
 
-def first_parameters(
-    family: Family,
-    begin: Start,
-    rows: Rows,
-    scaling: Scaling,
-    *,
-    augmented: bool,
-    rng: np.random.Generator,
-) -> dict[str, Any]:
-    """Parameters at a start."""
-    values = first_values(begin, augmented=augmented)
-    parameters: dict[str, Any] = {
-        "globals": family.first_globals(values, units(begin)),
-        "rows": [],
-        "scales": [],
-    }
-    for which, (h, spread) in enumerate(zip(begin.latents, begin.spreads, strict=True)):
-        if family.features is None:
-            parameters["rows"].append(family.first_rows(h, spread))
-        else:
-            at = rng.permutation(len(h))[:SAMPLE]
-            x, sizes = rows.at(which, at)
-            inputs = np.asarray(family.features(x, sizes, *scaling.inputs), dtype=np.float64)
-            parameters["rows"].append(family.first_encoder(inputs, h[at], spread, rng))
-        likelihood = begin.model.likelihood
-        if augmented and isinstance(likelihood, StudentT):
-            width = rows.n_features if likelihood.per == "element" else 1
-            parameters["scales"].append(_first_scales((len(h), width)))
-    cast_parameters: dict[str, Any] = cast(parameters, rows.dtype)
-    return cast_parameters
-
-
-def _first_scales(shape: tuple[int, int]) -> dict[str, Array]:
-    return {"loc": np.zeros(shape), "log_sd": np.full(shape, np.log(FIRST_SCALE_SD))}
-
-
-def cast(tree: Any, dtype: Any) -> Any:
-    """All arrays of a tree in one precision."""
-    return module("jax").tree.map(lambda x: np.asarray(x, dtype=dtype), tree)
+def encode(encoder: LatentEncoder, inputs: "JaxArray", n_latents: int) -> RowGaussians:
+    """Return the distributions of the latents of rows, from what an encoder sees of them."""
+    jnp, K = load().jnp, n_latents
+    inputs = jnp.concatenate([inputs, jnp.ones((len(inputs), 1), inputs.dtype)], axis=1)
+    linear, first, second = (ENCODER_UNIT * weights for weights in encoder)
+    out = inputs @ linear + jnp.maximum(inputs @ first, 0.0) @ second
+    root = out[:, 2 * K :] if out.shape[1] > 2 * K else None
+    return RowGaussians(out[:, :K], out[:, K : 2 * K], root)

@@ -1,4 +1,4 @@
-"""Variational families: how unobserved quantities are drawn from a standard normal, and entropy.
+"""Guides: how unobserved quantities are drawn from a standard normal, and their density.
 
 Every site is drawn in its real-valued form u and mapped to its support: loadings as they are,
 scales by `exp` (a normal u is a log-normal scale, the paper's table of models). Sites of density 1
@@ -8,206 +8,178 @@ are points. What is jointly Gaussian, everything else being independent:
 - `"structured"`: the latents of a row; the loadings of a feature. The factorisation of
   `VariationalBayes`. Without it, target loadings turn away from shared ones until the posterior
   of the latents factorises, which can be tens of degrees.
-- `"low_rank"`, `"full_rank"`: the latents of a row; all global sites, with a covariance
+- `"low_rank"`, `"full_rank"`: the latents of a row; all other sites, with a covariance
   `diag(s^2) + F F'`, or any.
 
-Parameters are in units of the data, so that one learning rate suits all. The log density of q is
-taken at the draw with its own parameters held fixed: the same value, and a gradient without bias
-whose noise vanishes where q is the posterior (Roeder, Wu & Duvenaud 2017).
+Parameters are in units of the data, so that one learning rate suits all.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from contrastive_lvm._jax import load, module
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.sites import LATENTS, SCALES, Site
+from contrastive_lvm.arrays import LOG_2PI
+from contrastive_lvm.black_box.sites import latent_sites, row_sites, unobserved_sites
+from contrastive_lvm.black_box.svi.amortization import (
+    LatentEncoder,
+    RowFeatures,
+    encode,
+    row_features,
+)
+from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians, StandardNormals, draw_rows
+from contrastive_lvm.model import Model
 
-LOG_2PI = float(np.log(2.0 * np.pi))
-FIRST_SD, FIRST_SCALE_SD = 0.05, 0.2
-HIDDEN = 128  # units of an encoder
-MOST_WRITTEN_OUT = 6  # columns
-ENCODER_UNIT = 0.05  # of its weights: many add up, so each moves less than a single value
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
+
+    from contrastive_lvm._jax import AnyArray
+
+GuideFamily = Literal["structured", "mean_field", "low_rank", "full_rank"]
 
 
-class Batch(NamedTuple):
-    """Rows of both sets, or of a minibatch of them."""
+class SviBatch(NamedTuple):
+    """Rows of all sets, or of a minibatch of them."""
 
-    rows: tuple[Any, ...]  # (B, D) each
-    log_sizes: tuple[Any, ...]  # (B,) each
-    places: tuple[Any, ...]  # (B,) positions in their sets; None for all rows
-    repeats: tuple[Any, ...]  # what a row counts for
+    rows: "tuple[AnyArray, ...]"  # (B, D) of each set
+    log_sizes: "tuple[AnyArray, ...]"  # (B,)
+    places: "tuple[AnyArray | None, ...]"  # (B,) positions in their sets; None for all rows
+    repeats: "tuple[AnyArray | float, ...]"  # how many rows each row stands for
 
 
-class Scaling(NamedTuple):
+class GuideScaling(NamedTuple):
     """Constants of the data."""
 
-    units: dict[str, Any]  # of the real-valued forms of sites, where not 1
-    least: dict[str, Any]  # log noise variances
-    inputs: tuple[Any, ...] = ()  # centre and spread of what encoders see
+    units: "dict[str, AnyArray]"  # of the real-valued forms of sites, where not 1
+    least: "dict[str, AnyArray]"  # log noise variances
+    inputs: "tuple[AnyArray, ...]" = ()  # centre and spread of what encoders see
 
 
-class RowLaws(NamedTuple):
-    """Gaussian laws of vectors of K values."""
+class GlobalParameters(NamedTuple):
+    """Parameters of the sites that do not belong to rows, in units."""
 
-    loc: Any  # (N, K)
-    log_sd: Any  # (N, K)
-    root: Any  # (N, K(K-1)/2) strictly lower T of `diag(sd) (I + T)`, packed by rows, or None
+    points: "dict[str, AnyArray]"
+    loc: "dict[str, AnyArray]"
+    log_std: "dict[str, AnyArray]"
+    root: "AnyArray | None" = None  # of the loadings of a feature, or of everything
+    factor: "AnyArray | None" = None  # (size, rank) F
 
 
-class Family:
-    """Draws and their densities as functions of parameters, for one layout of sites."""
+class GuideParameters(NamedTuple):
+    """All parameters of a guide."""
 
-    def __init__(
-        self,
-        sites: dict[str, Site],
-        widths: tuple[tuple[int, ...], ...],  # of the latents of each set, as in LATENTS
-        *,
-        kind: str,
-        rank: int,
-        features: Callable[..., Any] | None = None,  # what encoders see of rows
-    ) -> None:
-        self.sites, self.widths, self.kind, self.features = sites, widths, kind, features
-        self.points = [name for name, site in sites.items() if site.flat]
-        self.laws = [name for name, site in sites.items() if not site.flat]
-        self.loadings = [n for n in self.laws if n.removesuffix(" standard") in ("S", "W")]
-        self.sizes = {name: int(np.prod(sites[name].shape)) for name in self.laws}
+    globals: GlobalParameters
+    latents: tuple[RowGaussians | LatentEncoder, ...]  # of each set's rows
+    scales: tuple[RowGaussians, ...]  # of the logarithms of each set's scales of entries or rows
+
+
+class SviLayout(NamedTuple):
+    """All that decides what has to be compiled, beside the shapes of the data."""
+
+    model: Model
+    n_features: int
+    family: GuideFamily
+    rank: int
+    augmented: bool
+    n_particles: int
+    amortised: bool
+    missing: bool = False  # whether encoders see what is missing
+
+
+class Guide:
+    """Draws of all sites and their density as functions of parameters."""
+
+    def __init__(self, layout: SviLayout) -> None:
+        model, D, self.family = layout.model, layout.n_features, layout.family
+        sites = unobserved_sites(model, D, [1] * len(model.sets), augmented=layout.augmented)
+        of_rows = row_sites(model)
+        self.sites = {name: site for name, site in sites.items() if name not in of_rows}
+        self.latents = [latent_sites(model, name) for name in model.sets]
+        self.scales = [f"{name} rows scale" for name in model.sets]
+        self.features: RowFeatures | None = None  # what encoders see of rows
+        if layout.amortised:
+            self.features = row_features(model.likelihood, D, missing=layout.missing)
+        self.points = [name for name, site in self.sites.items() if site.flat]
+        self.uncertain = [name for name, site in self.sites.items() if not site.flat]
+        self.loadings = [name for name in self.uncertain if name in _loading_sites(model)]
+        self.sizes = {name: int(np.prod(self.sites[name].shape)) for name in self.uncertain}
         self.size = sum(self.sizes.values())
-        self.rank = min(rank, self.size) if kind == "low_rank" else 0
+        self.rank = min(layout.rank, self.size) if self.family == "low_rank" else 0
+        self.correlated = self.family != "mean_field"  # whether the latents of a row are
 
     @property
-    def correlated(self) -> bool:
-        """Whether latents of a row are."""
-        return self.kind != "mean_field"
-
-    # Where parameters begin
-
-    def first_globals(self, values: dict[str, Array], units: dict[str, Array]) -> dict[str, Any]:
-        """Parameters that give the values, with little spread."""
-        params: dict[str, Any] = {"point": {}, "loc": {}, "log_sd": {}}
-        for name, site in self.sites.items():
-            real = np.broadcast_to(self._real(name, values), site.shape) / units.get(name, 1.0)
-            params["point" if site.flat else "loc"][name] = np.array(real)
-            if not site.flat:
-                first = FIRST_SD if name in self.loadings else FIRST_SCALE_SD
-                params["log_sd"][name] = np.full(site.shape, np.log(first))
-        if self.kind == "structured" and self.loadings:
-            D, K = self.sites[self.loadings[0]].shape[0], sum(self._loading_widths())
-            params["root"] = np.zeros((D, K * (K - 1) // 2))
-        if self.kind == "full_rank":
-            params["root"] = np.zeros((self.size, self.size))
-        if self.kind == "low_rank":
-            # Zero would be a saddle: the two factors of a product, and no gradient.
-            noise = np.random.default_rng(0).standard_normal((self.size, self.rank))
-            params["factor"] = 0.1 * noise
-        return params
-
-    def _real(self, name: str, values: dict[str, Array]) -> Array:
-        if name not in values:
-            return np.zeros(())
-        transform = self.sites[name].transform
-        transform = getattr(transform, "base_transform", transform)
-        if type(transform).__name__ == "ExpTransform":  # NumPy's log: nothing to compile
-            return np.asarray(np.log(values[name]))
-        identity = type(transform).__name__ == "IdentityTransform"
-        return values[name] if identity else np.asarray(transform.inv(values[name]))
-
-    def _loading_widths(self) -> list[int]:
+    def loading_widths(self) -> list[int]:
+        """Return the numbers of columns of the sites of loadings."""
         return [self.sites[name].shape[1] for name in self.loadings]
 
-    def first_rows(self, latents: Array, spread: Array) -> dict[str, Any]:
-        """Parameters of a set's latents, a row each."""
-        N, K = latents.shape
-        params = {"loc": latents, "log_sd": np.tile(np.log(spread), (N, 1))}
-        if self.correlated:
-            params["root"] = np.zeros((N, K * (K - 1) // 2))
-        return params
-
-    def first_encoder(
-        self, inputs: Array, latents: Array, spread: Array, rng: np.random.Generator
-    ) -> dict[str, Any]:
-        """An encoder that begins as the ridge regression of the latents on the inputs."""
-        F, K = inputs.shape[1], latents.shape[1]
-        n_out = 2 * K + (K * (K - 1) // 2 if self.correlated else 0)
-        extended = np.column_stack([inputs, np.ones(len(inputs))])
-        gram = extended.T @ extended + 1e-2 * len(inputs) * np.eye(F + 1)
-        linear = np.zeros((F + 1, n_out))  # in units of ENCODER_UNIT, as all weights
-        linear[:, :K] = np.linalg.solve(gram, extended.T @ latents)
-        linear[-1, K : 2 * K] = np.log(spread)
-        first = rng.standard_normal((F + 1, HIDDEN)) * np.sqrt(2.0 / (F + 1))
-        weights = {"linear": linear, "first": first, "second": np.zeros((HIDDEN, n_out))}
-        return {name: value / ENCODER_UNIT for name, value in weights.items()}
-
-    # Laws
-
-    def row_laws(
-        self, params: dict[str, Any], which: int, batch: Batch, scaling: Scaling
-    ) -> RowLaws:
-        """Of the latents of a batch's rows."""
-        jnp = load().jnp
-        if "loc" in params:
-            at = batch.places[which]
-            chosen = params if at is None else {k: v[at] for k, v in params.items()}
-            return RowLaws(chosen["loc"], chosen["log_sd"], chosen.get("root"))
+    def latent_rows(
+        self,
+        latents: RowGaussians | LatentEncoder,
+        which: int,
+        batch: SviBatch,
+        scaling: GuideScaling,
+    ) -> RowGaussians:
+        """Return the distributions of the latents of a batch's rows of one set."""
+        if isinstance(latents, RowGaussians):
+            return latents.at(batch.places[which])
         if self.features is None:
-            raise TypeError("an encoder needs the features of rows.")
-        K = sum(self.widths[which])
+            raise TypeError("an encoder needs a guide with local='amortised'.")
         inputs = self.features(batch.rows[which], batch.log_sizes[which], *scaling.inputs)
-        inputs = jnp.concatenate([inputs, jnp.ones((len(inputs), 1), inputs.dtype)], axis=1)
-        linear, first, second = (ENCODER_UNIT * params[k] for k in ("linear", "first", "second"))
-        out = inputs @ linear + jnp.maximum(inputs @ first, 0.0) @ second
-        return RowLaws(out[:, :K], out[:, K : 2 * K], out[:, 2 * K :] if self.correlated else None)
+        return encode(latents, inputs, sum(self.latents[which].values()))
 
     def draw(
-        self, params: dict[str, Any], key: Any, batch: Batch, scaling: Scaling
-    ) -> tuple[dict[str, Any], Any]:
-        """Values of all sites for a batch, and the log density of their law.
+        self, params: GuideParameters, key: "JaxArray", batch: SviBatch, scaling: GuideScaling
+    ) -> "tuple[dict[str, JaxArray], JaxArray]":
+        """Draw all sites for a batch, with the log density of the draw.
 
-        Rows count as often as they stand for others.
+        Rows count as often as the rows that they stand for.
         """
-        normals = _Normals(self._n_normals(params, batch), key, _dtype(params))
-        values, total = self.draw_globals(params["globals"], normals, scaling.units)
+        normals = StandardNormals(self._n_normals(params, batch), key, _dtype(params))
+        values, total = self._draw_globals(params.globals, normals, scaling.units)
         for which, repeat in enumerate(batch.repeats):
-            if sum(self.widths[which]) > 0:
-                laws = self.row_laws(params["rows"][which], which, batch, scaling)
-                h, log_density = _gaussian(laws, normals.take(laws.loc.shape))
+            if self.latents[which]:
+                rows = self.latent_rows(params.latents[which], which, batch, scaling)
+                h, log_density = draw_rows(rows, normals)
                 values |= self._split(which, h)
                 total += repeat * log_density.sum()
-            if params["scales"]:
-                scales, log_density = _scales(params["scales"][which], which, batch, normals)
-                values[SCALES[which]] = scales
-                total += repeat * log_density
+            if params.scales:
+                drawn, density = _draw_scales(params.scales[which], which, batch, normals)
+                values[self.scales[which]] = drawn
+                total += repeat * density
         return values, total
 
-    def _n_normals(self, params: dict[str, Any], batch: Batch) -> int:
+    def _n_normals(self, params: GuideParameters, batch: SviBatch) -> int:
         n = self.size + self.rank
         for which, rows in enumerate(batch.rows):
-            width = sum(self.widths[which])
-            width += params["scales"][which]["loc"].shape[1] if params["scales"] else 0
+            width = sum(self.latents[which].values())
+            width += params.scales[which].loc.shape[1] if params.scales else 0
             n += len(rows) * width
         return n
 
-    def _split(self, which: int, h: Any) -> dict[str, Any]:
-        """Latents by name; blocks without columns are not sites."""
-        ends = np.cumsum(self.widths[which])[:-1].tolist()
-        parts = load().jnp.split(h, ends, axis=1)
-        named = zip(LATENTS[which], parts, strict=True)
-        return {name: part for name, part in named if part.shape[1] > 0}
+    def _split(self, which: int, h: "JaxArray") -> "dict[str, JaxArray]":
+        """Return the latents of a set by site."""
+        ends = np.cumsum(list(self.latents[which].values()))[:-1].tolist()
+        return dict(zip(self.latents[which], load().jnp.split(h, ends, axis=1), strict=True))
 
-    def draw_globals(
-        self, params: dict[str, Any], normals: "_Normals", units: dict[str, Any]
-    ) -> tuple[dict[str, Any], Any]:
-        """Values of the global sites, and the log density of their law."""
-        values: dict[str, Any] = {}
+    def draw_without_rows(
+        self, params: GuideParameters, key: "JaxArray", units: "dict[str, AnyArray]"
+    ) -> "dict[str, JaxArray]":
+        """Draw the sites that do not belong to rows."""
+        normals = StandardNormals(self.size + self.rank, key, _dtype(params))
+        return self._draw_globals(params.globals, normals, units)[0]
+
+    def _draw_globals(
+        self, params: GlobalParameters, normals: StandardNormals, units: "dict[str, AnyArray]"
+    ) -> "tuple[dict[str, JaxArray], JaxArray]":
+        """Draw the sites that do not belong to rows, with the log density of the draw."""
+        jnp, values = load().jnp, {}
         for name in self.points:
-            u = params["point"][name] * units.get(name, 1.0)
+            u = params.points[name] * units.get(name, 1.0)
             values[name] = self.sites[name].transform(u)
-        if not self.laws:
-            return values, 0.0
-        jnp, (real, total) = load().jnp, self._real_draw(params, normals)
-        for name in self.laws:
+        if not self.uncertain:
+            return values, jnp.asarray(0.0)
+        real, total = self._draw_real(params, normals)
+        for name in self.uncertain:
             unit, site = units.get(name), self.sites[name]
             u = real[name] if unit is None else real[name] * unit
             values[name] = site.transform(u)
@@ -216,149 +188,95 @@ class Family:
                 total -= jnp.broadcast_to(jnp.log(unit), site.shape).sum()
         return values, total
 
-    def _real_draw(self, params: dict[str, Any], normals: "_Normals") -> tuple[dict[str, Any], Any]:
-        """Real-valued forms, in units, and the log density of their law."""
-        if self.kind in ("full_rank", "low_rank"):
-            return self._joint_draw(params, normals)
-        real, total = {}, 0.0
-        together = self.loadings if self.kind == "structured" else []
-        for name in self.laws:
+    def _draw_real(
+        self, params: GlobalParameters, normals: StandardNormals
+    ) -> "tuple[dict[str, JaxArray], JaxArray]":
+        """Draw real-valued forms, in units, with the log density of the draw."""
+        if self.family in ("full_rank", "low_rank"):
+            return self._draw_jointly(params, normals)
+        jnp = load().jnp
+        real, total = {}, jnp.asarray(0.0)
+        together = self.loadings if self.family == "structured" else []
+        for name in self.uncertain:
             if name not in together:
-                loc, log_sd = (params[k][name].reshape(1, -1) for k in ("loc", "log_sd"))
-                u, log_density = _gaussian(RowLaws(loc, log_sd, None), normals.take(loc.shape))
+                loc, log_std = (x[name].reshape(1, -1) for x in (params.loc, params.log_std))
+                u, log_density = draw_rows(RowGaussians(loc, log_std, None), normals)
                 real[name] = u.reshape(self.sites[name].shape)
                 total += log_density.sum()
         if together:
-            jnp = load().jnp
-            loc, log_sd = (
-                jnp.concatenate([params[k][n] for n in together], axis=1) for k in ("loc", "log_sd")
+            loc, log_std = (
+                jnp.concatenate([x[n] for n in together], axis=1)
+                for x in (params.loc, params.log_std)
             )
-            u, log_density = _gaussian(
-                RowLaws(loc, log_sd, params["root"]), normals.take(loc.shape)
-            )
-            ends = np.cumsum(self._loading_widths())[:-1].tolist()
+            u, log_density = draw_rows(RowGaussians(loc, log_std, params.root), normals)
+            ends = np.cumsum(self.loading_widths)[:-1].tolist()
             real |= dict(zip(together, jnp.split(u, ends, axis=1), strict=True))
             total += log_density.sum()
         return real, total
 
-    def _joint_draw(
-        self, params: dict[str, Any], normals: "_Normals"
-    ) -> tuple[dict[str, Any], Any]:
-        """All laws as one vector."""
-        jnp, jax, linalg = load().jnp, module("jax"), module("jax.scipy.linalg")
-        loc, log_sd = (
-            jnp.concatenate([params[k][n].ravel() for n in self.laws]) for k in ("loc", "log_sd")
+    def _draw_jointly(
+        self, params: GlobalParameters, normals: StandardNormals
+    ) -> "tuple[dict[str, JaxArray], JaxArray]":
+        """Draw all real-valued forms as one vector."""
+        jnp, stop = load().jnp, module("jax").lax.stop_gradient
+        loc, log_std = (
+            jnp.concatenate([x[n].ravel() for n in self.uncertain])
+            for x in (params.loc, params.log_std)
         )
-        sd, noise = jnp.exp(log_sd), normals.take((self.size,))
+        std, noise = jnp.exp(log_std), normals.take((self.size,))
         # Many terms add up: each in units of one over the root of their number.
-        T = F = None
-        if self.kind == "full_rank":
-            T = jnp.tril(params["root"], -1) / np.sqrt(self.size)
-            white = noise + T @ noise
+        if params.root is not None:
+            T = jnp.tril(params.root, -1) / np.sqrt(self.size)
+            u = loc + std * (noise + T @ noise)
+            square, logdet = _full_rank_square((u - stop(loc)) / stop(std), stop(T))
         else:
-            F = params["factor"] / np.sqrt(self.rank)
-            white = noise + F @ normals.take((self.rank,))
-        u = loc + sd * white
-        held = jax.lax.stop_gradient((loc, sd, T, F))
-        white = (u - held[0]) / held[1]
-        logdet = 2.0 * jnp.log(held[1]).sum()
-        if self.kind == "full_rank":
-            root = held[2] + jnp.eye(self.size, dtype=loc.dtype)
-            square = (linalg.solve_triangular(root, white, lower=True) ** 2).sum()
-        else:
-            F = held[3]
-            inner = jnp.eye(self.rank, dtype=loc.dtype) + F.T @ F
-            half = linalg.solve_triangular(jnp.linalg.cholesky(inner), F.T @ white, lower=True)
-            square = (white**2).sum() - (half**2).sum()
-            logdet += jnp.linalg.slogdet(inner)[1]
-        ends = np.cumsum([self.sizes[n] for n in self.laws])[:-1].tolist()
-        parts = zip(self.laws, jnp.split(u, ends), strict=True)
+            F = params.factor / np.sqrt(self.rank)
+            u = loc + std * (noise + F @ normals.take((self.rank,)))
+            square, logdet = _low_rank_square((u - stop(loc)) / stop(std), stop(F))
+        logdet += 2.0 * jnp.log(stop(std)).sum()
+        ends = np.cumsum([self.sizes[n] for n in self.uncertain])[:-1].tolist()
+        parts = zip(self.uncertain, jnp.split(u, ends), strict=True)
         real = {name: part.reshape(self.sites[name].shape) for name, part in parts}
         return real, -0.5 * (square + logdet + self.size * LOG_2PI)
 
 
-class _Normals:
-    """Standard normals, drawn at once and handed out piece by piece: one generator to compile."""
-
-    def __init__(self, n: int, key: Any, dtype: Any) -> None:
-        self.values = module("jax.random").normal(key, (n,), dtype)
-        self.used = 0
-
-    def take(self, shape: tuple[int, ...]) -> Any:
-        """The next ones."""
-        n = int(np.prod(shape))
-        self.used += n
-        return self.values[self.used - n : self.used].reshape(shape)
+def _loading_sites(model: Model) -> set[str]:
+    """Return names under which the loadings of a block may be a site."""
+    names = [(f"{block.name} loadings", block.prior._loading_site or "") for block in model.blocks]
+    return {name for name, _ in names} | {f"{name}{suffix}" for name, suffix in names}
 
 
-def typed_key(data: Any) -> Any:
-    """A random key from four whole numbers, of the generator that compiles and runs fastest."""
-    return module("jax.random").wrap_key_data(data, impl="unsafe_rbg")
+def _full_rank_square(white: "JaxArray", T: "JaxArray") -> "tuple[JaxArray, JaxArray]":
+    """Return `|(I + T)^-1 x|^2` and the log determinant of `(I + T) (I + T)'`."""
+    jnp, linalg = load().jnp, module("jax.scipy.linalg")
+    root = T + jnp.eye(len(T), dtype=white.dtype)
+    return (linalg.solve_triangular(root, white, lower=True) ** 2).sum(), jnp.asarray(0.0)
 
 
-def globals_only(
-    family: Family, params: dict[str, Any], key: Any, units: dict[str, Any]
-) -> dict[str, Any]:
-    """Values of the global sites."""
-    normals = _Normals(family.size + family.rank, key, _dtype(params))
-    return family.draw_globals(params["globals"], normals, units)[0]
+def _low_rank_square(white: "JaxArray", F: "JaxArray") -> "tuple[JaxArray, JaxArray]":
+    """Return `x' (I + F F')^-1 x` and the log determinant of `I + F F'`."""
+    jnp, linalg = load().jnp, module("jax.scipy.linalg")
+    inner = jnp.eye(F.shape[1], dtype=white.dtype) + F.T @ F
+    half = linalg.solve_triangular(jnp.linalg.cholesky(inner), F.T @ white, lower=True)
+    return (white**2).sum() - (half**2).sum(), jnp.linalg.slogdet(inner)[1]
 
 
-def _dtype(params: dict[str, Any]) -> Any:
-    return next(iter(params["globals"]["point"].values())).dtype
+def _dtype(params: GuideParameters) -> "np.dtype[np.floating]":
+    return next(iter(params.globals.points.values())).dtype
 
 
-def _gaussian(laws: RowLaws, noise: Any) -> tuple[Any, Any]:
-    """A draw from each law, (N, K), and its log density, entry by entry.
-
-    With `u = loc + diag(sd) (I + T) noise`, the value is that of the noise, and the gradient in u
-    alone is `-diag(1/sd) (I + T)^-T noise`.
-    """
-    jnp, stop = load().jnp, module("jax").lax.stop_gradient
-    log_sd = stop(laws.log_sd)
-    if laws.root is None:
-        mixed, pull = noise, noise
-    else:
-        T = _unpacked(laws.root, noise.shape[1])
-        mixed = noise + jnp.einsum("nij,nj->ni", T, noise)
-        pull = _transposed_solve(stop(T), noise)
-    u = laws.loc + jnp.exp(laws.log_sd) * mixed
-    value = -0.5 * (noise**2 + LOG_2PI) - log_sd
-    return u, value - (u - stop(u)) * pull * jnp.exp(-log_sd)
-
-
-def _scales(params: dict[str, Any], which: int, batch: Batch, normals: _Normals) -> tuple[Any, Any]:
-    """Log-normal scales of the entries or rows of a batch; those not observed are 1."""
-    jnp, at = load().jnp, batch.places[which]
-    loc, log_sd = (params[k] if at is None else params[k][at] for k in ("loc", "log_sd"))
-    u, log_density = _gaussian(RowLaws(loc, log_sd, None), normals.take(loc.shape))
+def _draw_scales(
+    scales: RowGaussians, which: int, batch: SviBatch, normals: StandardNormals
+) -> "tuple[JaxArray, JaxArray]":
+    """Draw log-normal scales of the entries or rows of a batch; those not observed are 1."""
+    jnp, own = load().jnp, scales.at(batch.places[which])
+    u, log_density = draw_rows(own, normals)
     seen = ~jnp.isnan(batch.rows[which])
-    seen = seen if loc.shape[1] > 1 else seen.any(axis=1, keepdims=True)
+    seen = seen if own.loc.shape[1] > 1 else seen.any(axis=1, keepdims=True)
     return jnp.exp(jnp.where(seen, u, 0.0)), jnp.where(seen, log_density - u, 0.0).sum()
 
 
-def _unpacked(root: Any, K: int) -> Any:
-    """Strictly lower triangular matrices, (N, K, K), from their rows in (N, K(K-1)/2)."""
-    jnp = load().jnp
-    place = np.full((K, K), root.shape[1])
-    place[np.tril_indices(K, -1)] = np.arange(root.shape[1])
-    zero = jnp.zeros((root.shape[0], 1), root.dtype)
-    return jnp.concatenate([root, zero], axis=1)[:, place]
-
-
-def _transposed_solve(T: Any, noise: Any) -> Any:
-    """`(I + T)^-T noise` of (N, K, K) strictly lower triangular T.
-
-    Written out for few columns, which compiles to less than a call of LAPACK for every row.
-    """
-    K = noise.shape[1]
-    if K > MOST_WRITTEN_OUT:
-        solve = module("jax.scipy.linalg").solve_triangular
-        return solve(T, noise[:, :, None], trans=1, lower=True, unit_diagonal=True)[:, :, 0]
-    columns: dict[int, Any] = {}
-    for k in reversed(range(K)):
-        value = noise[:, k]
-        for j in range(k + 1, K):
-            value = value - T[:, j, k] * columns[j]
-        columns[k] = value
-    return load().jnp.stack([columns[k] for k in range(K)], axis=1)
+def random_key(data: "JaxArray") -> "JaxArray":
+    """Return a random key from four integers, of the generator that compiles and runs fastest."""
+    key: JaxArray = module("jax.random").wrap_key_data(data, impl="unsafe_rbg")
+    return key

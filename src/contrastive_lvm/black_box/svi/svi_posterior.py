@@ -1,218 +1,219 @@
-"""What a variational family says once it is fitted: loadings, gauge, scales, draws."""
+"""What a guide says once it is fitted: loadings, gauge, scales, draws."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
-from contrastive_lvm._jax import module
+from contrastive_lvm._jax import double_precision, module
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.sites import learned_of, loadings_of
-from contrastive_lvm.black_box.svi.guides import Family, globals_only, typed_key
-from contrastive_lvm.black_box.svi.svi_loop import Climb
-from contrastive_lvm.likelihoods.base import Nuisance
+from contrastive_lvm.black_box.sites import (
+    latent_sites,
+    loadings_at,
+    prior_states,
+    public_draws,
+)
+from contrastive_lvm.black_box.svi.guides import Guide, GuideParameters, SviLayout, random_key
+from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
+from contrastive_lvm.black_box.svi.svi_loop import SviLoop, SVIState
+from contrastive_lvm.black_box.svi.svi_step import compiled_svi
+from contrastive_lvm.draws import Draws, packed_covariance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.gauge import canonical_rotation
-from contrastive_lvm.linalg.inverse_gamma import from_log_moments
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.priors.ard import ARD
-from contrastive_lvm.priors.feature_groups import group_index
-from contrastive_lvm.priors.horseshoe import Horseshoe, HorseshoeState
+from contrastive_lvm.priors.base import LogMoments
 
-N_DRAWS = 1000
+if TYPE_CHECKING:
+    from jax import Array as JaxArray
+
+    from contrastive_lvm._jax import AnyArray
+
+N_DRAWS = 1000  # for moments of loadings that have no closed form
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Parameters of a family, and what is needed to draw from it."""
+class FittedGuide:
+    """A guide with its parameters."""
 
-    family: Family
-    model: Model
-    parameters: dict[str, Any]
-    n_features: int
-    augmented: bool
-    units: dict[str, Array]
+    guide: Guide
+    layout: SviLayout
+    parameters: GuideParameters
+    units: "dict[str, AnyArray]"
 
     def draws(self, n: int, seed: int) -> dict[str, Array]:
-        """Draws of the global sites and of `L`, (n, D, K), in opposite pairs."""
-        jax = module("jax")
+        """Draw the sites that do not belong to rows, and `L`, (n, D, K)."""
+        jax, layout = module("jax"), self.layout
         keys = np.random.default_rng(seed).integers(0, 2**32, size=(n, 4), dtype=np.uint32)
 
-        def one(key: Any) -> Any:
-            values = globals_only(self.family, self.parameters, typed_key(key), self.units)
-            hidden = loadings_of(self.model, self.n_features, values, augmented=self.augmented)
-            L = jax.numpy.concatenate([hidden.shared_loadings, hidden.target_loadings], axis=1)
+        def one(key: "JaxArray") -> "dict[str, JaxArray]":
+            values = self.guide.draw_without_rows(self.parameters, random_key(key), self.units)
+            L = loadings_at(layout.model, layout.n_features, values, augmented=layout.augmented)
             return {**values, "L": L}
 
         drawn = jax.jit(lambda k: jax.lax.map(one, k))(keys)
         return {name: np.asarray(value, dtype=np.float64) for name, value in drawn.items()}
 
     def centre(self) -> dict[str, Array]:
-        """Values of the global sites at the centre of their laws; medians of log-normal ones."""
+        """Return values of sites at the centre of their distributions; medians of log-normals."""
         found = {}
-        for kind, names in (("point", self.family.points), ("loc", self.family.laws)):
-            for name in names:
-                unit = self.units.get(name, 1.0)
-                real = np.asarray(self.parameters["globals"][kind][name]) * unit
-                found[name] = np.asarray(self.family.sites[name].transform(real))
+        for name, real in {**self.parameters.globals.points, **self.parameters.globals.loc}.items():
+            value = self.guide.sites[name].transform(np.asarray(real) * self.units.get(name, 1.0))
+            found[name] = np.asarray(value, dtype=np.float64)
         return found
 
-    def log_moments(self, name: str) -> tuple[Array, Array]:
-        """Mean and variance of the logarithm of a log-normal site."""
-        loc = self.parameters["globals"]["loc"][name]
-        sd = np.exp(self.parameters["globals"]["log_sd"][name])
-        return np.asarray(loc, dtype=np.float64), np.asarray(sd**2, dtype=np.float64)
+    def log_moments(self, name: str) -> LogMoments | None:
+        """Return moments of the logarithm of a log-normal site."""
+        parameters = self.parameters.globals
+        if name not in parameters.loc:
+            return None
+        loc, std = np.asarray(parameters.loc[name]), np.exp(parameters.log_std[name])
+        return LogMoments(loc.astype(np.float64), np.asarray(std**2, dtype=np.float64))
+
+    def loading_moments(self, seed: int) -> tuple[Array, Array | None]:
+        """Return posterior mean (D, K) and packed covariances (Q, D) of the rows of L.
+
+        They are exact where loadings are points or independent Gaussians; otherwise from draws.
+        """
+        blocks = self.layout.model.blocks
+        names = [f"{block.name} loadings" for block in blocks if block.n_components]
+        direct, guide = all(name in self.guide.sites for name in names), self.guide
+        points = direct and all(guide.sites[name].flat for name in names)
+        if points or (direct and guide.family in ("mean_field", "structured")):
+            centre = self.centre()
+            mean = np.hstack([centre[name] for name in names])
+            return mean, None if points else self._exact_covariance(names)
+        L = self.draws(N_DRAWS, seed)["L"]
+        return L.mean(axis=0), packed_covariance(L)
+
+    def _exact_covariance(self, names: list[str]) -> Array:
+        """Return packed covariances of each feature's loadings, zero where they are points."""
+        guide, parameters = self.guide, self.parameters.globals
+        D, widths = self.layout.n_features, [guide.sites[name].shape[1] for name in names]
+        K, uncertain = sum(widths), [name in guide.loadings for name in names]
+        columns = np.flatnonzero(np.repeat(uncertain, widths))
+        root = np.zeros((D, K, K))
+        root[:, columns, columns] = 1.0
+        if parameters.root is not None:
+            i, j = np.tril_indices(len(columns), -1)
+            root[:, columns[i], columns[j]] = parameters.root
+        std = [np.exp(parameters.log_std[name]) for name in names if name in guide.loadings]
+        root[:, columns] *= (np.hstack(std) * self.units[names[0]])[:, :, None]
+        i, j = packed.pair_indices(K)
+        return np.ascontiguousarray((root @ root.transpose(0, 2, 1))[:, i, j].T)
 
 
-def loading_moments(fitted: Fitted, seed: int) -> tuple[Array, Array | None]:
-    """Posterior mean (D, K) and packed covariances (Q, D) of the rows of `L = [S | W]`.
+def canonical_turns(model: Model, mean: Array, covariance: Array | None) -> dict[str, Array]:
+    """Return for each block the (n, n') matrix that turns its columns to canonical ones.
 
-    Exact for independent Gaussian loadings; otherwise from draws.
+    Where a prior drops columns, those without support are left out: their posterior mean is
+    smaller than its uncertainty, `sum_d E[L]^2 < sum_d var(L)`.
     """
-    names = [n for n, b in zip(("S", "W"), fitted.model.blocks, strict=True) if b.stop > b.start]
-    sites = fitted.family.sites
-    if all(name in sites and sites[name].flat for name in names):
-        centre = fitted.centre()
-        return np.hstack([centre[name] for name in names]).astype(np.float64), None
-    if fitted.family.kind in ("mean_field", "structured") and all(name in sites for name in names):
-        centre = fitted.centre()
-        mean = np.hstack([centre[name] for name in names]).astype(np.float64)
-        return mean, _exact_covariance(fitted, names)
-    L = fitted.draws(N_DRAWS, seed)["L"]
-    mean = L.mean(axis=0)
-    i, j = packed.pair_indices(mean.shape[1])
-    centred = L - mean
-    return mean, np.einsum(
-        "nqd,nqd->qd", *(centred[:, :, k].transpose(0, 2, 1) for k in (i, j))
-    ) / len(L)
-
-
-def _exact_covariance(fitted: Fitted, names: list[str]) -> Array:
-    """Packed covariances of each feature's loadings, zero where they are points."""
-    family, parameters = fitted.family, fitted.parameters["globals"]
-    D, widths = fitted.n_features, [family.sites[name].shape[1] for name in names]
-    K, uncertain = sum(widths), [name in family.loadings for name in names]
-    columns = np.flatnonzero(np.repeat(uncertain, widths))
-    root = np.zeros((D, K, K))
-    root[:, columns, columns] = 1.0
-    if "root" in parameters:
-        i, j = np.tril_indices(len(columns), -1)
-        root[:, columns[i], columns[j]] = parameters["root"]
-    sd = [np.exp(parameters["log_sd"][name]) for name in names if name in family.loadings]
-    root[:, columns] *= (np.hstack(sd) * fitted.units[names[0]])[:, :, None]
-    covariance = root @ root.transpose(0, 2, 1)
-    i, j = packed.pair_indices(K)
-    return np.ascontiguousarray(covariance[:, i, j].T)
-
-
-def gauge(model: Model, mean: Array, covariance: Array | None) -> Array:
-    """The (K, K') matrix that turns columns to canonical ones; ARD leaves out unsupported ones.
-
-    A column under ARD is unsupported when its posterior mean is smaller than its uncertainty:
-    `sum_d E[L]^2 < sum_d var(L)`.
-    """
-    blocks = []
-    for prior, columns in zip(model.priors, model.blocks, strict=True):
-        block = mean[:, columns]
-        turn = canonical_rotation(block, keep_columns=isinstance(prior, ARD))
-        if isinstance(prior, ARD) and covariance is not None:
+    turns = {}
+    for block, columns in zip(model.blocks, model.columns, strict=True):
+        L = mean[:, columns]
+        turn = canonical_rotation(L, keep_columns=block.prior._has_own_columns)
+        if block.prior._drops_columns and covariance is not None:
             diagonal = np.diagonal(packed.full_index(mean.shape[1]))[columns]
-            doubt = covariance[diagonal].sum(axis=1)
-            supported = (block**2).sum(axis=0) > doubt
+            supported = (L**2).sum(axis=0) > covariance[diagonal].sum(axis=1)
             turn = turn[:, (np.abs(turn) * supported[:, None]).any(axis=0)]
-        blocks.append(turn)
-    K = [sum(b.shape[axis] for b in blocks) for axis in (0, 1)]
-    R = np.zeros((K[0], K[1]))
-    R[: blocks[0].shape[0], : blocks[0].shape[1]] = blocks[0]
-    R[blocks[0].shape[0] :, blocks[0].shape[1] :] = blocks[1]
-    return R
+        turns[block.name] = turn
+    return turns
 
 
-def turned(covariance: Array | None, R: Array) -> Array | None:
-    """Packed covariances of `l' R`."""
+def svi_posterior(loop: SviLoop) -> Posterior:
+    """Return the best parameters of a fit in the canonical gauge, with their bound and state."""
+    bound, error = loop.finish()
+    model, D = loop.layout.model, loop.rows.n_features
+    best = module("jax").tree.map(np.asarray, loop.best)
+    fitted = FittedGuide(loop.guide, loop.layout, best, loop.scaling.units)
+    mean, covariance = fitted.loading_moments(seed=int(loop.rng.integers(2**31)))
+    turns, centre = canonical_turns(model, mean, covariance), fitted.centre()
+    learned = model.likelihood._learned(centre, D)
+    named = zip(turns.items(), model.columns, strict=True)
+    return Posterior(
+        loadings={n: np.ascontiguousarray(mean[:, c] @ turn) for (n, turn), c in named},
+        means={name: centre[f"{name} mean"] for name in model.sets},
+        noise_variance=learned.noise,
+        lower_bounds=np.append(loop.trace, bound),
+        n_iter=loop.step,
+        converged=loop.converged,
+        loading_covariance=_turned_covariance(covariance, turns),
+        prior_states=_prior_states(fitted, turns),
+        weights=tuple(np.exp(s.loc + 0.5 * np.exp(2.0 * s.log_std)) for s in best.scales),
+        df=learned.df,
+        unit_variance=float((loop.start.unit**2).mean()),
+        dispersion=learned.dispersion if learned.dispersion.any() else None,
+        lower_bound_error=error,
+        state=loop.state(turns),
+    )
+
+
+def _turned_covariance(covariance: Array | None, turns: dict[str, Array]) -> Array | None:
+    """Return packed covariances of the turned loadings."""
     if covariance is None:
         return None
+    R = block_diag(*turns.values())
     full = R.T @ packed.unpack(covariance) @ R
     i, j = packed.pair_indices(R.shape[1])
     return np.ascontiguousarray(full[:, i, j].T)
 
 
-def nuisance(fitted: Fitted) -> Nuisance:
-    """Noise, dispersion and df at the centre of their laws."""
-    return learned_of(fitted.model, fitted.n_features, fitted.centre())
+def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, Any]:
+    """Return the states of the priors, values per column in the canonical order."""
+    model = fitted.layout.model
+    of_columns = _column_sites(model)
+
+    def log_moments(name: str) -> LogMoments | None:
+        found = fitted.log_moments(name)
+        if found is None or name not in of_columns:
+            return found
+        return LogMoments(*(moment @ turns[of_columns[name]] ** 2 for moment in found))
+
+    kept = model.with_sizes({name: turn.shape[1] for name, turn in turns.items()})
+    return prior_states(kept, fitted.layout.n_features, log_moments)
 
 
-def prior_state(fitted: Fitted, which: int, R: Array) -> Any:
-    """Scales of a prior as the inverse gammas that share mean and variance of the logarithm."""
-    prior, name = fitted.model.priors[which], ("S", "W")[which]
-    columns = fitted.model.blocks[which]
-    if columns.stop == columns.start:
-        return prior.init((fitted.n_features, 0)) if isinstance(prior, ARD) else None
-    if isinstance(prior, ARD):
-        order = np.flatnonzero(np.abs(R[columns]).any(axis=0))
-        chosen = np.abs(R[columns][:, order]).argmax(axis=0)
-        mean, variance = fitted.log_moments(f"{name} variance")
-        return from_log_moments(mean[chosen], variance[chosen])
-    if not isinstance(prior, Horseshoe):
-        return None
-    power = 1.0 if fitted.augmented else 2.0
-    names = ("rho2", "tau2") if fitted.augmented else ("rho", "tau")
-    rho2, tau2 = (
-        from_log_moments(
-            *(np.atleast_1d(m) * power**p for m, p in zip(moments, (1, 2), strict=True))
-        )
-        for moments in (fitted.log_moments(f"{name} {n}") for n in names)
-    )
-    one = np.ones_like(rho2.a)
-    return HorseshoeState(
-        rho2,
-        type(rho2)(one, 1.0 + rho2.mean_inverse()),
-        tau2,
-        type(rho2)(np.ones(1), 1.0 / prior.scale**2 + tau2.mean_inverse()),
-        group_index(prior.groups, fitted.n_features),
-    )
+def _column_sites(model: Model) -> dict[str, str]:
+    """Return sites with a value for each column, and their blocks."""
+    return {
+        f"{block.name} loadings {site}": block.name
+        for block in model.blocks
+        for site in block.prior._column_sites
+    }
 
 
-def summarised(climb: Climb) -> Posterior:
-    """The best parameters of a fit in the canonical gauge, with their bound and state."""
-    bound, error = climb.finish()
-    fitted = Fitted(
-        climb.compiled.family,
-        climb.begin.model,
-        module("jax").tree.map(np.asarray, climb.best),
-        climb.rows.n_features,
-        climb.settings.augmented,
-        climb.scaling.units,
-    )
-    mean, covariance = loading_moments(fitted, seed=int(climb.rng.integers(2**31)))
-    R = gauge(fitted.model, mean, covariance)
-    k = int(np.abs(R[: fitted.model.n_shared]).any(axis=0).sum())
-    L, centre, learned = mean @ R, fitted.centre(), nuisance(fitted)
-    target_mean = np.asarray(centre["target mean"], dtype=np.float64)
-    background_mean = np.asarray(centre.get("background mean", target_mean), dtype=np.float64)
-    return Posterior(
-        shared_loadings=np.ascontiguousarray(L[:, :k]),
-        target_loadings=np.ascontiguousarray(L[:, k:]),
-        noise_variance=learned.noise,
-        target_mean=target_mean,
-        background_mean=background_mean,
-        bound_trace=np.append(climb.trace, bound),
-        n_sweeps=climb.step,
-        converged=climb.converged,
-        loading_covariance=turned(covariance, R),
-        prior_states=(prior_state(fitted, 0, R), prior_state(fitted, 1, R)),
-        weights=_weights(fitted),
-        df=learned.df,
-        unit_variance=float((climb.begin.unit**2).mean()),
-        dispersion=learned.dispersion if learned.dispersion.any() else None,
-        bound_error=error,
-        state=climb.state(R),
-    )
+def guide_draws(state: SVIState, n: int, seed: int) -> Draws:
+    """Return `n` independent draws as one chain; points are the same in each."""
+    layout, turns, model = state.layout, state.turns, state.layout.model
+    with double_precision():
+        guide = compiled_svi(layout).guide
+        values = FittedGuide(guide, layout, state.parameters, state.units).draws(n, seed)
+    L, rng = values.pop("L"), np.random.default_rng(seed)
+    for block, columns in zip(model.blocks, model.columns, strict=True):
+        values[f"{block.name} loadings"] = L[:, :, columns] @ turns[block.name]
+    for site, name in _column_sites(model).items():
+        if site in values:
+            values[site] = values[site] @ turns[name] ** 2
+    for set_name, latents in zip(model.sets, state.latents, strict=True):
+        h, end = _draw_latents(latents, n, rng), 0
+        for site, width in latent_sites(model, set_name).items():
+            turn = turns[site.removesuffix(f" latents of {set_name}")]
+            values[site] = h[:, :, end : end + width] @ turn
+            end += width
+    chain = {name: value[None] for name, value in values.items()}
+    return Draws(public_draws(model, layout.n_features, chain), {}, {})
 
 
-def _weights(fitted: Fitted) -> tuple[Any, ...]:
-    """`E[u]` of log-normal scales."""
-    return tuple(
-        np.exp(s["loc"] + 0.5 * np.exp(2.0 * s["log_sd"])) for s in fitted.parameters["scales"]
-    )
+def _draw_latents(rows: RowGaussians, n: int, rng: np.random.Generator) -> Array:
+    """Draw the latents of all rows, (n, N, K)."""
+    N, K = rows.loc.shape
+    noise = rng.standard_normal((n, N, K))
+    mixed = noise.copy()
+    if rows.root is not None:
+        T = np.zeros((N, K, K))
+        i, j = np.tril_indices(K, -1)
+        T[:, i, j] = rows.root
+        mixed += np.einsum("nij,snj->sni", T, noise)
+    return np.asarray(rows.loc + np.exp(rows.log_std) * mixed)

@@ -48,7 +48,9 @@ def check_preparation(held: Any, source: Path) -> Preparation:
         check_values({"center": array(d), "scale": array(d, values="positive")}, held.scaling)
         check_method(held.scaling.method)
         _check_text(*held.features, *(word for word in held[3:5] if word is not None))
-        preparation: Preparation = held._replace(origin=held.origin and _origin(held.origin))
+        preparation: Preparation = held._replace(
+            origin=None if held.origin is None else _origin(held.origin)
+        )
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(
             f"{source} is damaged: its preparation cannot be used ({clause(error)}); fit it again."
