@@ -18,8 +18,6 @@ from benchmarks.measure import Result, best_seconds
 from contrastive_lvm._jax import double_precision, module
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.initialization import starting_point
-from contrastive_lvm.black_box.svi.svi_batches import Rows
-from contrastive_lvm.black_box.svi.svi_loop import Climb
 
 STEPS, RATE, LIMIT = 100, 0.01, 1.5
 N, M, D, K, T = 1000, 500, 100, 4, 2
@@ -66,13 +64,13 @@ def _ours(X: Array, B: Array) -> tuple[Callable[[], Any], float]:
     rates = np.full(STEPS, RATE)
 
     def run() -> Any:
-        keys = climb.rng.integers(0, 2**32, size=(STEPS, 4), dtype=np.uint32)
-        found = climb.compiled.steps(
-            climb.parameters, climb.optimiser, keys, rates, climb.whole, climb.scaling
+        keys = loop.rng.integers(0, 2**32, size=(STEPS, 4), dtype=np.uint32)
+        found = loop.compiled.steps(
+            loop.parameters, loop.optimiser, keys, rates, loop.whole, loop.scaling
         )
         return module("jax").block_until_ready(found)
 
-    return run, float(climb.best_looks.mean())
+    return run, float(loop.best_looks.mean())
 
 
 def _by_hand(X: Array, B: Array) -> Callable[[], Any]:

@@ -108,7 +108,12 @@ def test_estimators_without_a_shared_part_write_what_they_have() -> None:
 @pytest.mark.parametrize("name", ["ContrastiveVAE", "VAE"])
 def test_networks(name: str) -> None:
     pytest.importorskip("jax", reason="the extra jax is not installed")
-    words: dict[str, Any] = {"hidden": (4,), "max_epochs": 2, "refine_steps": 0, "random_state": 0}
+    words: dict[str, Any] = {
+        "hidden_layer_sizes": (4,),
+        "max_epochs": 2,
+        "refine_steps": 0,
+        "random_state": 0,
+    }
     sizes = (2, 2) if name == "ContrastiveVAE" else (2,)
     adata = cells()
     adapter.fit(adata, getattr(clvm, name)(*sizes, **words), **WORDS)
@@ -265,21 +270,21 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
         None,
         {"groupby": "state"},
         ValueError,
-        r"groupby='state' is no column of adata\.obs, which has \['condition'\]",
+        r"groupby='state' is not a column of adata\.obs; it has 'condition'\.",
     ),
     "group": (
         None,
         {"target": "stimulated"},
         ValueError,
-        r"target='stimulated' has 'stimulated', which is no value of .*it has \[('\w+'(, )?){3}\]",
+        r"target='stimulated' has 'stimulated', which is not a value of .*it has ('\w+'(, )?){3}",
     ),
     "one of several": (
         None,
         {"background": ["ctrl", "none"]},
         ValueError,
-        r"background=\['ctrl', 'none'\] has 'none', which is no value",
+        r"background=\['ctrl', 'none'\] has 'none', which is not a value",
     ),
-    "missing": (None, {"target": [np.nan]}, ValueError, r"has nan, which is no value"),
+    "missing": (None, {"target": [np.nan]}, ValueError, r"has nan, which is not a value"),
     "no group": (None, {"target": []}, ValueError, r"target=\[\] names no group"),
     "overlap": (
         None,
@@ -287,7 +292,12 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
         ValueError,
         r"target='stim' and background=\['ctrl', 'stim'\] both have 'stim'",
     ),
-    "layer": (None, {"layer": "raw"}, ValueError, r"layer='raw' is none of adata\.layers, none"),
+    "layer": (
+        None,
+        {"layer": "raw"},
+        ValueError,
+        r"layer='raw' is not in adata.layers; it",
+    ),
     "no X": (broken(X=None), {}, ValueError, r"adata has no matrix X; name one of its layers"),
     "names": (
         broken(var_names=["a", "a", *"bcdefg"]),
