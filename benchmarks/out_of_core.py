@@ -22,7 +22,7 @@ BLOCK = 16_384  # rows of the bare pass, as many as the fit takes at a time
 
 
 def write(path: Path, n_rows: int, *, missing: bool = False, seed: int = 0) -> None:
-    """Twelve dimensions in unit noise, float32; `missing` brings heavy tails and 5 % missing entries."""
+    """Twelve dimensions in unit noise, float32; `missing` also brings heavy tails."""
     rng = np.random.default_rng(seed)
     L = np.random.default_rng(0).standard_normal((12, D), dtype=np.float32)
     header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, D)}
