@@ -45,7 +45,7 @@ def read_npy(path: Path) -> Table:
 def read_npz(path: Path) -> Table:
     """Read arrays: the only matrix, or the one named X, and what describes its rows and columns.
 
-    `feature_names` and `row_names` are what they say; other arrays with one value a row are
+    `feature_names` and `row_names` are what they say; other arrays with one value for each row are
     annotations. What `scipy.sparse.save_npz` writes is read too.
 
     Examples
@@ -135,7 +135,7 @@ def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
 
 
 def _layer(file: Any, layer: str | None, path: Path) -> tuple[Any, Any]:
-    """A matrix of an AnnData file and the names of its columns."""
+    """Return a matrix of an AnnData file and the names of its columns."""
     if layer in file.layers:
         return file.layers[layer], file.var_names
     if layer == RAW and file.raw is not None:
@@ -152,14 +152,14 @@ def _layer(file: Any, layer: str | None, path: Path) -> tuple[Any, Any]:
 
 def read_tenx(path: Path) -> Table:
     """Read a folder (or tar archive) of counts as 10x Genomics writes them."""
-    cells = read_10x(path)
-    table = _plain(cells.counts, str(path))
-    refuse_repeated(cells.genes, str(path))
-    return table._replace(features=cells.genes, named=True, row_names=cells.barcodes)
+    counts = read_10x(path)
+    table = _plain(counts.counts, str(path))
+    refuse_repeated(counts.genes, str(path))
+    return table._replace(features=counts.genes, named=True, row_names=counts.barcodes)
 
 
 def _plain(values: Any, source: str) -> Table:
-    """A matrix without names."""
+    """Return the table of a matrix without names."""
     refuse_empty(values.shape[0], values.shape[1], source)
     return Table(
         values=as_floats(values, source),
@@ -192,7 +192,7 @@ def _anndata() -> Any:
 
 @contextmanager
 def _damage(path: Path, what: str) -> Iterator[None]:
-    """What other packages say about a damaged file, as one sentence."""
+    """Turn what other packages say about a damaged file into one sentence."""
     try:
         yield
     except PermissionError:
@@ -202,7 +202,7 @@ def _damage(path: Path, what: str) -> Iterator[None]:
 
 
 def _why(error: Exception) -> str:
-    """The first line of what a package says, no advice for programmers, no bytes of the file."""
+    """Return the first line of a message, without advice for programmers or bytes of the file."""
     said = str(getattr(error, "strerror", None) or error).strip()
     if "pickle" in said:
         return "it holds objects of Python, which are not read"
