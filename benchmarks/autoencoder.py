@@ -17,10 +17,12 @@ import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds
 from contrastive_lvm._jax import module
 from contrastive_lvm.black_box.devices import placement
-from contrastive_lvm.vae.design import Design
-from contrastive_lvm.vae.training import Plan, Training
-from contrastive_lvm.vae.vae_rows import Rows, moments
-from contrastive_lvm.vae.vae_scaling import prepared
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.vae.architecture import Architecture
+from contrastive_lvm.vae.network_rows import NetworkRows
+from contrastive_lvm.vae.training import Training, TrainingPlan
+from contrastive_lvm.vae.training_data import prepare_training
 
 D, B, HIDDEN, T, Z = 784, 256, (128, 256), 2, 8
 STEPS, RATE, EPOCHS = 40, 1e-3, 20
@@ -65,27 +67,27 @@ def _twenty_epochs(rng: np.random.Generator) -> str:
 
 
 def _ours(X: Any, Y: Any) -> Callable[[], Any]:
-    design = Design(D, T, Z, HIDDEN, "relu", clvm.Gaussian(), gaps=False)
-    plan = Plan(1000, 2 * B, RATE, 0.0, 1.0, None, 0.0)
-    sets = (Rows(X), Rows(Y))
-    found = tuple(moments(rows, lambda block: None) for rows in sets)
-    data = prepared(design, sets, found, 0.0, np.random.default_rng(0))
-    training = Training(design, plan, data, placement(1), 0)
-    feed = next(iter(training.feeds(0)))
+    architecture = Architecture(D, T, Z, HIDDEN, "relu", clvm.Gaussian(), encodes_missing=False)
+    plan = TrainingPlan(1000, 2 * B, RATE, 0.0, 1.0, None)
+    sets = tuple(NetworkRows(LocalRows(rows)) for rows in (X, Y))
+    moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)
+    data = prepare_training(architecture, sets, moments, 0.0, np.random.default_rng(0))
+    training = Training(architecture, plan, data, placement(1), 0)
+    inputs = next(training.step_inputs(0))
     state = training.state
 
     def run() -> Any:
-        found = training.program.steps(
-            state.parameters,
-            state.optimiser,
-            feed,
-            training.scaling,
-            training.weights(),
+        found = training.functions.steps(
+            state.weights,
+            state.optimizer,
+            inputs,
+            training.constants,
+            training.objective_weights(),
             training.key,
         )
         return module("jax").block_until_ready(found)
 
-    assert len(feed.numbers) == STEPS, feed.numbers.shape
+    assert len(inputs.numbers) == STEPS, inputs.numbers.shape
     return run
 
 

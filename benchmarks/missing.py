@@ -3,12 +3,12 @@
 from typing import Any
 
 import numpy as np
+from contrastive_lvm.coordinate_ascent.sweep import Task
 
 import contrastive_lvm as clvm
 from benchmarks.complete import planted
 from benchmarks.measure import Result, best_seconds
 from contrastive_lvm.coordinate_ascent.engine import compress
-from contrastive_lvm.coordinate_ascent.sweep import Task
 
 
 def gappy() -> tuple[Any, Any]:

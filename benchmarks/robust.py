@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from contrastive_lvm.coordinate_ascent.sweep import Task
 
 import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds, peak_megabytes
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.engine import compress
-from contrastive_lvm.coordinate_ascent.sweep import Task
 
 DF = 4.0
 SLACK = 1.0  # nats

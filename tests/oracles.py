@@ -4,7 +4,7 @@ The letters are the paper's: `x = S z + W t + mean + noise`, `y = S z + mean + n
 stacked as `h = [t; z]` with loadings `L = [W | S]`, the order in which the estimator reports them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,8 +58,7 @@ def log_densities(side: Side, X: Array) -> Array:
     for i, x in enumerate(X):
         o = ~np.isnan(x)
         if o.any():
-            law = multivariate_normal(side.mean[o], cov[np.ix_(o, o)])
-            values[i] = law.logpdf(x[o])
+            values[i] = multivariate_normal(side.mean[o], cov[np.ix_(o, o)]).logpdf(x[o])
     return values
 
 
@@ -283,18 +282,40 @@ def draw(point: Point, n: int, m: int, rng: np.random.Generator) -> tuple[Array,
     return rows[0], rows[1]
 
 
-def with_gaps(X: Array, share: float, seed: int) -> Array:
+def with_missing(X: Array, share: float, seed: int) -> Array:
     """A copy with entries missing at random, at least one entry left in every column."""
     rng = np.random.default_rng(seed)
-    gaps = rng.random(X.shape) < share
-    gaps[rng.integers(len(X), size=X.shape[1]), np.arange(X.shape[1])] = False
-    return np.where(gaps, np.nan, X)
+    missing = rng.random(X.shape) < share
+    missing[rng.integers(len(X), size=X.shape[1]), np.arange(X.shape[1])] = False
+    return np.where(missing, np.nan, X)
 
 
-GAPS = {"complete": (0.0, 0.0), "target": (0.2, 0.0), "background": (0.0, 0.2), "both": (0.2, 0.2)}
+# Shares of missing entries in the target and in the background.
+MISSING = {
+    "complete": (0.0, 0.0),
+    "target": (0.2, 0.0),
+    "background": (0.0, 0.2),
+    "both": (0.2, 0.2),
+}
 
 
-def gapped(X: Array, B: Array, where: str, seed: int = 0) -> tuple[Array, Array]:
-    """Both sets with gaps as the table `GAPS` says."""
-    in_target, in_background = GAPS[where]
-    return with_gaps(X, in_target, seed + 1), with_gaps(B, in_background, seed + 2)
+def sets_with_missing(X: Array, B: Array, where: str, seed: int = 0) -> tuple[Array, Array]:
+    """Both sets with missing entries as the table `MISSING` says."""
+    in_target, in_background = MISSING[where]
+    return with_missing(X, in_target, seed + 1), with_missing(B, in_background, seed + 2)
+
+
+# --- derivatives --------------------------------------------------------------------------------
+
+
+def slopes(function: Callable[[Array], float], at: Array, *, step: float) -> Array:
+    """Central differences in each entry."""
+    result = np.zeros_like(at)
+    for i in np.ndindex(*at.shape):
+        more, less = at.copy(), at.copy()
+        more[i], less[i] = at[i] + step, at[i] - step
+        result[i] = (function(more) - function(less)) / (2.0 * step)
+    return result
+
+
+with_gaps, gapped = with_missing, sets_with_missing  # until all tests use the new names

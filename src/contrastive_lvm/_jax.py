@@ -1,13 +1,20 @@
-"""NumPyro and JAX, loaded when they are used, and the sites that several priors share."""
+"""NumPyro and JAX, loaded when they are used, their types, and the sites that priors share."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
-    from jax import Array as JaxArray
+    import jax
 
-    AnyArray = np.ndarray[Any, Any] | JaxArray  # on the host or on a device
+    JaxArray: TypeAlias = jax.Array
+    JaxArrayLike: TypeAlias = jax.Array | np.ndarray  # compiled functions accept both
+    AnyArray: TypeAlias = np.ndarray[Any, Any] | jax.Array  # on the host or on a device
+else:  # JAX is an extra
+    JaxArray = JaxArrayLike = AnyArray = Any
+
+Tree = TypeVar("Tree")  # tuples and dicts of arrays, nested in any way
 
 
 class Blackbox(NamedTuple):
@@ -36,6 +43,18 @@ def module(name: str) -> Any:
     return import_module(name)
 
 
+def to_numpy(tree: Tree) -> Tree:
+    """Copy every array of a tree to NumPy."""
+    copied: Tree = module("jax").tree.map(np.asarray, tree)
+    return copied
+
+
+def all_finite(tree: object) -> bool:
+    """Tell whether no array of a tree has a NaN or an infinity."""
+    leaves = module("jax").tree.leaves(tree)
+    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in leaves)
+
+
 def double_precision() -> Any:
     """A context in which JAX has 64 bits; outside nothing changes."""
     return module("jax").enable_x64(True)  # noqa: FBT003
@@ -48,7 +67,7 @@ def special() -> Any:
 
 def flat_site(
     name: str, shape: tuple[int, ...], between: tuple[float, float] | None = None
-) -> "JaxArray":
+) -> JaxArray:
     """Draw real values with density 1, everywhere or between two limits."""
     numpyro, dist, _ = load()
     support = dist.constraints.real if between is None else dist.constraints.interval(*between)
@@ -57,8 +76,8 @@ def flat_site(
 
 
 def normal_loadings(
-    name: str, scale: "JaxArray", shape: tuple[int, int], *, augmented: bool
-) -> "JaxArray":
+    name: str, scale: JaxArray, shape: tuple[int, int], *, augmented: bool
+) -> JaxArray:
     """Draw `L ~ N(0, scale^2)`; when not augmented, as `scale` times a standard normal site."""
     numpyro, dist, jnp = load()
     scale = jnp.broadcast_to(scale, shape)

@@ -12,16 +12,19 @@ import contrastive_lvm as clvm
 from contrastive_lvm.draws import Draws, diagnosed, signed_permutations, turns
 from contrastive_lvm.linalg.gauge import canonical, canonical_rotation
 from contrastive_lvm.posterior import Posterior
+from tests.black_box.user_defined import Silent
 from tests.oracles import Array, Point, conditional, gapped, log_likelihood, planted, sides
 
 jax = pytest.importorskip("jax", reason="the extra jax is not installed")
 numpyro = pytest.importorskip("numpyro", reason="the extra jax is not installed")
 
+from contrastive_lvm.black_box import program_cache  # noqa: E402
 from contrastive_lvm.black_box.initialization import starting_point  # noqa: E402
-from contrastive_lvm.black_box.marginal import moments_of  # noqa: E402
-from contrastive_lvm.black_box.nuts import nuts_chains as chains  # noqa: E402
-from contrastive_lvm.black_box.nuts.nuts import NUTS, _prior_state  # noqa: E402
-from contrastive_lvm.black_box.nuts.nuts_parametrization import frame_of, free_sites, sites_at  # noqa: E402
+from contrastive_lvm.black_box.marginal import complete_rows  # noqa: E402
+from contrastive_lvm.black_box.nuts.nuts import NUTS, log_moments  # noqa: E402
+from contrastive_lvm.black_box.nuts.nuts_chains import CompiledNuts, NutsLayout  # noqa: E402
+from contrastive_lvm.black_box.nuts.nuts_parametrization import coordinates_at, values_at  # noqa: E402
+from contrastive_lvm.black_box.sites import prior_states, unobserved_sites  # noqa: E402
 
 PRIORS: dict[str, Any] = {
     "flat": clvm.Flat(),
@@ -45,12 +48,12 @@ def angle(found: Array, true: Array) -> float:
 def test_the_collapsed_density_is_the_rows_marginal(where: str, noise: Any) -> None:
     point, X, B = planted(1, noise=noise)
     X, B = gapped(X, B, where)
-    model = clvm.Model(2, 1, clvm.Gaussian(noise))
+    model = clvm.contrastive_model(1, 2, clvm.Gaussian(noise))
     log_noise = np.log(point.psi) if noise == "feature" else np.log(point.psi[0])
-    sites = {"S": point.S, "W": point.W, "log noise": log_noise}
+    sites = {"shared loadings": point.S, "target loadings": point.W, "log noise": log_noise}
     sites |= {"target mean": point.mean + 0.1, "background mean": point.background_mean}
     expected = log_likelihood(point._replace(mean=point.mean + 0.1), X, B)
-    forms = [(X, B)] if where == "both" else [(X, B), (moments_of(X), moments_of(B))]
+    forms = [(X, B)] if where == "both" else [(X, B), (complete_rows(X), complete_rows(B))]
     with jax.enable_x64(True):  # noqa: FBT003
         for rows in forms:
 
@@ -67,13 +70,13 @@ def test_the_collapsed_density_is_the_rows_marginal(where: str, noise: Any) -> N
 def test_latents_are_drawn_from_their_posterior() -> None:
     point, X, B = planted(1, n=12, m=11)
     X[0, 1] = X[3, 0] = np.nan
-    n, model = 4000, clvm.Model(2, 1)
-    layout = chains.Layout(model, 7, (12, 11), (False, True), True, (), 50, 50, 0.8, 5)  # noqa: FBT003
-    values = {"S": point.S, "W": point.W, "log noise": np.log(0.5), "target mean": point.mean}
-    values["background mean"] = point.background_mean
+    n, model = 4000, clvm.contrastive_model(1, 2)
+    layout = NutsLayout(model, 7, (12, 11), (False, True), True, (), 50, 50, 0.8, 5)  # noqa: FBT003
+    values = {"shared loadings": point.S, "target loadings": point.W, "log noise": np.log(0.5)}
+    values |= {"target mean": point.mean, "background mean": point.background_mean}
     with jax.enable_x64(True):  # noqa: FBT003
         repeated = {name: np.repeat(np.asarray(v)[None], n, axis=0) for name, v in values.items()}
-        found = jax.tree.map(np.asarray, chains.Program(layout).latents(0, repeated, (X, B)))
+        found = jax.tree.map(np.asarray, CompiledNuts(layout).latents(0, repeated, (X, B)))
     drawn = np.concatenate([found["t"], found["z target"]], axis=2)  # the oracle has W first
     for side, rows, h in zip(sides(point), (X, B), (drawn, found["z background"]), strict=True):
         exact = [conditional(side, x) for x in rows]
@@ -90,13 +93,14 @@ def test_latents_are_drawn_from_their_posterior() -> None:
 def test_the_volume_of_coordinates_is_that_of_the_sites(prior: str) -> None:
     """`log |det|` of the map from coordinates, and the rotation left out, to sites."""
     _, X, B = planted(2, D=4, k=2, t=1)
-    model = clvm.Model(2, 0, shared_prior=PRIORS[prior])
+    model = clvm.contrastive_model(0, 2, shared_prior=PRIORS[prior])
     start = starting_point(model, [X, B], [np.zeros(len(X)), np.zeros(len(B))])
-    assert start.model.n_shared == 2
-    name = "S" if prior in ("flat", "lasso") else "S standard"
+    assert start.model.n_columns == 2
+    name = "shared loadings" if prior in ("flat", "lasso") else "shared loadings standard"
     with jax.enable_x64(True):  # noqa: FBT003
-        sites = free_sites(start.model, 4, (len(X), len(B)), (), collapsed=True)
-        frame = frame_of(start, sites, (len(X), len(B)), {})
+        n_rows = (len(X), len(B))
+        sites = unobserved_sites(start.model, 4, n_rows, augmented=False, collapsed=True)
+        frame = coordinates_at(start, sites, n_rows, {})
         rotates = prior != "ard"
         moving = np.flatnonzero(np.ravel(frame.unit[name]) > 0)
         assert len(moving) == 8 - rotates
@@ -111,7 +115,7 @@ def test_the_volume_of_coordinates_is_that_of_the_sites(prior: str) -> None:
                 size = int(np.prod(sites[n].shape))
                 rest[n] = x[at : at + size].reshape(sites[n].shape)
                 at += size
-            values, _ = sites_at(rest, frame, sites, start.model)
+            values, _ = values_at(rest, frame, sites, start.model)
             loadings = values[name]
             if rotates:
                 c, s = jax.numpy.cos(x[-1]), jax.numpy.sin(x[-1])
@@ -120,7 +124,7 @@ def test_the_volume_of_coordinates_is_that_of_the_sites(prior: str) -> None:
             return jax.numpy.concatenate([jax.numpy.ravel(part) for part in parts])
 
         jacobian = jax.jit(jax.jacfwd(map_of))
-        volume_at = jax.jit(lambda z: sites_at(z, frame, sites, start.model)[1])
+        volume_at = jax.jit(lambda z: values_at(z, frame, sites, start.model)[1])
         differences = []
         for seed in range(4):
             rng = np.random.default_rng(seed)
@@ -176,7 +180,7 @@ def test_columns_that_are_given_stay_and_signs_alone_keep_the_order() -> None:
 # --- a posterior --------------------------------------------------------------------------------
 
 LONG = NUTS(n_draws=1000)
-MODEL = clvm.Model(2, 1, clvm.Gaussian(), clvm.Flat(), clvm.ARD())
+MODEL = clvm.contrastive_model(1, 2, clvm.Gaussian(), clvm.Flat(), clvm.ARD())
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +190,7 @@ def problem() -> tuple[Point, Array, Array]:
 
 @pytest.fixture(scope="module")
 def posterior(problem: tuple[Point, Array, Array]) -> Posterior:
-    return LONG.run(MODEL, *problem[1:], seed=0)
+    return LONG._run(MODEL, problem[1:], seed=0)
 
 
 def drawn(posterior: Posterior) -> Draws:
@@ -197,38 +201,42 @@ def drawn(posterior: Posterior) -> Draws:
 def test_chains_agree(posterior: Posterior) -> None:
     draws = drawn(posterior)
     assert set(draws.rhat) == {
-        *("S", "W", "t", "z target", "z background", "target mean", "background mean"),
-        *("noise variance", "W variance", "log density"),
+        *("shared loadings", "target loadings", "target latents of target"),
+        *("shared latents of target", "shared latents of background", "target mean"),
+        *("background mean", "noise variance", "target loadings variance", "log density"),
     }
     assert draws.worst_rhat[1] < 1.01
     assert draws.least_ess[1] > 400
     assert draws.divergences == 0
     assert posterior.converged
-    assert posterior.n_sweeps == 4 * 1500
-    assert posterior.bound_trace.shape == (1000,)
-    assert draws.values["z background"].shape == (4, 1000, 60, 2)
+    assert posterior.n_iter == 4 * 1500
+    assert posterior.lower_bounds.shape == (1000,)
+    assert draws.values["shared latents of background"].shape == (4, 1000, 60, 2)
 
 
 def test_it_agrees_with_the_closed_form(
     posterior: Posterior, problem: tuple[Point, Array, Array]
 ) -> None:
-    closed = clvm.VariationalBayes().run(MODEL, *problem[1:])
-    assert angle(posterior.shared_loadings, closed.shared_loadings) < 3.0
-    assert angle(posterior.target_loadings, closed.target_loadings) < 3.0
+    engine = clvm.VariationalBayes()
+    closed = engine._run(MODEL, engine._prepare(MODEL, problem[1:]))
+    assert angle(posterior.loadings["shared"], closed.loadings["shared"]) < 3.0
+    assert angle(posterior.loadings["target"], closed.loadings["target"]) < 3.0
     assert closed.noise_variance[0] == pytest.approx(posterior.noise_variance[0], rel=0.05)
-    assert closed.prior_states[1].mean_log() == pytest.approx(
-        posterior.prior_states[1].mean_log(), abs=0.2
+    assert closed.prior_states["target"].mean_log() == pytest.approx(
+        posterior.prior_states["target"].mean_log(), abs=0.2
     )
-    exact, factorised = posterior.loading_stds()[1], closed.loading_stds()[1]
+    exact, factorised = posterior.loading_stds()["target"], closed.loading_stds()["target"]
     assert exact is not None
     assert factorised is not None
     assert ((factorised < exact) & (factorised > 0.2 * exact)).mean() > 0.8
 
 
 def test_the_gauge_is_canonical(posterior: Posterior) -> None:
-    S = posterior.shared_loadings
+    S = posterior.loadings["shared"]
     np.testing.assert_allclose(canonical(S), S, atol=1e-10)
-    np.testing.assert_allclose(drawn(posterior).values["S"].mean(axis=(0, 1)), S, atol=1e-12)
+    np.testing.assert_allclose(
+        drawn(posterior).values["shared loadings"].mean(axis=(0, 1)), S, atol=1e-12
+    )
 
 
 def test_fitted_parts_are_those_of_the_true_parameters(
@@ -238,7 +246,10 @@ def test_fitted_parts_are_those_of_the_true_parameters(
     point, X, _ = problem
     values = drawn(posterior).values
     exact = np.array([conditional(sides(point)[0], x).mean for x in X])
-    fitted = np.einsum("cnik,cndk->id", values["t"], values["W"]) / 4000.0
+    fitted = (
+        np.einsum("cnik,cndk->id", values["target latents of target"], values["target loadings"])
+        / 4000.0
+    )
     true = exact[:, :1] @ point.W.T
     assert np.linalg.norm(fitted - true) < 0.3 * np.linalg.norm(true)
 
@@ -247,9 +258,9 @@ def test_fitted_parts_are_those_of_the_true_parameters(
 def test_the_same_seed_gives_the_same_numbers_without_compiling_again(
     posterior: Posterior, problem: tuple[Point, Array, Array]
 ) -> None:
-    programs = chains._kept.cache_info().misses
-    again = LONG.run(MODEL, *problem[1:], seed=0)
-    assert chains._kept.cache_info().misses == programs
+    programs = program_cache._cached.cache_info().misses
+    again = LONG._run(MODEL, problem[1:], seed=0)
+    assert program_cache._cached.cache_info().misses == programs
     for name, value in drawn(posterior).values.items():
         np.testing.assert_array_equal(drawn(again).values[name], value, err_msg=name)
     assert not jax.config.jax_enable_x64
@@ -259,7 +270,12 @@ def test_the_same_seed_gives_the_same_numbers_without_compiling_again(
 def test_draws_go_to_arviz(posterior: Posterior) -> None:
     draws = drawn(posterior)
     data = draws.to_arviz()
-    assert data.posterior["W"].dims == ("chain", "draw", "feature", "target_component")
+    assert data.posterior["target loadings"].dims == (
+        "chain",
+        "draw",
+        "feature",
+        "target_component",
+    )
     assert data.posterior["noise variance"].dims == ("chain", "draw")
     for name, value in draws.values.items():
         stored = data.sample_stats["lp"] if name == "log density" else data.posterior[name]
@@ -273,7 +289,7 @@ def test_without_arviz_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_single_chain_has_no_rhat() -> None:
-    draws = Draws({"W": np.zeros((1, 5, 2, 1))}, {}, {})
+    draws = Draws({"target loadings": np.zeros((1, 5, 2, 1))}, {}, {})
     assert draws.worst_rhat[0] == ""
     assert np.isnan(draws.least_ess[1])
 
@@ -296,12 +312,15 @@ def test_what_is_given_stays_and_sets_may_be_missing() -> None:
     point, X, B = planted(3, n=40, D=6, k=0, t=1)
     X, _ = gapped(X, B, "target")
     engine = NUTS(n_warmup=200, n_draws=200, n_chains=2, given={"log noise": np.log(0.5)})
-    found = engine.run(clvm.Model(0, 1), X, None)
+    found = engine._run(clvm.contrastive_model(1, 0, background=False), [X])
     np.testing.assert_allclose(found.noise_variance, 0.5)
-    assert found.shared_loadings.shape == (6, 0)
-    np.testing.assert_array_equal(found.background_mean, found.target_mean)
-    assert angle(found.target_loadings, point.W) < 15.0
-    assert set(drawn(found).values) == {"W", "t", "target mean", "noise variance", "log density"}
+    assert found.loadings["shared"].shape == (6, 0)
+    assert set(found.means) == {"target"}
+    assert angle(found.loadings["target"], point.W) < 15.0
+    assert set(drawn(found).values) == {
+        *("target loadings", "target latents of target", "target mean"),
+        *("noise variance", "log density"),
+    }
 
 
 def test_counts_are_recovered() -> None:
@@ -310,12 +329,12 @@ def test_counts_are_recovered() -> None:
     z, y, t = rng.standard_normal((3, 60, 1))
     X = rng.poisson(np.exp(1.5 + z @ S.T + t @ W.T)).astype(float)
     B = rng.poisson(np.exp(1.5 + y @ S.T)).astype(float)
-    model = clvm.Model(1, 1, clvm.Poisson("none"), clvm.Flat(), clvm.ARD())
-    found = SHORT.run(model, X, B)
-    assert angle(found.shared_loadings, S) < 20.0
-    assert angle(found.target_loadings, W) < 20.0
+    model = clvm.contrastive_model(1, 1, clvm.Poisson("none"), clvm.Flat(), clvm.ARD())
+    found = SHORT._run(model, [X, B])
+    assert angle(found.loadings["shared"], S) < 20.0
+    assert angle(found.loadings["target"], W) < 20.0
     assert not found.noise_variance.any()
-    latents = drawn(found).values["t"].mean(axis=(0, 1))
+    latents = drawn(found).values["target latents of target"].mean(axis=(0, 1))
     assert abs(np.corrcoef(latents[:, 0], t[:, 0])[0, 1]) > 0.8
 
 
@@ -327,28 +346,29 @@ def test_heavy_tails_are_recovered() -> None:
     z, y, t = rng.standard_normal((3, 40, 1))
     X = z @ S.T + t @ W.T + 0.4 * rng.standard_t(4.0, (40, 6))
     B = y @ S.T + 0.4 * rng.standard_t(4.0, (40, 6))
-    model = clvm.Model(1, 1, clvm.StudentT("learn"), clvm.Flat(), clvm.Horseshoe())
-    found = SHORT.run(model, X, B)
-    assert angle(found.shared_loadings, S) < 15.0
-    assert angle(found.target_loadings, W) < 25.0
+    model = clvm.contrastive_model(1, 1, clvm.StudentT("learn"), clvm.Flat(), clvm.Horseshoe())
+    found = SHORT._run(model, [X, B])
+    assert angle(found.loadings["shared"], S) < 15.0
+    assert angle(found.loadings["target"], W) < 25.0
     assert found.df is not None
     assert 1.0 < found.df < 30.0
-    relevance = np.log(drawn(found).values["W rho2"]).mean(axis=(0, 1))
+    relevance = np.log(drawn(found).values["target loadings rho2"]).mean(axis=(0, 1))
     assert relevance[:3].max() < relevance[3:].max()
 
 
 def test_scales_of_a_horseshoe_are_matched() -> None:
     rng = np.random.default_rng(0)
     prior = clvm.Horseshoe()
-    model = clvm.Model(0, 1, target_prior=prior)
+    model = clvm.contrastive_model(1, 0, target_prior=prior, background=False)
     strong = np.array([1.0, 1.0, 1e-4])
     values = {
-        "W rho2": strong * np.exp(0.3 * rng.standard_normal((2, 500, 3))),
-        "W tau2": np.exp(0.3 * rng.standard_normal((2, 500))),
+        "target loadings rho2": strong * np.exp(0.3 * rng.standard_normal((2, 500, 3))),
+        "target loadings tau2": np.exp(0.3 * rng.standard_normal((2, 500))),
     }
-    state = _prior_state(model, 1, values, 3)
+    state = prior_states(model, 3, lambda site: log_moments(values.get(site)))["target"]
     np.testing.assert_allclose(state.rho2.mean_log(), np.log(strong), atol=0.05)
-    np.testing.assert_array_equal(prior.dropped(state, 1.0), [False, False, True])
+    selected = prior._selected_features(state, np.ones(3), 1.0)
+    np.testing.assert_array_equal(selected, [True, True, False])
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -384,38 +404,41 @@ def test_given_must_be_a_dict() -> None:
     [
         ({"noise": 0.0}, "given names the site 'noise', unknown in this model; use .*'log noise'"),
         ({"log noise": [0.0, 0.0]}, r"given has 'log noise' of shape \(2,\); the site has \(\)"),
-        ({"W variance": [-1.0]}, r"given has 'W variance'=\(-1\.0,\), which is outside"),
+        (
+            {"target loadings variance": [-1.0]},
+            r"given has 'target loadings variance'=\(-1\.0,\), which is outside",
+        ),
     ],
 )
 def test_unknown_sites_are_refused(given: Any, message: str) -> None:
     _, X, B = planted(3, D=6, k=1, t=1)
     with pytest.raises(ValueError, match=message):
-        NUTS(given=given).run(clvm.Model(1, 1, target_prior=clvm.ARD()), X, B)
+        NUTS(given=given)._run(clvm.contrastive_model(1, 1, target_prior=clvm.ARD()), [X, B])
 
 
 def test_improper_posteriors_are_refused() -> None:
     _, X, B = planted(3, n=9, m=30, D=8, k=1, t=1)
-    with pytest.raises(ValueError, match=r"target_prior=Flat\(\) to 9 rows of 8 features"):
-        NUTS().run(clvm.Model(1, 1), X, B)
+    with pytest.raises(ValueError, match=r"the target loadings to 9 rows of 8 features"):
+        NUTS()._run(clvm.contrastive_model(1, 1), [X, B])
     counts = np.ones((30, 3))
     counts[:, 1:] = np.arange(60.0).reshape(30, 2) % 7
-    model = clvm.Model(0, 1, clvm.Poisson("none"), target_prior=clvm.ARD())
+    model = clvm.contrastive_model(
+        1, 0, clvm.Poisson("none"), target_prior=clvm.ARD(), background=False
+    )
     with pytest.raises(ValueError, match="feature 0, which is constant in the target rows"):
-        NUTS().run(model, counts, None)
+        NUTS()._run(model, [counts])
 
 
 def test_objections_name_the_prior_and_the_way_out() -> None:
-    class Closed:
-        def __repr__(self) -> str:
-            return "Closed()"
-
     engine = NUTS()
-    assert engine.objection(clvm.Model(1, 1)) is None
-    assert engine.objection(clvm.Model(1, 1, target_prior=clvm.GroupLasso())) is None
-    closed = engine.objection(clvm.Model(1, 1, target_prior=Closed()))  # type: ignore[arg-type]
+    assert engine._unsupported_reason(clvm.contrastive_model(1, 1)) is None
+    lasso = clvm.contrastive_model(1, 1, target_prior=clvm.GroupLasso())
+    assert engine._unsupported_reason(lasso) is None
+    closed = engine._unsupported_reason(clvm.contrastive_model(1, 1, target_prior=Silent()))
     assert closed is not None
-    assert "Closed(): it has no NumPyro density" in closed
-    binary = engine.objection(clvm.Model(1, 1, clvm.Bernoulli(), clvm.ARD()))
+    assert "Silent(): it has no NumPyro density" in closed
+    model = clvm.contrastive_model(1, 1, clvm.Bernoulli(), clvm.ARD())
+    binary = engine._unsupported_reason(model)
     assert binary is not None
-    assert "target_prior=Flat() to binary data" in binary
-    assert "R-hat above 1.05" in engine.shortfall()
+    assert "Flat() on the target loadings of binary data" in binary
+    assert "R-hat above 1.05" in engine._convergence_hint()

@@ -1,4 +1,4 @@
-"""Stochastic variational inference of rows that are elsewhere."""
+"""Stochastic variational inference of rows out of core."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import contrastive_lvm as clvm
 from contrastive_lvm.black_box import initialization as starting
 from contrastive_lvm.black_box.initialization import starting_point
-from contrastive_lvm.black_box.svi.svi_batches import Order, Rows
+from contrastive_lvm.black_box.svi.svi_batches import ShuffledBatches, SviRows
 from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.rows import file_rows as stored
@@ -37,7 +37,7 @@ pytestmark = [
 
 @cache
 def counts() -> tuple[Any, Any]:
-    """Rows of counts, those of the target with gaps."""
+    """Rows of counts, those of the target with missing entries."""
     rng = np.random.default_rng(3)
     S, W = 0.5 * rng.standard_normal((D, 2)), 0.8 * rng.standard_normal((D, 1))
     eta = 1.0 + rng.standard_normal((N, 2)) @ S.T + rng.standard_normal((N, 1)) @ W.T
@@ -198,13 +198,13 @@ def test_chunks_are_computed_once_an_epoch() -> None:
 
     X = counts()[0]
     array = da.from_array(X, chunks=(CHUNK, D)).map_blocks(noted, dtype=X.dtype, meta=X[:0])
-    rows = Rows([source(array)], [np.zeros(N)], 30, np.float64)
-    order = Order(rows, np.random.default_rng(0))
+    rows = SviRows([source(array)], [np.zeros(N)], 30, np.float64)
+    order = ShuffledBatches(rows, np.random.default_rng(0))
     computed.clear()
     for _ in range(20):
         order.next(1)
     assert sum(computed) == 2 * N
-    assert rows.have_gaps
+    assert rows.any_missing
     found = list(rows.in_order(0))
     np.testing.assert_array_equal(np.concatenate([x for _, x, _ in found]), X)
     np.testing.assert_array_equal(np.concatenate([at for at, _, _ in found]), np.arange(N))
@@ -213,8 +213,8 @@ def test_chunks_are_computed_once_an_epoch() -> None:
 def test_memory_maps_are_not_copied(tmp_path: Path) -> None:
     """Half a gigabyte on a disk that keeps no zeros, minibatches of 32 rows."""
     big = np.memmap(tmp_path / "X", dtype=np.float64, mode="w+", shape=(1 << 17, 512))
-    rows = Rows([source(big)], [np.zeros(len(big))], 32, np.float64)
-    order = Order(rows, np.random.default_rng(0))
+    rows = SviRows([source(big)], [np.zeros(len(big))], 32, np.float64)
+    order = ShuffledBatches(rows, np.random.default_rng(0))
     tracemalloc.start()
     try:
         batch = order.next(4)
@@ -303,16 +303,16 @@ def test_size_factors_of_another_length_are_refused(tmp_path: Path) -> None:
 TWO_DEVICES = """
 import sys, warnings
 import jax, numpy as np
-from contrastive_lvm.black_box.svi.svi_loop import Climb
+from contrastive_lvm.black_box.svi.svi_loop import SviLoop
 from tests.black_box.test_svi_sources import counts, fit
 assert len(jax.devices()) == 2
 warnings.simplefilter("ignore")
-next_batches, parts = Climb._batches, set()
+next_batches, parts = SviLoop._batches, set()
 def spied(self, n):
     batches = next_batches(self, n)
     parts.update(shard.data.shape[1:] for shard in batches.rows[0].addressable_shards)
     return batches
-Climb._batches = spied
+SviLoop._batches = spied
 model = fit(*counts(), n_devices=2)
 assert parts == {(15, 8)}, parts  # of 30 rows
 W, S = model.target_components_, model.shared_components_

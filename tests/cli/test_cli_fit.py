@@ -236,13 +236,13 @@ def test_every_setting_has_a_word() -> None:
     assert made.inference == clvm.VariationalBayes(max_iter=7, tol=0.5)
     assert (made.n_init, made.random_state) == (3, 5)
     network = build_estimator(
-        model="vae:hidden=16+32,activation=elu,patience=none,max-epochs=3,kl_warm_up=0.2",
+        model="vae:hidden_layer_sizes=16+32,activation=elu,patience=none,max-epochs=3,kl_warm_up=0.2",
         likelihood="bernoulli",
     )
     assert (
         network.get_params()
         == clvm.ContrastiveVAE(
-            hidden=(16, 32),
+            hidden_layer_sizes=(16, 32),
             activation="elu",
             patience=None,
             max_epochs=3,
@@ -413,7 +413,7 @@ def test_counts_are_recognised(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.slow
 def test_a_network_is_fitted_and_applied(one: Path, tmp_path: Path, capsys: Capture) -> None:
     pytest.importorskip("jax", reason="jax is not installed")
-    model = "vae:hidden=4,max_epochs=2,batch_size=64,refine_steps=0"
+    model = "vae:hidden_layer_sizes=4,max_epochs=2,batch_size=64,refine_steps=0"
     command = ["fit", one, *BY, "--model", model, *SMALL, "-o", tmp_path / "m.clvm", "--seed", 3]
     ran(*command, "--json")
     facts = facts_of(capsys)

@@ -49,7 +49,7 @@ SETTINGS: dict[str, tuple[str, Any]] = {
     "target_accept": ("0.9", 0.9),
     "max_tree_depth": ("5", 5),
     # of networks
-    "hidden": ("16+32", (16, 32)),
+    "hidden_layer_sizes": ("16+32", (16, 32)),
     "activation": ("elu", "elu"),
     "separation": ("2", 2),
     "max_epochs": ("5", 5),
@@ -136,7 +136,7 @@ def test_arguments_of_fit() -> None:
     network = set(inspect.signature(clvm.ContrastiveVAE.fit).parameters) - files
     assert network == {"resume"}
     assert fit_arguments("vae:resume=a.ckpt") == {"resume": "a.ckpt"}
-    assert build_estimator(model="vae:resume=a.ckpt").hidden == (128, 256)
+    assert build_estimator(model="vae:resume=a.ckpt").hidden_layer_sizes == (128, 256)
 
 
 def test_options_that_two_commands_share_are_the_same() -> None:

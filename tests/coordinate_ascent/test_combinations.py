@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
 from contrastive_lvm.estimators.linear_fit import read_input
-from tests.oracles import Array, gapped, planted
+from tests.oracles import Array, planted, sets_with_missing
 
 LIKELIHOODS: dict[str, Any] = {
     "isotropic": clvm.Gaussian(),
@@ -36,10 +36,10 @@ SETS = ("target", "background")
 
 
 def sets(data: str) -> tuple[Array, Array]:
-    return gapped(*planted(11, n=60, m=50, D=D, k=N_SHARED, t=N_TARGET)[1:], DATA[data])
+    return sets_with_missing(*planted(11, n=60, m=50, D=D, k=N_SHARED, t=N_TARGET)[1:], DATA[data])
 
 
-def pieces(likelihood: str, on_s: str, on_w: str) -> dict[str, Any]:
+def parameters(likelihood: str, on_s: str, on_w: str) -> dict[str, Any]:
     return {
         "likelihood": LIKELIHOODS[likelihood],
         "shared_prior": ON_S[on_s],
@@ -63,7 +63,7 @@ def fitted(
 ) -> tuple[clvm.ContrastiveLVM, Array, Array]:
     X, B = sets(data)
     model = clvm.ContrastiveLVM(
-        N_TARGET, N_SHARED, inference=ENGINES[engine], **pieces(likelihood, on_s, on_w)
+        N_TARGET, N_SHARED, inference=ENGINES[engine], **parameters(likelihood, on_s, on_w)
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # sixty sweeps are for speed
@@ -91,17 +91,17 @@ def test_the_table_is_whole() -> None:
 def test_an_engine_that_cannot_fit_names_what_can(
     likelihood: str, on_s: str, on_w: str, data: str, engine: str
 ) -> None:
-    words = pieces(likelihood, on_s, on_w)
-    model = clvm.Model(N_SHARED, N_TARGET, **words)
-    objection = ENGINES[engine].objection(model)
-    assert objection is not None
-    assert "; use " in objection
-    assert objection.endswith(".")
+    given = parameters(likelihood, on_s, on_w)
+    model = clvm.contrastive_model(N_TARGET, N_SHARED, **given)
+    reason = ENGINES[engine]._unsupported_reason(model)
+    assert reason is not None
+    assert "; use " in reason
+    assert reason.endswith(".")
     X, B = sets(data)
-    estimator = clvm.ContrastiveLVM(N_TARGET, N_SHARED, inference=ENGINES[engine], **words)
+    estimator = clvm.ContrastiveLVM(N_TARGET, N_SHARED, inference=ENGINES[engine], **given)
     with pytest.raises(ValueError, match="cannot fit") as caught:
         estimator.fit(X, background=B)
-    assert str(caught.value) == objection
+    assert str(caught.value) == reason
     assert not hasattr(estimator, "posterior_")
 
 
@@ -109,7 +109,8 @@ def test_an_engine_that_cannot_fit_names_what_can(
 def test_a_fit_climbs_and_every_method_is_finite(
     likelihood: str, on_s: str, on_w: str, data: str, engine: str
 ) -> None:
-    assert ENGINES[engine].objection(clvm.Model(3, 2, **pieces(likelihood, on_s, on_w))) is None
+    asked = clvm.contrastive_model(2, 3, **parameters(likelihood, on_s, on_w))
+    assert ENGINES[engine]._unsupported_reason(asked) is None
     model, X, B = fitted(likelihood, on_s, on_w, data, engine)
     check_results(model, on_s, on_w, engine)
     for of, rows in zip(SETS, (rows_of_all_kinds(X), rows_of_all_kinds(B)), strict=True):
@@ -178,7 +179,7 @@ def check_outliers(model: clvm.ContrastiveLVM, rows: Array, of: str) -> None:
 @pytest.mark.parametrize("on_w", ON_W)
 def test_auto_takes_the_engine_that_can(on_s: str, on_w: str) -> None:
     X, B = sets("complete")
-    model = clvm.ContrastiveLVM(N_TARGET, N_SHARED, **pieces("isotropic", on_s, on_w))
+    model = clvm.ContrastiveLVM(N_TARGET, N_SHARED, **parameters("isotropic", on_s, on_w))
     engines = [e for e in ENGINES if not refused(on_s, on_w, e)]
     chosen = read_input(model, X, B).engine
     expected = ENGINES[engines[0]] if engines else clvm.SVI()  # no closed form has both

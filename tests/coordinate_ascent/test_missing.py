@@ -1,4 +1,4 @@
-"""Missing entries: every prediction against the conditional normal, and fits with gaps."""
+"""Missing entries: every prediction against the conditional normal, and fits with them."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ import scipy.sparse as sp
 
 import contrastive_lvm as clvm
 from tests.oracles import (
-    GAPS,
+    MISSING,
     Array,
     Conditional,
     conditional,
     fitted_point,
-    gapped,
     log_densities,
     planted,
+    sets_with_missing,
     sides,
-    with_gaps,
+    with_missing,
 )
 
 NOISES = ("isotropic", "feature")
@@ -43,12 +43,12 @@ def assert_same_fit(a: clvm.ContrastiveLVM, b: clvm.ContrastiveLVM, rtol: float 
 
 
 def fitted(noise: str, k: int, t: int) -> tuple[clvm.ContrastiveLVM, Array, Array]:
-    X, B = gapped(*planted(3, n=60, m=50, D=7, k=k, t=t, noise=noise)[1:], "both")
+    X, B = sets_with_missing(*planted(3, n=60, m=50, D=7, k=k, t=t, noise=noise)[1:], "both")
     return fit(X, B, k, t, noise), X, B
 
 
 def probes(X: Array) -> Array:
-    """Rows of all kinds: full, one gap, one entry left, none left, repeated patterns, unsorted."""
+    """Rows of all kinds: full, one entry missing, one or none left, repeated patterns."""
     rows = np.where(np.isnan(X[:12]), 0.5, X[:12])
     rows[1, 3] = rows[2, 6] = rows[3, 0] = np.nan
     rows[4, 1:] = rows[5, :-1] = np.nan
@@ -157,22 +157,22 @@ def test_a_row_without_entries_has_the_prior(noise: str, of: str) -> None:
     np.testing.assert_allclose(std[1], np.sqrt(variance), rtol=1e-12)
 
 
-@pytest.mark.parametrize("first", ["complete", "gaps"])
+@pytest.mark.parametrize("first", ["complete", "missing"])
 def test_predictions_over_several_blocks(first: str) -> None:
-    """Gaps that start in the first block of rows, or only later."""
+    """Missing entries that start in the first block of rows, or only later."""
     model, X, _ = fitted("isotropic", 2, 1)
     rng = np.random.default_rng(0)
     rows = np.where(np.isnan(X), 0.0, X)[rng.integers(len(X), size=6500)]
-    gaps = with_gaps(rows, 0.3, 1)
-    gaps[4500:] = rows[4500:]
-    gaps[: 4100 if first == "complete" else 0] = rows[: 4100 if first == "complete" else 0]
-    latents, (filled, std) = model.latents(gaps), model.impute(gaps, return_std=True)
-    scores, transformed = model.score_samples(gaps), model.transform(gaps)
+    partial = with_missing(rows, 0.3, 1)
+    partial[4500:] = rows[4500:]
+    partial[: 4100 if first == "complete" else 0] = rows[: 4100 if first == "complete" else 0]
+    latents, (filled, std) = model.latents(partial), model.impute(partial, return_std=True)
+    scores, transformed = model.score_samples(partial), model.transform(partial)
     ends = [0, 1, 2047, 2048, 4095, 4096, 4099, 4100, 4101, 4499, 4500, 6143, 6144, 6499]
     side = sides(fitted_point(model))[0]
-    np.testing.assert_allclose(scores[ends], log_densities(side, gaps[ends]), rtol=1e-9)
+    np.testing.assert_allclose(scores[ends], log_densities(side, partial[ends]), rtol=1e-9)
     for i in ends:
-        expected = conditional(side, gaps[i])
+        expected = conditional(side, partial[i])
         np.testing.assert_allclose(transformed[i], expected.mean[:1], atol=1e-8)
         np.testing.assert_allclose(latents.cov[i], expected.cov, atol=1e-8)
         np.testing.assert_allclose(filled[i], expected.entries, atol=1e-8)
@@ -189,10 +189,10 @@ def test_a_column_without_entries_is_refused(name: str, column: int, form: Any) 
         fit(form(rows["X"]), form(rows["background"]))
 
 
-@pytest.mark.parametrize("gaps", GAPS)
+@pytest.mark.parametrize("missing", MISSING)
 @pytest.mark.parametrize("noise", NOISES)
-def test_rows_without_entries_do_not_change_the_fit(noise: str, gaps: str) -> None:
-    X, B = gapped(*planted(1, n=90, m=80, D=8, noise=noise)[1:], gaps)
+def test_rows_without_entries_do_not_change_the_fit(noise: str, missing: str) -> None:
+    X, B = sets_with_missing(*planted(1, n=90, m=80, D=8, noise=noise)[1:], missing)
     nothing = np.full((4, 8), np.nan)
     longer = np.vstack([nothing[:2], X[:30], nothing[2:], X[30:]]), np.vstack([B, nothing])
     assert_same_fit(fit(*longer, noise=noise, tol=1e-9), fit(X, B, noise=noise, tol=1e-9))
@@ -217,9 +217,9 @@ def test_order_of_patterns_does_not_change_the_fit(noise: str, n_patterns: int) 
 def test_thirty_percent_missing_are_recovered(noise: str, of: str, seed: int) -> None:
     """Held-out entries: nearly as good as with the true parameters, with honest deviations."""
     point, X, B = planted(seed, n=200, m=180, D=12, k=2, t=1, noise=noise)
-    gaps = with_gaps(X, 0.3, seed + 1), with_gaps(B, 0.3, seed + 2)
-    model = fit(*gaps, 2, 1, noise)
-    truth, rows = (X, gaps[0]) if of == "target" else (B, gaps[1])
+    sets = with_missing(X, 0.3, seed + 1), with_missing(B, 0.3, seed + 2)
+    model = fit(*sets, 2, 1, noise)
+    truth, rows = (X, sets[0]) if of == "target" else (B, sets[1])
     hidden, side = np.isnan(rows), sides(point)[SETS.index(of)]
     filled, std = model.impute(rows, of=of, return_std=True)
     error = (filled - truth)[hidden]
@@ -235,7 +235,7 @@ def test_thirty_percent_missing_are_recovered(noise: str, of: str, seed: int) ->
 def test_stored_nan_in_sparse_input_is_missing(noise: str, dtype: Any) -> None:
     X, B = planted(2, n=60, m=50, D=7, noise=noise)[1:]
     X, B = (np.where(np.abs(rows) < 1.0, 0.0, rows).astype(dtype) for rows in (X, B))
-    X, B = with_gaps(X, 0.2, 1).astype(dtype), with_gaps(B, 0.1, 2).astype(dtype)
+    X, B = with_missing(X, 0.2, 1).astype(dtype), with_missing(B, 0.1, 2).astype(dtype)
     dense, sparse = fit(X, B, noise=noise), fit(sp.csr_matrix(X), sp.csc_matrix(B), noise=noise)
     assert_same_fit(sparse, dense, 1e-6)
     for method in ("transform", "score_samples", "impute", "denoise"):
@@ -244,9 +244,9 @@ def test_stored_nan_in_sparse_input_is_missing(noise: str, dtype: Any) -> None:
         assert not np.isnan(b).any()
 
 
-def test_gaps_in_one_set_leave_the_other_set_complete() -> None:
+def test_missing_entries_in_one_set_leave_the_other_set_complete() -> None:
     """A complete set's mean is its sample mean, whatever the other set misses."""
-    X, B = gapped(*planted(1)[1:], "target")
+    X, B = sets_with_missing(*planted(1)[1:], "target")
     model = fit(X, B)
     np.testing.assert_allclose(model.background_mean_, B.mean(axis=0), rtol=1e-10)
     assert np.abs(model.mean_ - np.nanmean(X, axis=0)).max() > 1e-4

@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from contrastive_lvm.coordinate_ascent.sweep import Carry, Task
 from scipy import stats
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Parameters
-from contrastive_lvm.coordinate_ascent.engine import compress
+from contrastive_lvm.coordinate_ascent.problem import Carry, Problem
+from contrastive_lvm.coordinate_ascent.starts import random_start
 from contrastive_lvm.linalg import packed
-from tests.oracles import Array, gapped, planted
+from tests.oracles import Array, planted, sets_with_missing
 
 MULTIVARIATE_T: Any = stats.multivariate_t  # its types want whole degrees of freedom
 
@@ -30,7 +30,7 @@ def assert_same(a: clvm.ContrastiveLVM, b: clvm.ContrastiveLVM, *, nats: float, 
 
 
 def fitted(where: str, likelihood: Any, **settings: Any) -> clvm.ContrastiveLVM:
-    X, B = gapped(*planted(3, n=80, m=70, D=7, k=2, t=1)[1:], where)
+    X, B = sets_with_missing(*planted(3, n=80, m=70, D=7, k=2, t=1)[1:], where)
     model = clvm.ContrastiveLVM(1, 2, likelihood=likelihood, **settings)
     return model.fit(X, background=B)
 
@@ -64,7 +64,7 @@ def test_without_priors_variational_bayes_is_em(where: str) -> None:
 
 
 @dataclass(frozen=True)
-class Ridge:
+class Ridge(clvm.Prior):
     """A prior with nothing to learn: `L_dk ~ N(0, 1 / precision_dk)`."""
 
     values: Any
@@ -123,7 +123,8 @@ def densely(kind: str, p: Parameters, C: Array, carry: Carry, sets: tuple[Array,
         second = [C[d][:k, :k] + np.outer(p.L[d, :k], p.L[d, :k]) for d in range(D)]
         for i, x in enumerate(rows):
             seen = np.flatnonzero(~np.isnan(x))
-            u = np.broadcast_to(carry.weights[s].joined()[i], D) if carry.weights else np.ones(D)
+            carried = carry.weights[s]
+            u = np.ones(D) if carried is None else np.broadcast_to(carried.joined()[i], D)
             r = x - p.means[s]
             A = np.eye(k) + sum(u[d] / p.psi[d] * second[d] for d in seen)
             cov = np.linalg.inv(A)
@@ -149,19 +150,19 @@ def densely(kind: str, p: Parameters, C: Array, carry: Carry, sets: tuple[Array,
 @pytest.mark.parametrize("kind", LIKELIHOODS)
 @pytest.mark.parametrize("priors", PRIORS)
 def test_a_sweep_is_what_brute_force_gives(priors: str, kind: str, where: str) -> None:
-    sets = gapped(*planted(5, n=14, m=12, D=D, k=N_S, t=N_W)[1:], where)
-    model = clvm.Model(N_S, N_W, LIKELIHOODS[kind], *PRIORS[priors])
-    task = Task(model, compress(model, sets, posterior=True), posterior=True)
-    engine = clvm.VariationalBayes()
-    point, carry = engine.begin(task, task.random_start(np.random.default_rng(0)))
-    bound, info = task.evaluate(point, carry)
-    p, K = task.unflatten(point), N_S + N_W
+    sets = sets_with_missing(*planted(5, n=14, m=12, D=D, k=N_S, t=N_W)[1:], where)
+    model = clvm.contrastive_model(N_W, N_S, LIKELIHOODS[kind], *PRIORS[priors])
+    problem = Problem(model, clvm.VariationalBayes()._prepare(model, sets), posterior=True)
+    start = random_start(problem, np.random.default_rng(0))
+    point, carry = problem.begin(start, problem.first_carry())
+    bound, info = problem.evaluate(point, carry)
+    p, K = problem.unflatten(point), N_S + N_W
     assert carry.cov is not None
     C = packed.unpack(carry.cov.packed())
     dense = densely(kind, p._replace(psi=np.broadcast_to(p.psi, (D,))), C, carry, sets)
     uncertain, ridge = np.zeros(K, dtype=bool), np.zeros((D, K + 2))
     expected = dense.bound
-    for prior, columns in zip(model.priors, model.blocks, strict=True):
+    for prior, columns in zip(model.priors, model.columns, strict=True):
         if isinstance(prior, Ridge):
             uncertain[columns], ridge[:, columns] = True, prior.values
             squares = p.L[:, columns] ** 2 + np.einsum("dkk->dk", C)[:, columns]
@@ -170,8 +171,8 @@ def test_a_sweep_is_what_brute_force_gives(priors: str, kind: str, where: str) -
         expected += float(stats.multivariate_normal.entropy(None, c))
     assert bound == pytest.approx(expected, rel=1e-10)
 
-    new_point, new_carry = task.improve(point, info)
-    new = task.unflatten(new_point)
+    new_point, new_carry = problem.improve(point, info)
+    new = problem.unflatten(new_point)
     assert new_carry.cov is not None
     found = packed.unpack(new_carry.cov.packed())
     for d in range(D):
@@ -185,7 +186,7 @@ def test_a_sweep_is_what_brute_force_gives(priors: str, kind: str, where: str) -
         np.testing.assert_allclose(new.L[d], solved[:K], rtol=1e-7, atol=1e-9)
         means = [mean[d] for mean in new.means]
         np.testing.assert_allclose(means, solved[K:], rtol=1e-7, atol=1e-9)
-    assert task.evaluate(new_point, new_carry)[0] >= bound
+    assert problem.evaluate(new_point, new_carry)[0] >= bound
 
 
 # --- densities of rows --------------------------------------------------------------------------
@@ -217,7 +218,7 @@ def test_scores_of_rows_are_close_below_their_log_density(per: Any, df: float) -
 )
 def test_new_rows_are_weighted_as_fitted_rows(prior: Any, per: Any, where: str) -> None:
     # A row can have two optima (either of two entries is the outlier); here none has.
-    X, B = gapped(*planted(4, n=80, m=70, D=7, k=2, t=1)[1:], where)
+    X, B = sets_with_missing(*planted(4, n=80, m=70, D=7, k=2, t=1)[1:], where)
     X[4, 2] += 30.0
     likelihood = clvm.StudentT(3.0, per=per)
     engine = clvm.EM(tol=1e-8) if prior is None else clvm.VariationalBayes(tol=1e-8)
@@ -240,7 +241,7 @@ def test_new_rows_are_weighted_as_fitted_rows(prior: Any, per: Any, where: str) 
 
 
 def relative_distance(A: Array, B: Array) -> float:
-    """`||A - s B R|| / ||A||` at the best turn R and scale s, both centred."""
+    """`||A - s B R|| / ||A||` at the best rotation R and scale s, both centred."""
     A, B = A - A.mean(axis=0), B - B.mean(axis=0)
     U, values, Vt = np.linalg.svd(B.T @ A)
     turned = (values.sum() / (B**2).sum()) * B @ (U @ Vt)

@@ -109,9 +109,9 @@ def test_covariances_and_means_within_standard_errors(seed: int) -> None:
 # --- latents ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_ninety_percent_intervals_cover(seed: int, gaps: float) -> None:
+def test_ninety_percent_intervals_cover(seed: int, missing: float) -> None:
     """Rows simulated from the fitted model, which many rows have made close to the truth."""
     point, X, B = planted(seed, n=4000, m=4000, D=8, k=2, t=2)
     model = fit(X, B, 2, 2)
@@ -122,7 +122,7 @@ def test_ninety_percent_intervals_cover(seed: int, gaps: float) -> None:
     # The truth's loadings in the fitted gauge: latents are compared axis by axis.
     W, S = aligned(point.W, fitted.W), aligned(point.S, fitted.S)
     new = point.mean + t @ W.T + z @ S.T + noise
-    new[rng.random(new.shape) < gaps] = np.nan
+    new[rng.random(new.shape) < missing] = np.nan
     latents = model.latents(new)
     reach = norm.ppf(0.95)
     assert latents.target is not None
@@ -219,7 +219,7 @@ def test_orthogonal_updates_are_the_joint_step_when_the_data_are_orthogonal_too(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_orthogonal_updates_fail_elsewhere(seed: int) -> None:
+def test_orthogonal_updates_fail_at_other_parameters(seed: int) -> None:
     """At a maximum with oblique blocks the joint step stays; the paper's leaves and falls."""
     rng = np.random.default_rng(seed)
     S, W = rng.standard_normal((7, 2)), rng.standard_normal((7, 1))

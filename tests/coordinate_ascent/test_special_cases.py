@@ -21,12 +21,12 @@ from tests.oracles import (
     Array,
     Side,
     fitted_point,
-    gapped,
     log_densities,
     log_likelihood,
     maximise,
     planted,
     scatter_about_mean,
+    sets_with_missing,
     shape_of,
 )
 
@@ -89,10 +89,10 @@ def test_without_shared_part_and_background_is_ppca(n: int, D: int, q: int, seed
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("gaps", [0.0, 0.25])
-def test_ppca_and_the_model_agree_with_missing_entries(seed: int, gaps: float) -> None:
+@pytest.mark.parametrize("missing", [0.0, 0.25])
+def test_ppca_and_the_model_agree_with_missing_entries(seed: int, missing: float) -> None:
     _, X, B = planted(seed, n=80, D=6, k=1, t=2)
-    X = gapped(X, B, "target" if gaps else "complete", seed)[0]
+    X = sets_with_missing(X, B, "target" if missing else "complete", seed)[0]
     ppca, model = clvm.PPCA(2, tol=1e-9).fit(X), fit(X, None, 0, 2)
     assert ppca.lower_bound_ == pytest.approx(model.lower_bound_, abs=1e-6)
     assert_close(ppca.components_, model.target_components_, 1e-4)
@@ -128,21 +128,21 @@ def test_a_background_informs_the_noise_even_without_shared_part(seed: int) -> N
 # --- symmetries ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gaps", ["complete", "both"])
+@pytest.mark.parametrize("missing", ["complete", "both"])
 @pytest.mark.parametrize("noise", NOISES)
-def test_order_of_rows_does_not_matter(noise: str, gaps: str) -> None:
+def test_order_of_rows_does_not_matter(noise: str, missing: str) -> None:
     rng = np.random.default_rng(0)
-    X, B = gapped(*planted(1, n=90, m=80, D=8, noise=noise)[1:], gaps)
+    X, B = sets_with_missing(*planted(1, n=90, m=80, D=8, noise=noise)[1:], missing)
     a, b = fit(X, B, 2, 1, noise), fit(rng.permutation(X), rng.permutation(B), 2, 1, noise)
     assert a.lower_bound_ == pytest.approx(b.lower_bound_, abs=1e-7)
     assert_close(a.target_components_, b.target_components_, 1e-4)
     assert_close(a.shared_components_, b.shared_components_, 1e-4)
 
 
-@pytest.mark.parametrize("gaps", ["complete", "both"])
+@pytest.mark.parametrize("missing", ["complete", "both"])
 @pytest.mark.parametrize("noise", NOISES)
-def test_columns_may_be_reordered(noise: str, gaps: str) -> None:
-    X, B = gapped(*planted(1, n=90, m=80, D=8, noise=noise)[1:], gaps)
+def test_columns_may_be_reordered(noise: str, missing: str) -> None:
+    X, B = sets_with_missing(*planted(1, n=90, m=80, D=8, noise=noise)[1:], missing)
     order = np.random.default_rng(0).permutation(8)
     a, b = fit(X, B, 2, 1, noise), fit(X[:, order], B[:, order], 2, 1, noise)
     assert a.lower_bound_ == pytest.approx(b.lower_bound_, abs=1e-7)
@@ -164,11 +164,11 @@ def test_isotropic_noise_rotates_with_the_features(shape: tuple[int, int, int]) 
         assert_close(Q @ left @ Q.T, right, 1e-4)
 
 
-@pytest.mark.parametrize("gaps", ["complete", "both"])
+@pytest.mark.parametrize("missing", ["complete", "both"])
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("c", [1e-6, 0.01, 1e5])
-def test_scaling_the_data_scales_the_loadings(noise: str, gaps: str, c: float) -> None:
-    X, B = gapped(*planted(1, n=90, m=80, D=8, noise=noise)[1:], gaps)
+def test_scaling_the_data_scales_the_loadings(noise: str, missing: str, c: float) -> None:
+    X, B = sets_with_missing(*planted(1, n=90, m=80, D=8, noise=noise)[1:], missing)
     a, b = fit(X, B, 2, 1, noise), fit(c * X, c * B, 2, 1, noise)
     entries = (~np.isnan(X)).sum() + (~np.isnan(B)).sum()
     assert b.lower_bound_ == pytest.approx(a.lower_bound_ - entries * np.log(c), abs=1e-6)
@@ -178,9 +178,9 @@ def test_scaling_the_data_scales_the_loadings(noise: str, gaps: str, c: float) -
 
 
 @pytest.mark.parametrize("decades", [1, 2, 4])
-@pytest.mark.parametrize("gaps", ["complete", "both"])
-def test_feature_noise_scales_feature_by_feature(gaps: str, decades: int) -> None:
-    X, B = gapped(*planted(1, n=90, m=80, D=8, noise="feature")[1:], gaps)
+@pytest.mark.parametrize("missing", ["complete", "both"])
+def test_feature_noise_scales_feature_by_feature(missing: str, decades: int) -> None:
+    X, B = sets_with_missing(*planted(1, n=90, m=80, D=8, noise="feature")[1:], missing)
     scale = np.geomspace(10.0**-decades, 10.0**decades, 8)
     a, b = fit(X, B, 2, 1, "feature"), fit(scale * X, scale * B, 2, 1, "feature")
     entries = (~np.isnan(X)).sum(axis=0) + (~np.isnan(B)).sum(axis=0)
@@ -190,10 +190,10 @@ def test_feature_noise_scales_feature_by_feature(gaps: str, decades: int) -> Non
     np.testing.assert_allclose(b.noise_variance_, scale**2 * a.noise_variance_, rtol=1e-3)
 
 
-@pytest.mark.parametrize("gaps", ["complete", "both"])
+@pytest.mark.parametrize("missing", ["complete", "both"])
 @pytest.mark.parametrize("noise", NOISES)
-def test_shifting_a_set_shifts_its_mean_alone(noise: str, gaps: str) -> None:
-    X, B = gapped(*planted(1, n=90, m=80, D=8, noise=noise)[1:], gaps)
+def test_shifting_a_set_shifts_its_mean_alone(noise: str, missing: str) -> None:
+    X, B = sets_with_missing(*planted(1, n=90, m=80, D=8, noise=noise)[1:], missing)
     shift = np.linspace(-50.0, 50.0, 8)
     a, b = fit(X, B, 2, 1, noise), fit(X, B + shift, 2, 1, noise)
     assert a.lower_bound_ == pytest.approx(b.lower_bound_, abs=1e-6)
@@ -282,12 +282,12 @@ def test_sparse_input_is_its_dense_copy(
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5, err_msg=method)
 
 
-@pytest.mark.parametrize("gaps", ["complete", "both"])
+@pytest.mark.parametrize("missing", ["complete", "both"])
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(("n", "D"), [(300, 8), (30, 70)])
-def test_float32_agrees_even_far_from_the_origin(n: int, D: int, noise: str, gaps: str) -> None:
+def test_float32_agrees_even_far_from_the_origin(n: int, D: int, noise: str, missing: str) -> None:
     _, X, B = planted(1, n=n, m=n, D=D, k=2, t=1, noise=noise)
-    X, B = gapped(X + 1000.0, B + 1000.0, gaps)
+    X, B = sets_with_missing(X + 1000.0, B + 1000.0, missing)
     X, B = (rows.astype(np.float32).astype(np.float64) for rows in (X, B))
     X4, B4 = X.astype(np.float32), B.astype(np.float32)
     wide, narrow = fit(X, B, 2, 1, noise, 1e-7), fit(X4, B4, 2, 1, noise, 1e-7)

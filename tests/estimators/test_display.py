@@ -59,7 +59,7 @@ def frames(names: list[str] | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def fitted(kind: str, names: list[str] | None = None) -> Any:
     target, background = frames(names)
-    small: dict[str, Any] = {"hidden": (4,), "max_epochs": 2, "random_state": 0}
+    small: dict[str, Any] = {"hidden_layer_sizes": (4,), "max_epochs": 2, "random_state": 0}
     if kind in ("ContrastiveVAE", "VAE"):
         pytest.importorskip("jax", reason="jax is not installed")
     if kind == "ContrastiveLVM":

@@ -39,14 +39,6 @@ def _later_half(X: Any) -> Any:
     return rows.iloc[half:] if hasattr(rows, "iloc") else rows[half:] if rows.ndim else rows
 
 
-WEIGHTED = {  # until statistics are weighted
-    "check_sample_weights_list": "weights other than 1",
-    "check_sample_weights_not_overwritten": "weights other than 1",
-    "check_sample_weight_equivalence_on_dense_data": "weights other than 1",
-    "check_sample_weight_equivalence_on_sparse_data": "weights other than 1",
-}
-
-
 @parametrize_with_checks(
     [
         SplitLVM(n_target=1, n_shared=1),
@@ -55,8 +47,7 @@ WEIGHTED = {  # until statistics are weighted
         clvm.PPCA(n_components=1),
         SplitPCA(n_components=1),
         SplitPCA(n_components=1, alpha=1.0, scale=True),
-    ],
-    expected_failed_checks=lambda e: WEIGHTED if type(e) is clvm.ContrastiveLVM else {},
+    ]
 )
 def test_common_checks(estimator: Any, check: Any) -> None:
     check(estimator)

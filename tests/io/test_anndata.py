@@ -108,7 +108,12 @@ def test_estimators_without_a_shared_part_write_what_they_have() -> None:
 @pytest.mark.parametrize("name", ["ContrastiveVAE", "VAE"])
 def test_networks(name: str) -> None:
     pytest.importorskip("jax", reason="the extra jax is not installed")
-    words: dict[str, Any] = {"hidden": (4,), "max_epochs": 2, "refine_steps": 0, "random_state": 0}
+    words: dict[str, Any] = {
+        "hidden_layer_sizes": (4,),
+        "max_epochs": 2,
+        "refine_steps": 0,
+        "random_state": 0,
+    }
     sizes = (2, 2) if name == "ContrastiveVAE" else (2,)
     adata = cells()
     adapter.fit(adata, getattr(clvm, name)(*sizes, **words), **WORDS)

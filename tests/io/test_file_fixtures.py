@@ -24,7 +24,7 @@ FILES = sorted(HOME.glob("*/*.clvm"))
 NAMES = ["a", "b", "größe", "d", "e"]
 METHODS = ("transform", "score_samples", "reconstruct", "denoise", "impute")
 NETWORK: dict[str, Any] = {
-    "hidden": (4,),
+    "hidden_layer_sizes": (4,),
     "max_epochs": 2,
     "batch_size": 8,
     "refine_steps": 0,

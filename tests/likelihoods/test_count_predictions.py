@@ -14,7 +14,7 @@ from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.size_factors import log_sizes
-from tests.oracles import Array, with_gaps
+from tests.oracles import Array, with_missing
 
 D, T, K = 8, 2, 3
 NAMES = list("abcdefgh")
@@ -43,13 +43,11 @@ def applied(kind: str, *, uncertain: float = 0.0, n_shared: int = K) -> clvm.Con
     size = n_shared + T
     model = clvm.ContrastiveLVM(T, n_shared, likelihood=LIKELIHOODS[kind])
     model.posterior_ = Posterior(
-        S,
-        W,
+        {"shared": S, "target": W},
+        {"target": mean[0], "background": mean[1]},
         np.where(GAUSSIAN & (kind == "mixed"), 0.3, 0.0),
-        mean[0],
-        mean[1],
         np.zeros(1),
-        n_sweeps=1,
+        n_iter=1,
         converged=True,
         loading_covariance=(
             np.repeat(uncertain * packed.pack(np.eye(size)), D, axis=1) if uncertain else None
@@ -63,12 +61,12 @@ def applied(kind: str, *, uncertain: float = 0.0, n_shared: int = K) -> clvm.Con
 
 
 def rows_of(
-    model: clvm.ContrastiveLVM, n: int = 30, of: str = "target", gaps: float = 0.0
+    model: clvm.ContrastiveLVM, n: int = 30, of: str = "target", missing: float = 0.0
 ) -> pd.DataFrame:
     sizes = np.exp(np.random.default_rng(1).normal(0.0, 0.4, n))
-    sized = model._fitted().likelihood.sized_columns(D).any()
+    sized = model._fitted().likelihood._sized_features(D).any()
     drawn = model.sample(n, of=of, size_factors=sizes if sized else None, random_state=0)
-    return pd.DataFrame(with_gaps(drawn, gaps, 1), columns=NAMES)
+    return pd.DataFrame(with_missing(drawn, missing, 1), columns=NAMES)
 
 
 def inverse_link(kind: str, e: Array) -> Array:
@@ -79,16 +77,19 @@ def inverse_link(kind: str, e: Array) -> Array:
     return np.exp(e)
 
 
-@pytest.mark.parametrize("gaps", [0.0, 0.2])
+@pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("kind", LIKELIHOODS)
-def test_predictions_are_on_the_scale_of_the_data(kind: str, gaps: float) -> None:
+def test_predictions_are_on_the_scale_of_the_data(kind: str, missing: float) -> None:
     model = applied(kind)
-    X, p = rows_of(model, gaps=gaps), model.posterior_
+    X, p = rows_of(model, missing=missing), model.posterior_
     values, latents = X.to_numpy(), model.latents(X)
     assert latents.target is not None
     assert p.profile is not None
-    target, shared = latents.target @ p.target_loadings.T, latents.shared @ p.shared_loadings.T
-    base = p.target_mean + SIZED[kind] * log_sizes(values, p.profile)[:, None]
+    target, shared = (
+        latents.target @ p.loadings["target"].T,
+        latents.shared @ p.loadings["shared"].T,
+    )
+    base = p.means["target"] + SIZED[kind] * log_sizes(values, p.profile)[:, None]
     np.testing.assert_array_equal(model.transform(X), latents.target)
     for parts, e in (
         (("shared", "target"), base + target + shared),
@@ -98,7 +99,7 @@ def test_predictions_are_on_the_scale_of_the_data(kind: str, gaps: float) -> Non
     ):
         found = model.reconstruct(X, parts=parts)
         np.testing.assert_allclose(found, inverse_link(kind, e), rtol=1e-9)
-    alone = inverse_link(kind, p.target_mean + target)
+    alone = inverse_link(kind, p.means["target"] + target)
     np.testing.assert_allclose(model.inverse_transform(latents.target), alone, rtol=1e-9)
     if kind == "mixed":
         left = np.where(np.isnan(values), alone, values - shared)
@@ -115,13 +116,13 @@ def test_predictions_are_on_the_scale_of_the_data(kind: str, gaps: float) -> Non
 @pytest.mark.parametrize("kind", LIKELIHOODS)
 def test_missing_entries_get_the_moments_of_new_ones(kind: str, of: str, uncertain: float) -> None:
     model = applied(kind, uncertain=uncertain)
-    X, p = rows_of(model, of=of, gaps=0.3), model.posterior_
+    X, p = rows_of(model, of=of, missing=0.3), model.posterior_
     latents = model.latents(X, of=of)
-    L, h, mean = p.shared_loadings, latents.shared, p.background_mean
+    L, h, mean = p.loadings["shared"], latents.shared, p.means["background"]
     if of == "target":
         assert latents.target is not None
-        L, h = np.hstack([p.target_loadings, L]), np.hstack([latents.target, h])
-        mean = p.target_mean
+        L, h = np.hstack([p.loadings["target"], L]), np.hstack([latents.target, h])
+        mean = p.means["target"]
     else:
         assert latents.target is None
     assert p.profile is not None
@@ -146,9 +147,9 @@ def test_missing_entries_get_the_moments_of_new_ones(kind: str, of: str, uncerta
 def test_samples_have_the_model_s_means(kind: str, of: str) -> None:
     model, n = applied(kind), 20_000
     p = model.posterior_
-    square = {"target": 1.0, "background": 0.0, "denoised": 1.0}[of] * p.target_loadings**2
-    log_mean = (p.background_mean if of == "background" else p.target_mean) + 0.5 * (
-        square.sum(axis=1) + (of != "denoised") * (p.shared_loadings**2).sum(axis=1)
+    square = {"target": 1.0, "background": 0.0, "denoised": 1.0}[of] * p.loadings["target"] ** 2
+    log_mean = (p.means["background"] if of == "background" else p.means["target"]) + 0.5 * (
+        square.sum(axis=1) + (of != "denoised") * (p.loadings["shared"] ** 2).sum(axis=1)
     )
     counts = SIZED[kind]
     for size in (None, 3.0):
@@ -202,7 +203,7 @@ def test_without_latents_rows_of_the_background_are_independent_counts() -> None
     X = rows_of(model, of="background")
     p = model.posterior_
     assert p.profile is not None
-    rate = np.exp(p.background_mean + log_sizes(X.to_numpy(), p.profile)[:, None])
+    rate = np.exp(p.means["background"] + log_sizes(X.to_numpy(), p.profile)[:, None])
     exact = np.asarray(stats.poisson.logpmf(X.to_numpy(), rate)).sum(axis=1)
     np.testing.assert_allclose(model.score_samples(X, of="background"), exact, rtol=1e-10)
     assert model.latents(X, of="background").shared.shape == (30, 0)

@@ -225,7 +225,7 @@ def test_rows_of_both_sets_share_annotations(tmp_path: Path) -> None:
         clvm.ContrastiveLVM(0, 2),
         clvm.ContrastiveLVM(2, 2, likelihood=clvm.Gaussian(noise="feature")),
         pytest.param(
-            clvm.ContrastiveVAE(2, 2, hidden=(8,), max_epochs=3, random_state=0),
+            clvm.ContrastiveVAE(2, 2, hidden_layer_sizes=(8,), max_epochs=3, random_state=0),
             marks=pytest.mark.slow,
         ),
     ],

@@ -9,7 +9,7 @@ import contrastive_lvm as clvm
 
 DATA = clvm.datasets.make_contrastive(300, 200, n_features=8, n_shared=2, random_state=0)
 QUICK: dict[str, Any] = {
-    "hidden": (8,),
+    "hidden_layer_sizes": (8,),
     "max_epochs": 6,
     "batch_size": 64,
     "random_state": 0,

@@ -10,7 +10,7 @@ from tests.vae.autoencoders import DATA, known, quick
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
-from contrastive_lvm.vae.objective import (
+from contrastive_lvm.vae.leak_penalty import (
     BANDWIDTHS,
     dependence,
     discrepancy,

@@ -26,14 +26,15 @@ def _with_steps(model: Any, steps: int) -> Any:
 @pytest.mark.parametrize("of", [pytest.param("target", marks=pytest.mark.slow), "background"])
 def test_linear_posteriors_become_exact(of: str) -> None:
     """The best diagonal Gaussian has the exact means, and variances that invert the precision's."""
-    model = _with_steps(fitted(hidden=()), 500)
+    model = _with_steps(fitted(hidden_layer_sizes=()), 500)
     fit, rows = model.network_, getattr(DATA, of)[:50]
-    decoders = ["target decoder", "shared decoder"] if of == "target" else ["shared decoder"]
-    loadings = np.vstack([np.asarray(fit.parameters[d][0].weights) for d in decoders])
+    w = fit.weights
+    decoders = [w.target_decoder, w.shared_decoder] if of == "target" else [w.shared_decoder]
+    loadings = np.vstack([np.asarray(decoder[0].weights) for decoder in decoders])
     loadings = loadings.astype(float) * fit.units.unit
     noise = np.broadcast_to(model.noise_variance_, loadings.shape[1])
     mean = model.mean_ if of == "target" else model.background_mean_
-    offset = sum(np.asarray(fit.parameters[d][0].bias) for d in decoders) * fit.units.unit
+    offset = sum(np.asarray(decoder[0].bias) for decoder in decoders) * fit.units.unit
     precision = np.eye(len(loadings)) + loadings / noise @ loadings.T
     exact = np.linalg.solve(precision, loadings / noise @ (rows - mean - offset).T).T
     found = model.latents(rows, of=of)
@@ -56,7 +57,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
 
 
 @pytest.mark.slow
-def test_gaps_are_refined_too() -> None:
+def test_rows_with_missing_entries_are_refined_too() -> None:
     rows = DATA.target.copy()
     rows[::2, 1] = np.nan
     model = clvm.VAE(2, **(QUICK | {"refine_steps": 20})).fit(rows)

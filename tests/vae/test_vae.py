@@ -1,5 +1,6 @@
 """Autoencoders: the bound against NumPy, and predictions."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,10 @@ from tests.vae.autoencoders import DATA, QUICK, counts, known, quick
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
-from contrastive_lvm.vae.design import LEAST_LOG_NOISE, Design, Scaling
-from contrastive_lvm.vae.objective import (
-    Code,
-    parts,
-    row_parts,
-)
-from contrastive_lvm.vae.training import Plan, Schedule
+from contrastive_lvm.vae.architecture import Architecture, NetworkConstants
+from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, DiagonalGaussian, NetworkModel
+from contrastive_lvm.vae.objective import batch_terms, row_terms
+from contrastive_lvm.vae.training import TrainingPlan, TrainingSchedule
 
 OUTPUTS = {
     "feature": (DATA.target, DATA.background),
@@ -40,9 +38,9 @@ def plain_network(layers: Any, h: np.ndarray) -> np.ndarray:
 
 
 def divergences(encoder: Any, seen: np.ndarray) -> np.ndarray:
-    """From the prior, a value a row and dimension."""
-    mean, log_sd = np.split(plain_network(encoder, seen), 2, axis=1)
-    return np.asarray(0.5 * (mean**2 + np.exp(2 * log_sd) - 1 - 2 * log_sd))
+    """Divergences from the prior, one per row and dimension."""
+    mean, log_std = np.split(plain_network(encoder, seen), 2, axis=1)
+    return np.asarray(0.5 * (mean**2 + np.exp(2 * log_std) - 1 - 2 * log_std))
 
 
 @pytest.mark.parametrize("of", ["target", "background"])
@@ -50,29 +48,33 @@ def test_terms_of_a_row_are_those_of_the_paper(of: str) -> None:
     import jax
 
     rng = np.random.default_rng(0)
-    design = Design(5, 2, 3, (7, 6), "relu", clvm.Gaussian(), gaps=True)
-    p = design.first_parameters(rng)
+    architecture = Architecture(5, 2, 3, (7, 6), "relu", clvm.Gaussian(), encodes_missing=True)
+    p = architecture.initial_weights(rng)
     means = rng.standard_normal((2, 5)).astype(np.float32)
     ones = np.ones(5, dtype=np.float32)
-    scaling = Scaling(means[0], means[1], 0 * ones, ones, 0 * ones)
+    constants = NetworkConstants(means[0], means[1], 0 * ones, ones, 0 * ones)
     rows = rng.standard_normal((4, 5)).astype(np.float32)
     rows[0, 1] = np.nan
     key = jax.random.key(3)
-    found = jax.jit(row_parts, static_argnums=(0, 5))(design, p, scaling, rows, key, of)
+    found = jax.jit(
+        lambda p, rows, key: row_terms(NetworkModel(architecture, p, constants), rows, key, of)
+    )(p, rows, key)
     seen = np.hstack([np.nan_to_num(rows), np.isnan(rows)])
-    mean, log_sd = np.split(plain_network(p[f"{of} encoder"], seen), 2, axis=1)
+    mean, log_std = np.split(plain_network(p.encoder(of), seen), 2, axis=1)
     k = 2 if of == "target" else 0
     keys = jax.random.split(key)
     t, z = (
-        np.asarray(Code(mean[:, at], log_sd[:, at]).draw(own))
+        np.asarray(
+            DiagonalGaussian(*(jax.numpy.asarray(a[:, at]) for a in (mean, log_std))).draw(own)
+        )
         for at, own in zip((slice(0, k), slice(k, None)), keys, strict=True)
     )
-    eta = means[0 if k else 1] + plain_network(p["shared decoder"], z)
+    eta = means[0 if k else 1] + plain_network(p.shared_decoder, z)
     if k:
-        eta = eta + plain_network(p["target decoder"], t)
+        eta = eta + plain_network(p.target_decoder, t)
     density = np.nansum(stats.norm.logpdf(rows, eta, 1.0), axis=1)
     np.testing.assert_allclose(found.reconstruction, density, rtol=1e-5)
-    divergence = divergences(p[f"{of} encoder"], seen)
+    divergence = divergences(p.encoder(of), seen)
     np.testing.assert_allclose(found.target_kl, divergence[:, :k].sum(axis=1), atol=1e-5)
     np.testing.assert_allclose(found.shared_kl, divergence[:, k:].sum(axis=1), atol=1e-5)
 
@@ -81,17 +83,17 @@ def test_batches_are_scaled_to_their_sets() -> None:
     import jax
 
     rng = np.random.default_rng(0)
-    design = Design(4, 1, 2, (5,), "relu", clvm.Gaussian(), gaps=False)
-    p = design.first_parameters(rng)
+    architecture = Architecture(4, 1, 2, (5,), "relu", clvm.Gaussian(), encodes_missing=False)
+    p = architecture.initial_weights(rng)
     zero, one = np.zeros(4, dtype=np.float32), np.ones(4, dtype=np.float32)
-    scaling = Scaling(zero, zero, zero, one, zero)
+    constants = NetworkConstants(zero, zero, zero, one, zero)
     x, y = (rng.standard_normal((n, 4)).astype(np.float32) for n in (60, 20))
-    jitted = jax.jit(parts, static_argnums=0)
+    model = partial(NetworkModel, architecture, constants=constants)
+    jitted = jax.jit(lambda p, *batch: batch_terms(model(p), *batch))
     batches = [
-        jitted(design, p, scaling, (x[3 * i :][:3], y[i:][:1]), (20.0, 20.0), jax.random.key(i))
-        for i in range(20)
+        jitted(p, (x[3 * i :][:3], y[i:][:1]), (20.0, 20.0), jax.random.key(i)) for i in range(20)
     ]
-    target, shared = divergences(p["target encoder"], x), divergences(p["background encoder"], y)
+    target, shared = divergences(p.target_encoder, x), divergences(p.background_encoder, y)
     whole = {
         "target_kl": target[:, :1].sum(),
         "target_shared_kl": target[:, 1:].sum(),
@@ -107,8 +109,8 @@ def test_batches_are_scaled_to_their_sets() -> None:
 def test_a_smaller_set_is_not_weighed_more(
     sizes: tuple[int, int], batch: int, multiple: int
 ) -> None:
-    plan = Plan(3, batch, 1e-3, 0.5, 1.0, None, 0.0)
-    schedule = Schedule(plan, sizes, 10, multiple)
+    plan = TrainingPlan(3, batch, 1e-3, 0.5, 1.0, None, 0.0)
+    schedule = TrainingSchedule(plan, sizes, 10, multiple)
     assert all(rows % multiple == 0 and rows >= 1 for rows in schedule.batch_rows)
     for rows, n in zip(schedule.batch_rows, sizes, strict=True):
         assert abs(rows - min(batch, sum(sizes)) * n / sum(sizes)) <= multiple
@@ -116,7 +118,7 @@ def test_a_smaller_set_is_not_weighed_more(
     rates = schedule.rates(np.arange(schedule.steps))
     assert rates.max() <= 1e-3 * (1 + 1e-12)
     assert rates[-1] < rates.max() or schedule.steps < 3
-    weights, floors = schedule.warmth(np.arange(schedule.steps))
+    weights, floors = schedule.warm_up_weights(np.arange(schedule.steps))
     assert (np.diff(weights) >= 0).all()
     assert (np.diff(floors) <= 0).all()
     assert weights[-1] == 1.0
@@ -136,11 +138,12 @@ def test_history_names_the_parts_of_the_bound() -> None:
     assert h["bound"][-1] / scale == pytest.approx(known().lower_bound_ / 500, rel=0.1)
 
 
-def own_law(model: clvm.ContrastiveVAE, of: str) -> Any:
+def own_distribution(model: clvm.ContrastiveVAE, of: str) -> Any:
     """The normal distribution of rows that linear decoders describe."""
     network = model.network_
-    blocks = ["shared decoder", *(["target decoder"] if of == "target" else [])]
-    L = np.vstack([network.parameters[name][0].weights for name in blocks]).T
+    w = network.weights
+    decoders = [w.shared_decoder, *([w.target_decoder] if of == "target" else [])]
+    L = np.vstack([decoder[0].weights for decoder in decoders]).T
     L = L * network.units.unit[:, None]
     t = np.zeros((1, 2)) if of == "target" else None
     offset = network.predictor(1, t, np.zeros((1, 2)), of)[0]
@@ -155,12 +158,12 @@ def test_linear_networks_reach_the_exact_likelihood() -> None:
     exact = clvm.ContrastiveLVM(2, 2).fit(data.target, background=data.background)
     words: dict[str, Any] = {"max_epochs": 300, "learning_rate": 0.02, "batch_size": 200}
     model = clvm.ContrastiveVAE(
-        2, 2, hidden=(), random_state=0, validation_fraction=0.0, **words
+        2, 2, hidden_layer_sizes=(), random_state=0, validation_fraction=0.0, **words
     ).fit(data.target, background=data.background)
     assert model.lower_bound_ < exact.lower_bound_ + 3.0 * model.lower_bound_error_
     assert model.lower_bound_ > exact.lower_bound_ - 0.01 * abs(exact.lower_bound_)
     for rows, of in ((data.target, "target"), (data.background, "background")):
-        own = own_law(model, of).logpdf(rows)
+        own = own_distribution(model, of).logpdf(rows)
         few, many = (model.score_samples(rows, of=of, n_draws=k) for k in (1, 500))
         assert few.mean() < many.mean() + 0.05  # one draw is noisy
         assert many.mean() < own.mean() + 0.01
@@ -243,17 +246,17 @@ def test_data_in_other_units_gives_the_same_model() -> None:
 @pytest.mark.slow
 def test_missing_entries_are_not_seen() -> None:
     X = DATA.target.copy()
-    gaps = np.random.default_rng(0).random(X.shape) < 0.2
-    X[gaps] = np.nan
+    missing = np.random.default_rng(0).random(X.shape) < 0.2
+    X[missing] = np.nan
     model = quick(max_epochs=150, learning_rate=0.01).fit(X, background=DATA.background)
     filled, std = model.impute(X, return_std=True)
-    error = (filled - DATA.target)[gaps]
-    assert (error**2).mean() < 0.7 * DATA.target[gaps].var()
-    assert 0.8 < (np.abs(error) < 1.645 * std[gaps]).mean() < 0.97
+    error = (filled - DATA.target)[missing]
+    assert (error**2).mean() < 0.7 * DATA.target[missing].var()
+    assert 0.8 < (np.abs(error) < 1.645 * std[missing]).mean() < 0.97
     complete = model.score_samples(DATA.target).mean()
     assert model.score_samples(X).mean() > complete  # fewer entries, each less than probable
-    with_gaps = known().transform(X)  # no gaps were seen in training
-    assert np.isfinite(with_gaps).all()
+    incomplete = known().transform(X)  # nothing was missing in training
+    assert np.isfinite(incomplete).all()
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
         model.save(path)
         again = clvm.load_model(path)
         assert type(again) is type(model)
-        assert again.hidden == model.hidden
+        assert again.hidden_layer_sizes == model.hidden_layer_sizes
         same(again, model)
         np.testing.assert_array_equal(
             again.score_samples(DATA.target, n_draws=3), model.score_samples(DATA.target, n_draws=3)
@@ -44,7 +44,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
 
 def test_networks_of_other_shapes_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.clvm"
-    wrong = clone(known()).set_params(hidden=(9,))
+    wrong = clone(known()).set_params(hidden_layer_sizes=(9,))
     for name, value in vars(known()).items():
         if name.endswith("_"):
             setattr(wrong, name, value)
@@ -53,8 +53,10 @@ def test_networks_of_other_shapes_are_refused(tmp_path: Path) -> None:
     known().save(path)
     parameters = opened(path.read_bytes()).settings["parameters"]
     for hidden in ([9], [10**12], [8] * 10_000):  # nothing of that size is ever allocated
-        change(path, parameters={**parameters, "hidden": {"$tuple": hidden}})
-        with pytest.raises(clvm.ModelFileError, match=r"is damaged: .*(shape|layers)"):
+        change(path, parameters={**parameters, "hidden_layer_sizes": {"$tuple": hidden}})
+        with pytest.raises(
+            clvm.ModelFileError, match=r"is damaged: .*(has shape|number of layers)"
+        ):
             clvm.load_model(path)
 
 
@@ -74,11 +76,11 @@ def test_scikit_learn_habits() -> None:
     [
         ({"n_target": 0}, "n_target=0 must be an integer of at least 1"),
         ({"n_shared": 2.5}, "n_shared=2.5 must be an integer"),
-        ({"hidden": 128}, "hidden=128 must list the widths"),
-        ({"hidden": (128, 0)}, "hidden=0 must be an integer of at least 1"),
+        ({"hidden_layer_sizes": 128}, "hidden_layer_sizes=128 must list the widths"),
+        ({"hidden_layer_sizes": (128, 0)}, "hidden_layer_sizes=0 must be an integer"),
         ({"activation": "swoosh"}, "activation='swoosh' is unknown"),
         ({"likelihood": "student_t"}, "is not an output of ContrastiveVAE"),
-        ({"separation": -1}, "separation=-1 must be a number that is not negative"),
+        ({"separation": -1}, "separation=-1 must be a number of at least 0"),
         ({"learning_rate": 0.0}, "learning_rate=0.0 must be a positive number"),
         ({"learning_rate": float("nan")}, "learning_rate=nan must be a positive number"),
         ({"batch_size": 0}, "batch_size=0 must be an integer"),
@@ -147,5 +149,5 @@ def test_names_of_features_are_those_of_the_last_fit() -> None:
     assert not hasattr(model, "feature_names_in_")
     model.fit(NamedRows(lazy[0], names), background=NamedRows(lazy[1], names))
     assert list(model.feature_names_in_) == names
-    with pytest.raises(ValueError, match=r"background has the features of X in another order"):
+    with pytest.raises(ValueError, match="background has the features of X in another order"):
         model.fit(NamedRows(lazy[0], names), background=NamedRows(lazy[1], names[::-1]))

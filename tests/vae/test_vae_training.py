@@ -16,8 +16,10 @@ from tests.vae.autoencoders import DATA, counts, fitted, known, quick, same
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
 from contrastive_lvm.rows import minibatches as shuffled
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.reader import UNCHECKED, open_rows
+from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.training import Training
-from contrastive_lvm.vae.vae_rows import Moments, Rows, source
 
 
 def test_the_same_seed_gives_the_same_model() -> None:
@@ -156,30 +158,19 @@ def test_rows_in_files_are_read_by_blocks(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_epoch_goes_through_all_rows(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
     X = np.arange(50.0)[:, None] * np.ones(3)
-    for rows in (Rows(X), source(da.from_array(X, chunks=(7, 3)))):
+    lazy = open_rows(da.from_array(X, chunks=(7, 3)), "X", UNCHECKED)
+    for rows in (NetworkRows(LocalRows(X)), NetworkRows(lazy)):
         left = rows.without(np.array([3, 30]))
         assert left.n_rows == 48
-        np.testing.assert_array_equal(left.take(np.array([5, 3, 47]))[:, 0], [6, 4, 49])
+        np.testing.assert_array_equal(left[np.array([5, 3, 47])][:, 0], [6, 4, 49])
         monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * 7 * few)
         pieces = list(left.epoch(np.random.default_rng(0), 4, 12))
         seen = np.concatenate(pieces)[:, 0]
         np.testing.assert_array_equal(np.sort(seen), np.delete(np.arange(50), [3, 30]))
         assert (seen != np.sort(seen)).any()
         np.testing.assert_array_equal(
-            np.concatenate(list(left.blocks()))[:, 0], np.delete(np.arange(50), [3, 30])
+            np.concatenate(list(left.read()))[:, 0], np.delete(np.arange(50), [3, 30])
         )
-
-
-def test_moments_are_merged_exactly() -> None:
-    rng = np.random.default_rng(0)
-    X = 1e6 + rng.standard_normal((90, 4))
-    X[rng.random(X.shape) < 0.3] = np.nan
-    found = Moments(4)
-    for part in np.split(X, [1, 2, 40]):
-        found.add(part)
-    np.testing.assert_allclose(found.mean, np.nanmean(X, axis=0))
-    np.testing.assert_allclose(found.variance, np.nanvar(X, axis=0), rtol=1e-8)
-    np.testing.assert_array_equal(found.count, (~np.isnan(X)).sum(axis=0))
 
 
 TWO_DEVICES = """

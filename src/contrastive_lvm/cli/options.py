@@ -90,7 +90,7 @@ Model = Annotated[
     typer.Option(
         metavar="KIND",
         help="clvm (linear) or vae (neural networks); settings follow a colon, as in "
-        "vae:hidden=128+256,max_epochs=50.",
+        "vae:hidden_layer_sizes=128+256,max_epochs=50.",
     ),
 ]
 NTarget = Annotated[

@@ -85,16 +85,16 @@ def _network(settings: dict[str, Any], common: dict[str, Any]) -> Any:
 
     own = set(inspect.signature(ContrastiveVAE).parameters) - set(OPTION_OF) - {"verbose"}
     _check_settings("--model", "vae", settings, own | FIT_SETTINGS)
-    if "hidden" in settings:
-        settings["hidden"] = _widths(settings["hidden"])
+    if "hidden_layer_sizes" in settings:
+        settings["hidden_layer_sizes"] = _widths(settings["hidden_layer_sizes"])
     return ContrastiveVAE(**{k: v for k, v in settings.items() if k not in FIT_SETTINGS} | common)
 
 
 def _widths(value: Any) -> tuple[int, ...]:
     parts = [] if value in (None, "") else str(value).split("+")
     if not all(part.isdecimal() for part in parts):
-        reason = "is not a list of layer widths; write hidden=128+256."
-        raise InvalidParameterError("--model vae:hidden", value, reason)
+        reason = "is not a list of layer widths; write hidden_layer_sizes=128+256."
+        raise InvalidParameterError("--model vae:hidden_layer_sizes", value, reason)
     return tuple(int(part) for part in parts)
 
 

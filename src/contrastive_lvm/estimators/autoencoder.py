@@ -1,9 +1,8 @@
-"""What both autoencoders share: reading rows, training, and applying the networks."""
+"""The common part of both autoencoders: validate, train, publish, and read rows to predict."""
 
-import logging
 import os
-import warnings
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,32 +12,34 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.checks import check_choice, check_integer, check_number
-from contrastive_lvm.estimators import parse_params as resolve
+from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import unnamed
-from contrastive_lvm.estimators.input_rows import check_features, read_rows
+from contrastive_lvm.estimators.input_rows import (
+    check_features,
+    open_input,
+    read_rows,
+    rows_for_fit,
+)
+from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks
-from contrastive_lvm.estimators.validation import refuse_constant, refuse_values
-from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.estimators.validation import refuse_constant
+from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
-from contrastive_lvm.likelihoods.bernoulli import Bernoulli
-from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
-from contrastive_lvm.likelihoods.poisson import Poisson
-from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.progress import progress, verbosity
-from contrastive_lvm.rows.size_factors import log_sizes
-from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
-from contrastive_lvm.vae.design import Design
-from contrastive_lvm.vae.fitted_networks import Fitted
+from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.progress import verbosity
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.reader import RowReader, is_out_of_core
+from contrastive_lvm.vae.architecture import Architecture
+from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, fit_networks
+from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.networks import ACTIVATIONS
-from contrastive_lvm.vae.training import HISTORY, Plan, State, Training
-from contrastive_lvm.vae.vae_rows import Moments, Source, in_blocks, moments, source
-from contrastive_lvm.vae.vae_scaling import prepared
+from contrastive_lvm.vae.trained_networks import TrainedNetworks
+from contrastive_lvm.vae.training import HISTORY, TrainingPlan
 
-logger = logging.getLogger(__name__)
-Output = Gaussian | Bernoulli | Poisson | NegativeBinomial
-NETWORK_STATE = ("networks", "units", "scaling")
+NETWORK_STATE = ("weights", "units", "constants")
+SIZES = {"n_target": whole(1), "n_shared": whole(), "encodes_missing": flag()}
 LEARNED = {
     "lower_bound": number(),
     "lower_bound_error": number("not negative"),
@@ -48,9 +49,9 @@ LEARNED = {
 
 
 class Autoencoder(Estimator, ABC):
-    """Training and predictions of a network with one or two sets."""
+    """An estimator with networks, for one or two sets."""
 
-    hidden: Any
+    hidden_layer_sizes: Any
     activation: str
     likelihood: Any
     learning_rate: float
@@ -65,34 +66,43 @@ class Autoencoder(Estimator, ABC):
     n_devices: int | None
     random_state: Any
     verbose: bool
-    network_: Fitted
+    network_: TrainedNetworks
 
-    def _design(self, n_features: int, n_target: int, n_shared: int, *, gaps: bool) -> Design:
-        hidden = self.hidden
-        if isinstance(hidden, int | str) or not hasattr(hidden, "__iter__"):
-            raise TypeError(f"hidden={hidden!r} must list the widths of hidden layers: (128, 256).")
-        return Design(
+    # Parameters
+
+    def _architecture(
+        self, n_features: int, n_target: int, n_shared: int, *, encodes_missing: bool
+    ) -> Architecture:
+        widths = self.hidden_layer_sizes
+        if isinstance(widths, int | str) or not hasattr(widths, "__iter__"):
+            reason = "must list the widths of the hidden layers, such as (128, 256)."
+            raise InvalidParameterError("hidden_layer_sizes", widths, reason)
+        return Architecture(
             n_features,
             n_target,
             n_shared,
-            tuple(check_integer("hidden", width, 1) for width in hidden),
+            tuple(check_integer("hidden_layer_sizes", width, 1) for width in widths),
             check_choice("activation", self.activation, ACTIVATIONS),
             self._output(),
-            gaps,
+            encodes_missing,
         )
 
-    def _output(self) -> Any:
-        likelihood = resolve.likelihood(self.likelihood)
-        if not isinstance(likelihood, Output):
-            raise TypeError(
-                f"likelihood={likelihood!r} is not an output of {type(self).__name__}; use "
-                "'gaussian', 'bernoulli', 'poisson' or 'negative_binomial', or ContrastiveLVM."
+    def _output(self) -> Likelihood:
+        likelihood: Likelihood = parse_params.likelihood(self.likelihood)
+        if likelihood._network_parameters(1) is None:
+            reason = (
+                f"is not an output of {type(self).__name__}; use 'gaussian', 'bernoulli', "
+                "'poisson' or 'negative_binomial', or ContrastiveLVM."
             )
+            raise InvalidParameterError("likelihood", likelihood, reason)
         return likelihood
 
-    def _plan(self, separation: float) -> Plan:
-        epochs, patience = self.max_epochs, self.patience
-        return Plan(
+    def _plan(self, separation: float = 0.0) -> TrainingPlan:
+        epochs, patience, fraction = self.max_epochs, self.patience, self.validation_fraction
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise InvalidParameterError("checkpoint", self.checkpoint, "must be a path or None.")
+        check_integer("refine_steps", self.refine_steps, 0)
+        return TrainingPlan(
             None if epochs is None else check_integer("max_epochs", epochs, 1),
             check_integer("batch_size", self.batch_size, 1),
             _positive("learning_rate", self.learning_rate),
@@ -100,194 +110,112 @@ class Autoencoder(Estimator, ABC):
             _positive("clip", self.clip),
             None if patience is None else check_integer("patience", patience, 1),
             separation,
+            check_number("validation_fraction", fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"),
+            self.checkpoint,
         )
 
-    def _source(self, X: Any, name: str, *, reset: bool = False) -> Source:
-        """Rows, checked; those that are read by blocks are checked when they are read."""
-        if not in_blocks(unnamed(X)):
-            return source(read_rows(self, X, name=name, reset=reset))
-        rows = source(unnamed(X), name)
-        check_features(self, X, name, reset=reset)
-        return rows
+    def _device_limit(self) -> int | None:
+        return None if self.n_devices is None else check_integer("n_devices", self.n_devices, 1)
 
-    def _rows(self, X: Any, of: str = "target") -> tuple[Fitted, Source]:
-        """Rows to apply the networks to."""
+    # Rows
+
+    def _read(self, X: Any, name: str, *, fit: bool = False) -> NetworkRows:
+        """Check rows in memory; those out of core are checked while they are read."""
+        check = partial(refuse_unsupported, self._output(), name)
+        if fit:
+            rows = rows_for_fit(self, X, name=name)
+        elif is_out_of_core(unnamed(X)):
+            rows = open_input(unnamed(X), name, missing=True)
+            check_features(self, X, name)
+        else:
+            rows = read_rows(self, X, name=name)
+        if isinstance(rows, RowReader):
+            return NetworkRows(rows.checked(check))
+        check(rows)
+        return NetworkRows(LocalRows(rows))
+
+    def _rows(self, X: Any, of: str = "target") -> tuple[TrainedNetworks, NetworkRows]:
+        """Return the networks, and rows to apply them to."""
         check_is_fitted(self)
         check_choice("of", of, ("target", "background"))
-        rows = self._source(X, "X")
-        if in_blocks(X) or not isinstance(self._output(), Gaussian):
-            for block in rows.blocks():
-                self._check(block, "X")
         steps = check_integer("refine_steps", self.refine_steps, 0)
-        return self.network_._replace(refine_steps=steps), rows
+        return self.network_._replace(refine_steps=steps), self._read(X, "X")
 
-    def _check(self, block: Array, name: str) -> None:
-        """Refuse values that are none."""
-        refuse_values(block, name)
-        reason = self._output()._unsupported_reason(block)
-        if reason is not None:
-            raise InvalidDataError(name, f"holds {reason}.")
+    # Fit
 
-    def _moments(self, rows: Source, name: str) -> Moments:
-        if rows.n_rows < 2:
-            raise ValueError(
-                f"{name} has {rows.n_rows} sample(s), but fitting needs at least 2; add rows."
-            )
-        found = moments(rows, lambda block: self._check(block, name))
-        empty = np.flatnonzero(found.count == 0)
-        if len(empty):
-            raise ValueError(
-                f"{name} has no observed entry in columns {empty[:3].tolist()}; drop these columns "
-                "from both sets."
-            )
-        return found
-
-    def _train(
-        self, sets: dict[str, Source], n_target: int, n_shared: int, separation: float, resume: Any
+    def _fit(
+        self,
+        sets: tuple[NetworkRows, ...],
+        sizes: tuple[int, int],
+        separation: float,
+        resume: Resume,
     ) -> None:
-        """Train on one or two sets, the target first, and name the results."""
-        plan = self._plan(separation)
-        fraction = self._fraction()
-        self._design(1, n_target, n_shared, gaps=False)  # refuse bad words before reading rows
-        check_integer("refine_steps", self.refine_steps, 0)
-        devices = self.n_devices
-        place = placement(None if devices is None else check_integer("n_devices", devices, 1))
-        found = tuple(self._moments(rows, name) for name, rows in sets.items())
-        refuse_constant(sum(m.variance for m in found), max(np.abs(m.mean).max() for m in found))
-        rows = tuple(sets.values())
-        gaps = any((m.count < r.n_rows).any() for m, r in zip(found, rows, strict=True))
-        design = self._design(self.n_features_in_, n_target, n_shared, gaps=gaps)
+        """Train on one or two sets, the target first, and publish the results."""
+        plan, place = self._plan(separation), placement(self._device_limit())
+        self._architecture(1, *sizes, encodes_missing=False)  # refuse before rows are read
+        moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)
+        variances = [m.square / np.maximum(m.counts, 1.0) for m in moments]
+        refuse_constant(sum(variances), max(np.abs(m.mean).max() for m in moments))
+        missing = not all(m.complete for m in moments)
+        architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if resume is not None:
-            seed = resume.seed if isinstance(resume, State) else read_seed(resume)
-        data = prepared(design, rows, found, fraction, np.random.default_rng([seed, 1]))
-        training = Training(design, plan, data, place, seed)
-        if resume is not None:
-            known = isinstance(resume, State)
-            training.resume(resume if known else read_state(resume, training.state))
         with verbosity(enabled=self.verbose):
-            finished = self._run(training)
-        fitted = Fitted(design, training.state.best, data.units, data.scaling)
-        self.state_ = training.state
-        self._publish(fitted.centred(*rows), training.state.history)
-        bounds = [
-            self.network_.bound(r, of, training.state.seed)
-            for r, of in zip(rows, ("target", "background"), strict=False)
-        ]
-        self.lower_bound_ = sum(value for value, _ in bounds)
-        self.lower_bound_error_ = float(np.sqrt(sum(variance for _, variance in bounds)))
-        self.n_iter_, self.converged_ = training.epochs_done, finished
+            fit = fit_networks(architecture, plan, sets, moments, place, seed, resume)
+        self._publish(fit, sets)
+
+    def _publish(self, fit: NetworkFit, rows: tuple[NetworkRows, ...]) -> None:
+        self.state_ = fit.state
+        self._publish_networks(fit.networks, fit.state.history)
+        self.lower_bound_, self.lower_bound_error_ = fit.lower_bound, fit.lower_bound_error
+        self.n_iter_, self.converged_ = fit.n_epochs, fit.converged
         self.n_samples_ = rows[0].n_rows
         if len(rows) > 1:
             self.n_background_samples_ = rows[1].n_rows
 
-    def _run(self, training: Training) -> bool:
-        """Round by round; whether it came to its end."""
-        name, total = type(self).__name__, training.schedule.epochs
-        try:
-            with progress(name, total, logger, unit="epoch") as advance:
-                while training.goes_on:
-                    before = training.epochs_done
-                    training.round()
-                    if self.checkpoint is not None and training.state.n_rounds:
-                        write_state(self.checkpoint, training.state)
-                    advance(training.epochs_done - before, training.message())
-        except KeyboardInterrupt:
-            if training.state.n_rounds == 0:
-                raise
-            warnings.warn(
-                f"interrupted after epoch {training.epochs_done}; the best state so far is kept, "
-                "and fit(..., resume=model.state_) goes on from the last.",
-                UserWarning,
-                stacklevel=4,
-            )
-            return False
-        return not training.gave_up
+    def _publish_networks(self, networks: TrainedNetworks, history: dict[str, Array]) -> None:
+        self.network_, self.history_ = networks, history
+        self.lower_bounds_ = history["bound"]
+        self.mean_ = networks.units.restore(networks.constants.target_mean)
+        learned, nuisance = networks.weights.likelihood, networks.nuisance
+        one = np.ndim(learned.get("noise", 0.0)) == 0
+        self.noise_variance_ = float(nuisance.noise[0]) if one else nuisance.noise
+        self.dispersion_ = nuisance.dispersion if "dispersion" in learned else None
+
+    # Files
 
     def _fitted_state(self) -> dict[str, Any]:
-        fitted = self.network_
+        networks = self.network_
         return {
-            "n_target": fitted.design.n_target,
-            "n_shared": fitted.design.n_shared,
-            "sees_missing": fitted.design.gaps,
-            "networks": fitted.parameters,
-            "units": fitted.units,
-            "scaling": fitted.scaling,
+            "n_target": networks.architecture.n_target,
+            "n_shared": networks.architecture.n_shared,
+            "encodes_missing": networks.architecture.encodes_missing,
+            **{name: getattr(networks, name) for name in NETWORK_STATE},
             "history": self.history_,
             **{name: getattr(self, f"{name}_") for name in LEARNED},
         }
 
     def _check_state(self, state: dict[str, Any]) -> None:
-        check_values({**LEARNED, "n_target": whole(1), "n_shared": whole()}, state)
-        check_values({"sees_missing": flag()}, state)
+        check_values({**LEARNED, **SIZES}, state)
         check_values({name: array("rounds", values="any") for name in HISTORY}, state["history"])
-        check_networks(self._saved_design(state), *(state[name] for name in NETWORK_STATE))
-        self._plan(0.0)
-        self._fraction()
-        check_integer("refine_steps", self.refine_steps, 0)
-        if self.n_devices is not None:
-            check_integer("n_devices", self.n_devices, 1)
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise TypeError(f"checkpoint={self.checkpoint!r} must be a path or None.")
+        architecture = self._saved_architecture(state)
+        check_networks(architecture, *(state[name] for name in NETWORK_STATE))
+        self._plan()
+        self._device_limit()
 
-    def _saved_design(self, state: dict[str, Any]) -> Design:
-        sizes = state["n_target"], state["n_shared"]
-        return self._design(self.n_features_in_, *sizes, gaps=state["sees_missing"])
+    def _saved_architecture(self, state: dict[str, Any]) -> Architecture:
+        missing, sizes = state["encodes_missing"], (state["n_target"], state["n_shared"])
+        return self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
 
     def _restore(self, state: dict[str, Any]) -> None:
-        fitted = Fitted(self._saved_design(state), *(state[name] for name in NETWORK_STATE))
-        self._publish(fitted, state["history"])
+        arrays = (state[name] for name in NETWORK_STATE)
+        networks = TrainedNetworks(self._saved_architecture(state), *arrays)
+        self._publish_networks(networks, state["history"])
         for name in LEARNED:
             setattr(self, f"{name}_", state[name])
 
-    def _fraction(self) -> float:
-        return check_number(
-            "validation_fraction", self.validation_fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"
-        )
+    # Predictions
 
-    def _decoded(
-        self, t: Array | None, z: Array | None, n: int, of: str, sizes: Any = 0.0
-    ) -> Array:
-        """Expected rows of the parts that are given."""
-        fitted = self.network_
-        eta = fitted.predictor(n, t, z, of) + sizes
-        law = fitted.design.likelihood.response(eta, np.zeros_like(eta), fitted.nuisance)
-        expected: Array = law[0]
-        return expected
-
-    def _sizes(self, rows: Source) -> Any:
-        """Log size factors of rows of counts, (N, D); 0 for other data."""
-        profile = np.asarray(self.network_.scaling.profile, dtype=np.float64)
-        if not profile.any():
-            return 0.0
-        found = np.concatenate([log_sizes(block, profile) for block in rows.blocks()])
-        return np.where(profile > 0, found[:, None], 0.0)
-
-    def _filled(self, X: Any, of: str, draws: int) -> tuple[Array, Array]:
-        """Rows whose NaN are replaced, and the standard deviations of what replaced them."""
-        fitted, rows = self._rows(X, of)
-        sizes, begin = self._sizes(rows), 0
-        values = np.concatenate([widen(block) for block in rows.blocks()])
-        gaps, std = np.isnan(values), np.zeros(values.shape)
-        for mean, variance in fitted.filled(rows, of, 0, draws):
-            at = slice(begin, begin + len(mean))
-            own = sizes[at] if isinstance(sizes, np.ndarray) else 0.0
-            law = fitted.design.likelihood.response(mean + own, variance, fitted.nuisance)
-            values[at] = np.where(gaps[at], law[0], values[at])
-            std[at] = np.where(gaps[at], np.sqrt(law[1]), 0.0)
-            begin = at.stop
-        return values, std
-
-    def _drawn(
-        self, t: Array | None, z: Array | None, n: int, of: str, rng: np.random.RandomState
-    ) -> Array:
-        """New rows at given latents."""
-        fitted = self.network_
-        eta = fitted.predictor(n, t, z, of)
-        drawn: Array = fitted.design.likelihood.draw(eta, fitted.nuisance, rng)
-        return drawn
-
-    def _latents_given(self, T: Any, k: int) -> Array:
+    def _given_latents(self, T: Any, k: int) -> Array:
         check_is_fitted(self)
         given: Array = np.asarray(T, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != k or not np.isfinite(given).all():
@@ -298,22 +226,12 @@ class Autoencoder(Estimator, ABC):
         return given
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Mean (or weighted mean) of `score_samples`."""
+        """Return the (weighted) mean of `score_samples`."""
         return float(np.average(self.score_samples(X), weights=sample_weight))
 
     @abstractmethod
     def score_samples(self, X: Any) -> Array:
-        """Of each row; the estimators say more."""
-
-    def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
-        """Name the results."""
-        self.network_, self.history_ = fitted, history
-        self.lower_bounds_ = history["bound"]
-        self.mean_ = fitted.units.restored(fitted.scaling.target_mean)
-        noise = fitted.nuisance
-        one = getattr(fitted.design.likelihood, "isotropic", True)
-        self.noise_variance_ = float(noise.noise[0]) if one else noise.noise
-        self.dispersion_ = noise.dispersion if noise.dispersion.any() else None
+        """Return a lower bound on the log-likelihood of each row."""
 
 
 def _positive(name: str, value: Any) -> float:

@@ -2,21 +2,28 @@
 
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer, check_number
-from contrastive_lvm.estimators.network_predictions import ContrastivePredictions
+from contrastive_lvm.checks import check_choice, check_integer, check_number
+from contrastive_lvm.estimators.autoencoder import Autoencoder
+from contrastive_lvm.estimators.frames import follows_output
+from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
+from contrastive_lvm.estimators.prediction_model import Latents
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.vae.fitted_networks import Fitted
+from contrastive_lvm.vae.trained_networks import TrainedNetworks
 
 
-class ContrastiveVAE(ContrastivePredictions):
+class ContrastiveVAE(Autoencoder):
     """Nonlinear structure that a target set has and a background set has not.
 
     Rows of the target follow `x = f_s(z) + f_t(t) + mean + noise`, rows of the background
     `y = f_s(z) + background_mean + noise`, with networks `f_s` and `f_t` and standard normal
     latents (Severson, Ghosh & Ng 2019, section 2.4). Two more networks give the posteriors
-    `q(t, z | x)` and `q(z | y)`; all are trained together on the sum of both sets' bounds. NaN is a
-    missing entry: it does not count in the likelihood, and encoders see where it is.
+    `q(t, z | x)` and `q(z | y)`; all are trained together on the sum of both sets' lower bounds.
+    NaN is a missing entry: it does not count in the likelihood, and encoders see where it is.
 
     Parameters
     ----------
@@ -24,43 +31,43 @@ class ContrastiveVAE(ContrastivePredictions):
         Latent dimensions of the target.
     n_shared : int
         Latent dimensions shared with the background.
-    hidden : tuple of int
+    hidden_layer_sizes : tuple of int
         Widths of the hidden layers of encoders and of decoders; `()` makes both linear.
     activation : {"relu", "elu", "gelu", "softplus", "tanh"}
     likelihood : {"gaussian", "bernoulli", "poisson", "negative_binomial"} or an object
         What decoders predict: means, or the logarithms of odds or rates. `Gaussian` learns its
         noise variance, `NegativeBinomial` its dispersions.
     separation : float
-        Weight of a penalty on what the shared latents give away, nats a row of the target: the
-        squared maximum mean discrepancy between those of the two sets, plus the dependence between
-        shared and target latents. 0 is the paper's model; see `leakage` for what it is about.
+        Weight, in nats per row of the target, of a penalty on what the shared latents give away:
+        the squared maximum mean discrepancy between the shared latents of the two sets, plus the
+        dependence between shared and target latents. 0 is the paper's model; see `leakage`.
     learning_rate : float
-        Of Adam, at its largest: it rises over 200 steps and falls to nothing in half a cosine.
+        Largest learning rate of Adam: it rises over 200 steps and falls to nothing in half a
+        cosine.
     batch_size : int
         Rows of a minibatch, both sets together in proportion to their lengths.
     max_epochs : int or None
-        Times through the data; None makes at least 40 epochs and 5,000 steps.
+        Passes over the data; None makes at least 40 epochs and 5,000 steps.
     kl_warm_up : float
         Share of the epochs over which the weight of the target latents' divergence rises from 0 to
-        1 while a floor under the noise falls, from 20 times the data's variance: what only the
-        target has settles in the target latents. Afterwards the objective is the bound.
+        1 while a floor under the noise falls, from 20 times the variance of the data: what only
+        the target has settles in the target latents. Afterwards the objective is the lower bound.
     clip : float
-        Largest norm of a gradient of the bound, nats an entry.
+        Largest norm of a gradient of the lower bound, in nats per entry.
     validation_fraction : float
-        Share of the rows of each set (at most 4,096) that is held out. The state with the best
-        bound there is kept; 0 keeps the last.
+        Share of the rows of each set (at most 4,096) that is held out. The networks with the best
+        lower bound there are kept; 0 keeps the last.
     patience : int or None
-        Rounds (an epoch, and at least 50 steps) without a better bound of held-out rows after which
-        training ends.
+        Rounds (an epoch, and at least 50 steps) without a better lower bound of held-out rows
+        after which training ends.
     checkpoint : path or None
-        A file that is written after every round and that `fit(..., resume=path)` goes on from.
+        A file that is written after every round and that `fit(..., resume=path)` continues from.
     refine_steps : int
-        Gradient steps by which the posterior of each row is improved beyond what its encoder says,
-        whenever latents of rows are asked for; 0 takes the encoders' word, which is quicker and,
-        for rows that were not trained on, farther off. Training and `lower_bound_` use encoders
-        alone.
+        Gradient steps that improve the posterior of each row beyond its encoder's answer, whenever
+        latents of rows are computed; 0 uses the encoders alone, which is faster but less accurate
+        for rows that were not trained on. Training and `lower_bound_` use encoders alone.
     n_devices : int or None
-        Devices of JAX over which the rows of a minibatch are spread; None takes all.
+        Devices of JAX over which the rows of a minibatch are spread; None uses all.
     random_state : int, RandomState instance or None
         Seeds the networks, the held-out rows, the order of rows and the draws.
     verbose : bool
@@ -74,23 +81,24 @@ class ContrastiveVAE(ContrastivePredictions):
     noise_variance_ : float or ndarray of shape (n_features,)
     dispersion_ : ndarray of shape (n_features,) or None
     history_ : dict of ndarray
-        A value a round: `epoch`, the `bound` of the rows that train and its parts
+        One value per round: `epoch`, the `bound` of the rows that train and its terms
         (`target_reconstruction`, `background_reconstruction`, `target_kl`, `target_shared_kl`,
         `background_shared_kl`), the `leak`, `validation_bound`, `learning_rate`,
         `target_kl_weight`.
     lower_bound_, lower_bounds_ : float, ndarray
-        The bound of all rows of both sets at the end, and of those that train after each round.
+        The lower bound of all rows of both sets at the end, and that of the rows that train after
+        each round.
     lower_bound_error_ : float
-        Monte-Carlo standard error of the former.
+        Monte-Carlo standard error of `lower_bound_`.
     n_target_, n_shared_ : int
     n_samples_, n_background_samples_ : int
         Rows of the two sets.
     n_iter_ : int
         Epochs.
     converged_ : bool
-        False after an interrupt, or when training diverged again and again.
-    state_ : State
-        What `fit(..., resume=model.state_)` goes on from; not in model files.
+        False after an interrupt, or when training diverged repeatedly.
+    state_ : TrainingState
+        What `fit(..., resume=model.state_)` continues from; not in model files.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -98,11 +106,13 @@ class ContrastiveVAE(ContrastivePredictions):
     --------
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=50, random_state=0)
+    >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=9, random_state=0)
     >>> model.fit_transform(data.target, background=data.background).shape
     (400, 2)
     """
 
+    n_target_: int
+    n_shared_: int
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
     report = report
@@ -112,7 +122,7 @@ class ContrastiveVAE(ContrastivePredictions):
         n_target: int = 2,
         n_shared: int = 8,
         *,
-        hidden: tuple[int, ...] = (128, 256),
+        hidden_layer_sizes: tuple[int, ...] = (128, 256),
         activation: str = "relu",
         likelihood: Any = "gaussian",
         separation: float = 0.0,
@@ -131,7 +141,7 @@ class ContrastiveVAE(ContrastivePredictions):
     ) -> None:
         self.n_target = n_target
         self.n_shared = n_shared
-        self.hidden = hidden
+        self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.likelihood = likelihood
         self.separation = separation
@@ -154,71 +164,259 @@ class ContrastiveVAE(ContrastivePredictions):
         Parameters
         ----------
         X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
-            The target. Rows are read a few minibatches at a time and nothing is copied whole,
-            except that arrays of whole numbers become floating-point ones (those of Dask a block
+            The target. Rows are read a few minibatches at a time and never copied as a whole,
+            except that arrays of whole numbers become floating-point ones (those of Dask a chunk
             at a time).
         y : ignored
-        background : the same, of shape (m, d)
-            The background. Cross-validation slices it by the folds of X if it has as many rows.
-        resume : State, path or None
+        background : array-like, memory map, sparse matrix or Dask array of shape (m, d)
+            Cross-validation slices it by the folds of X if it is as long as X; pass one row less.
+        resume : TrainingState, path or None
             `state_` of an earlier fit to the same data, or the file of its `checkpoint`.
 
         Examples
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=50, random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
         >>> model = model.fit(data.target, background=data.background)
         >>> bool(model.history_["bound"][-1] > model.history_["bound"][0])
         True
         """
-        n_target = check_integer("n_target", self.n_target, 1)
-        n_shared = check_integer("n_shared", self.n_shared, 1)
-        separation = self._separation()
+        sizes, separation = self._sizes(), self._separation()
         if background is None:
             raise ValueError(
                 "background=None, but the shared latents are learned from it; pass background=..., "
                 "or use VAE."
             )
-        target = self._source(X, "X", reset=True)
-        others = self._source(background, "background")
-        sets = {"X": target, "background": others}
-        self._train(sets, n_target, n_shared, separation, resume)
+        target = self._read(X, "X", fit=True)
+        sets = (target, self._read(background, "background", fit=True))
+        self._fit(sets, sizes, separation, resume)
         return self
 
+    def _sizes(self) -> tuple[int, int]:
+        n_shared = check_integer("n_shared", self.n_shared, 1)
+        return check_integer("n_target", self.n_target, 1), n_shared
+
     def _separation(self) -> float:
-        return check_number(
-            "separation", self.separation, 0.0, 1e9, "a number that is not negative"
-        )
+        return check_number("separation", self.separation, 0.0, 1e9, "a number of at least 0")
 
     def _check_state(self, state: dict[str, Any]) -> None:
         super()._check_state(state)
         if not state["n_shared"]:
             raise ValueError("a ContrastiveVAE has shared dimensions")
-        check_integer("n_target", self.n_target, 1)
-        check_integer("n_shared", self.n_shared, 1)
+        self._sizes()
         self._separation()
 
-    def _publish(self, fitted: Fitted, history: dict[str, Array]) -> None:
-        super()._publish(fitted, history)
-        self.background_mean_ = fitted.units.restored(fitted.scaling.background_mean)
-        self.n_target_, self.n_shared_ = fitted.design.n_target, fitted.design.n_shared
+    def _publish_networks(self, networks: TrainedNetworks, history: dict[str, Array]) -> None:
+        super()._publish_networks(networks, history)
+        self.background_mean_ = networks.units.restore(networks.constants.background_mean)
+        self.n_target_ = networks.architecture.n_target
+        self.n_shared_ = networks.architecture.n_shared
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.n_target_)
+        return self.n_target_
 
     def fit_transform(
         self, X: Any, y: Any = None, *, background: Any = None, resume: Any = None
     ) -> Array:
-        """Fit, then `transform(X)`.
+        """Fit, then `transform(X)`; the parameters are those of `fit`."""
+        return self.fit(X, y, background=background, resume=resume).transform(X)
+
+    def transform(self, X: Any) -> Array:
+        """Return the posterior mean of the target latents of rows of the target, (n, n_target).
 
         Examples
         --------
         >>> import contrastive_lvm as clvm
         >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(n_shared=4, hidden=(16,), max_epochs=5, random_state=0)
-        >>> model.fit_transform(data.target, background=data.background).shape
-        (400, 2)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
+        >>> model.fit(data.target, background=data.background).transform(data.target[:3]).shape
+        (3, 2)
         """
-        return self.fit(X, y, background=background, resume=resume).transform(X)
+        networks, rows = self._rows(X)
+        return networks.latents(rows, "target")[0][:, : self.n_target_]
+
+    def latents(self, X: Any, *, of: str = "target") -> Latents:
+        """Return the posterior of all latents of rows, with standard deviations.
+
+        Parameters
+        ----------
+        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
+        of : {"target", "background"}
+
+        Returns
+        -------
+        Latents
+            Named tuple `target, target_std, shared, shared_std, cov`; `cov` is diagonal.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
+        >>> latents = model.fit(data.target, background=data.background).latents(data.target)
+        >>> latents.shared_std.shape, latents.cov.shape
+        ((400, 4), (400, 6, 6))
+        """
+        networks, rows = self._rows(X, of)
+        mean, std = networks.latents(rows, of)
+        cov = std[:, :, None] ** 2 * np.eye(std.shape[1])
+        if of == "background":
+            return Latents(None, None, mean, std, cov)
+        t = self.n_target_
+        return Latents(mean[:, :t], std[:, :t], mean[:, t:], std[:, t:], cov)
+
+    @follows_output
+    def inverse_transform(self, T: Any) -> Array:
+        """Return features from target latents: the expected row at `mean_ + f_t(t)`.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
+        >>> model.fit(data.target, background=data.background).inverse_transform([[0, 0]]).shape
+        (1, 30)
+        """
+        check_is_fitted(self)
+        T = self._given_latents(T, self.n_target_)
+        return self.network_.expected_rows(len(T), T, None, "target")
+
+    @follows_output
+    def reconstruct(self, X: Any, *, parts: tuple[str, ...] = PARTS, of: str = "target") -> Array:
+        """Return the expected rows from the named parts, at the posterior means of the latents.
+
+        Parameters
+        ----------
+        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
+        parts : tuple of {"shared", "target"}
+            What to add to the mean; rows of the background have no target part.
+        of : {"target", "background"}
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
+        >>> model = model.fit(data.target, background=data.background)
+        >>> model.reconstruct(data.target, parts=("target",)).shape
+        (400, 30)
+        """
+        chosen = (parts,) if isinstance(parts, str) else tuple(parts)
+        for part in chosen:
+            check_choice("parts", part, PARTS)
+        latents = self.latents(X, of=of)
+        networks, rows = self._rows(X, of)
+        t = latents.target if "target" in chosen else None
+        z = latents.shared if "shared" in chosen else None
+        return networks.expected_rows(rows.n_rows, t, z, of, networks.size_factors(rows))
+
+    @follows_output
+    def denoise(self, X: Any) -> Array:
+        """Return rows of the target with the shared part removed, `x - f_s(E[z | x])`.
+
+        Missing entries come back filled: `mean_ + f_t(E[t | x])`. Counts and binary entries become
+        the expected value there, for a row of average size.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
+        >>> model.fit(data.target, background=data.background).denoise(data.target).shape
+        (400, 30)
+        """
+        latents = self.latents(X)
+        networks, rows = self._rows(X)
+        denoised = networks.expected_rows(rows.n_rows, latents.target, None, "target")
+        if not networks.architecture.has_noise:
+            return denoised
+        values = np.concatenate(list(rows.read()))
+        shared = networks.predictor(rows.n_rows, None, latents.shared, "target") - self.mean_
+        return np.where(np.isnan(values), denoised, values - shared)
+
+    @follows_output
+    def impute(
+        self, X: Any, *, of: str = "target", return_std: bool = False, n_draws: int = 100
+    ) -> Array | tuple[Array, Array]:
+        """Return X with its NaN replaced by their expectations over the posterior of the latents.
+
+        Parameters
+        ----------
+        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
+        of : {"target", "background"}
+        return_std : bool
+            Also return standard deviations, zero for observed entries.
+        n_draws : int
+            Number of draws of the latents.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
+        >>> model = model.fit(data.target, background=data.background)
+        >>> data.target[0, 0] = float("nan")
+        >>> filled, std = model.impute(data.target, return_std=True)
+        >>> bool(filled[0, 0] == filled[0, 0]), bool(std[0, 0] > 0), bool(std[0, 1] > 0)
+        (True, True, False)
+        """
+        n_draws = check_integer("n_draws", n_draws, 1)
+        networks, rows = self._rows(X, of)
+        filled, std = networks.impute(rows, of, n_draws)
+        return (filled, std) if return_std else filled
+
+    @follows_output
+    def sample(self, n_samples: int, *, of: str = "target", random_state: Any = None) -> Array:
+        """Draw new rows.
+
+        Parameters
+        ----------
+        n_samples : int
+        of : {"target", "background", "denoised"}
+            `"denoised"` draws the target without its shared part and without noise.
+        random_state : int, RandomState instance or None
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
+        >>> model = model.fit(data.target, background=data.background)
+        >>> model.sample(5, of="denoised", random_state=0).shape
+        (5, 30)
+        """
+        check_is_fitted(self)
+        check_choice("of", of, (*SETS, "denoised"))
+        n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
+        t = rng.standard_normal((n, self.n_target_)) if of != "background" else None
+        if of == "denoised":
+            return self.network_.expected_rows(n, t, None, "target")
+        return self.network_.draw_rows(n, t, rng.standard_normal((n, self.n_shared_)), of, rng)
+
+    def score_samples(self, X: Any, *, of: str = "target", n_draws: int = 100) -> Array:
+        """Return a lower bound on the log-likelihood of each row's observed entries.
+
+        `ln mean_k p(x, h_k) / q(h_k | x)` with draws `h_k` of the latents (Burda et al. 2016): in
+        expectation below the log-likelihood, and nearer to it the more draws there are.
+
+        Parameters
+        ----------
+        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
+        of : {"target", "background"}
+        n_draws : int
+            Number of draws of the latents.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
+        >>> model = model.fit(data.target, background=data.background)
+        >>> model.score_samples(data.target).shape
+        (400,)
+        """
+        n_draws = check_integer("n_draws", n_draws, 1)
+        networks, rows = self._rows(X, of)
+        return networks.weighted_bounds(rows, of, n_draws)

@@ -40,7 +40,7 @@ def rows_for_fit(
 ) -> Matrix | RowReader:
     """Read rows of a fit; those out of core are checked when they are read."""
     if is_out_of_core(unnamed(X)):
-        rows = _source(unnamed(X), name, missing=missing)
+        rows = open_input(unnamed(X), name, missing=missing)
         check_features(estimator, X, name, reset=True)
     else:
         rows = read_rows(estimator, X, name=name, reset=True, missing=missing)
@@ -80,7 +80,8 @@ def _compare_with_target(estimator: Any, background: Any) -> None:
         )
 
 
-def _source(X: Any, name: str, *, missing: bool) -> RowReader:
+def open_input(X: Any, name: str, *, missing: bool) -> RowReader:
+    """Open rows out of core, which are checked when they are read."""
     values = partial(refuse_values, name=name, missing=missing)
     return open_rows(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
 
@@ -96,7 +97,7 @@ def by_chunks(method: Method) -> Method:
         if not is_out_of_core(unnamed(X)):
             return method(self, X, **options)
         check_is_fitted(self)
-        rows = _source(unnamed(X), "X", missing=True)
+        rows = open_input(unnamed(X), "X", missing=True)
         check_features(self, X, "X")
         if options.get("size_factors") is not None:
             self._fitted().for_rows("target", rows, options["size_factors"])  # refuses wrong ones

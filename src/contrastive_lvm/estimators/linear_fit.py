@@ -17,6 +17,7 @@ from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_se
 from contrastive_lvm.estimators.validation import (
     check_sample_weight,
     refuse_constant,
+    refuse_empty_columns,
     refuse_too_many_dimensions,
     warn_about_scales,
 )
@@ -91,6 +92,9 @@ def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
 def compress(given: FitInput, engine: CoordinateAscent) -> Data:
     """Compress both sets as far as coordinate ascent can use them so."""
     data = engine._prepare(given.model, given.sets, given.weights)
+    for name, rows, weights in zip(("X", "background"), data.sets, given.weights, strict=False):
+        if weights is not None:  # a feature may be observed only in rows of weight 0
+            refuse_empty_columns(rows.counts, name)
     _check_variances(data.variances, data.variance, [s.mean for s in data.sets], given.model)
     return data
 

@@ -6,9 +6,15 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm.io.value_checks import Values, array, check_values
-from contrastive_lvm.vae.design import Design, Parameters, Scaling, Units
+from contrastive_lvm.vae.architecture import (
+    Architecture,
+    FeatureUnits,
+    NetworkConstants,
+    NetworkWeights,
+)
 from contrastive_lvm.vae.networks import Layer
 
+SINGLE = np.float32
 RANGES: dict[str, Values] = {
     "target_mean": "finite",
     "background_mean": "finite",
@@ -18,24 +24,29 @@ RANGES: dict[str, Values] = {
 }
 
 
-def check_networks(design: Design, networks: Parameters, units: Units, scaling: Scaling) -> None:
-    """Refuse arrays that are not those of the design.
+def check_networks(
+    architecture: Architecture,
+    weights: NetworkWeights,
+    units: FeatureUnits,
+    constants: NetworkConstants,
+) -> None:
+    """Refuse arrays that are not those of the architecture.
 
     Sizes are compared, never allocated: a file may claim any.
     """
-    D, single = design.n_features, np.float32
-    if set(networks) != {"learned", *design.sizes} or not isinstance(units, Units):
-        raise ValueError("its networks are not those that its parameters describe")
-    for name, sizes in design.sizes.items():
-        _check_network(name, networks[name], sizes)
-    shapes = design.learned_shapes
-    if set(networks["learned"]) != set(shapes):
+    D, sizes = architecture.n_features, architecture.layer_sizes
+    if not isinstance(weights, NetworkWeights) or not isinstance(units, FeatureUnits):
+        raise TypeError("its networks are not those that its parameters describe")
+    for name, network in weights._asdict().items():
+        if name != "likelihood":
+            _check_network(name.replace("_", " "), network, sizes.get(name, (0,)))
+    initial = architecture.initial_parameters
+    if set(weights.likelihood) != set(initial):
         raise ValueError("what its likelihood has learned belongs to another likelihood")
-    learned = {name: array(*shape, dtype=single) for name, shape in shapes.items()}
-    check_values(learned, networks["learned"])
+    logs = {name: array(*value.shape, dtype=SINGLE) for name, value in initial.items()}
+    check_values(logs, weights.likelihood)
     check_values({"shift": array(D), "unit": array(D, values="positive")}, units)
-    constants = {name: array(D, values=v, dtype=single) for name, v in RANGES.items()}
-    check_values(constants, scaling)
+    check_values({n: array(D, values=v, dtype=SINGLE) for n, v in RANGES.items()}, constants)
 
 
 def _check_network(name: str, network: Any, sizes: tuple[int, ...]) -> None:
@@ -44,5 +55,5 @@ def _check_network(name: str, network: Any, sizes: tuple[int, ...]) -> None:
     for layer, (inputs, outputs) in zip(network, pairwise(sizes), strict=True):
         if not isinstance(layer, Layer):
             raise TypeError(f"the {name} has a layer that is none")
-        weights = array(inputs, outputs, dtype=np.float32)
-        check_values({"weights": weights, "bias": array(outputs, dtype=np.float32)}, layer)
+        weights = array(inputs, outputs, dtype=SINGLE)
+        check_values({"weights": weights, "bias": array(outputs, dtype=SINGLE)}, layer)

@@ -70,7 +70,7 @@ def target_loadings(model: Any, dimensions: int | None = None) -> Array:
         if hasattr(model, name):
             linear: Array = getattr(model, name)[:dimensions]
             return linear
-    steps = np.eye(model.network_.design.n_target)[:dimensions]
+    steps = np.eye(model.network_.architecture.n_target)[:dimensions]
     moved: Array = 0.5 * (model.inverse_transform(steps) - model.inverse_transform(-steps))
     return moved
 

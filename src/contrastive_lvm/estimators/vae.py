@@ -21,9 +21,9 @@ class VAE(Autoencoder):
     ----------
     n_components : int
         Latent dimensions.
-    hidden, activation, likelihood, learning_rate, batch_size, max_epochs, kl_warm_up, clip
+    hidden_layer_sizes, activation, likelihood, learning_rate, batch_size, max_epochs, kl_warm_up
         As for `ContrastiveVAE`.
-    validation_fraction, patience, checkpoint, refine_steps, n_devices, random_state, verbose
+    clip, validation_fraction, patience, checkpoint, refine_steps, n_devices, random_state, verbose
         As for `ContrastiveVAE`.
 
     Attributes
@@ -40,7 +40,7 @@ class VAE(Autoencoder):
     --------
     >>> import contrastive_lvm as clvm
     >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-    >>> clvm.VAE(2, hidden=(16,), max_epochs=50, random_state=0).fit_transform(rows).shape
+    >>> clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=9, random_state=0).fit_transform(rows).shape
     (400, 2)
     """
 
@@ -48,7 +48,7 @@ class VAE(Autoencoder):
         self,
         n_components: int = 10,
         *,
-        hidden: tuple[int, ...] = (128, 256),
+        hidden_layer_sizes: tuple[int, ...] = (128, 256),
         activation: str = "relu",
         likelihood: Any = "gaussian",
         learning_rate: float = 2e-3,
@@ -65,7 +65,7 @@ class VAE(Autoencoder):
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
-        self.hidden = hidden
+        self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.likelihood = likelihood
         self.learning_rate = learning_rate
@@ -88,12 +88,12 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.n_iter_
         5
         """
         k = check_integer("n_components", self.n_components, 1)
-        self._train({"X": self._source(X, "X", reset=True)}, k, 0, 0.0, resume)
+        self._fit((self._read(X, "X", fit=True),), (k, 0), 0.0, resume)
         return self
 
     def _check_state(self, state: dict[str, Any]) -> None:
@@ -104,7 +104,7 @@ class VAE(Autoencoder):
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.network_.design.n_target)
+        return self.network_.architecture.n_target
 
     def transform(self, X: Any) -> Array:
         """Posterior mean of the latents, (n, n_components).
@@ -113,12 +113,12 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.transform(rows).shape
         (400, 2)
         """
-        fitted, rows = self._rows(X)
-        return fitted.codes(rows, "target")[0]
+        networks, rows = self._rows(X)
+        return networks.latents(rows, "target")[0]
 
     @follows_output
     def inverse_transform(self, T: Any) -> Array:
@@ -128,13 +128,13 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.inverse_transform([[0.0, 0.0]]).shape
         (1, 30)
         """
         check_is_fitted(self)
-        T = self._latents_given(T, self._n_features_out)
-        return self._decoded(T, None, len(T), "target")
+        T = self._given_latents(T, self._n_features_out)
+        return self.network_.expected_rows(len(T), T, None, "target")
 
     @follows_output
     def reconstruct(self, X: Any) -> Array:
@@ -144,13 +144,13 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.reconstruct(rows).shape
         (400, 30)
         """
-        fitted, rows = self._rows(X)
-        t = fitted.codes(rows, "target")[0]
-        return self._decoded(t, None, len(t), "target", self._sizes(rows))
+        networks, rows = self._rows(X)
+        t, _ = networks.latents(rows, "target")
+        return networks.expected_rows(len(t), t, None, "target", networks.size_factors(rows))
 
     @follows_output
     def impute(
@@ -162,12 +162,14 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> rows[0, 0] = float("nan")
         >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
         False
         """
-        filled, std = self._filled(X, "target", check_integer("n_draws", n_draws, 1))
+        n_draws = check_integer("n_draws", n_draws, 1)
+        networks, rows = self._rows(X)
+        filled, std = networks.impute(rows, "target", n_draws)
         return (filled, std) if return_std else filled
 
     @follows_output
@@ -178,14 +180,14 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.sample(3, random_state=0).shape
         (3, 30)
         """
         check_is_fitted(self)
         n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t: Array = rng.standard_normal((n, self._n_features_out))
-        return self._drawn(t, None, n, "target", rng)
+        return self.network_.draw_rows(n, t, None, "target", rng)
 
     def score_samples(self, X: Any, *, n_draws: int = 100) -> Array:
         """An importance-weighted bound on the log-likelihood of each row's observed entries.
@@ -194,9 +196,10 @@ class VAE(Autoencoder):
         --------
         >>> import contrastive_lvm as clvm
         >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden=(16,), max_epochs=5, random_state=0).fit(rows)
+        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
         >>> model.score_samples(rows).shape
         (400,)
         """
-        fitted, rows = self._rows(X)
-        return fitted.weighted_bounds(rows, "target", 0, check_integer("n_draws", n_draws, 1))
+        n_draws = check_integer("n_draws", n_draws, 1)
+        networks, rows = self._rows(X)
+        return networks.weighted_bounds(rows, "target", n_draws)

@@ -21,7 +21,7 @@ SHOWN = 2000  # held-out rows in a picture
 SIDE = 28
 
 
-LITTLE: dict[str, Any] = {"hidden": (16,), "max_epochs": 2, "refine_steps": 0}
+LITTLE: dict[str, Any] = {"hidden_layer_sizes": (16,), "max_epochs": 2, "refine_steps": 0}
 NOTES = """
 Accuracy is that of 20 nearest neighbours among rows of the target, for held-out rows with other
 digits and other patches of grass; 0.1 is chance. Latents are posterior means after 30 steps of

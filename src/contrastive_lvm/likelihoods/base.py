@@ -168,6 +168,18 @@ class Likelihood(ABC):
         """Return rows for a Gaussian start: by default the rows themselves."""
         return LinearizedRows(rows, np.ones(rows.shape[1]), column_means(rows))
 
+    def _link(self, mean: Array) -> Array:
+        """Return the predictor at which an entry has this mean: by default the mean itself."""
+        return mean
+
+    def _network_parameters(self, n_features: int) -> dict[str, Array] | None:
+        """Return first values of the positive parameters that an autoencoder learns, by name.
+
+        The names are those of `Nuisance` and of the parameters of `log_density`; a value is a
+        number or has one entry per feature. None means that no network can have this output.
+        """
+        return {}
+
     def _scale_width(self, n_features: int) -> int:
         """Return how many scales a row has in an augmented density."""
         return 0
@@ -271,6 +283,9 @@ class ScaleMixture(Likelihood):
 
     def _has_noise(self, n_features: int) -> BoolArray:
         return np.ones(n_features, dtype=bool)
+
+    def _network_parameters(self, n_features: int) -> dict[str, Array] | None:
+        return None
 
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         log_noise = np.log(nuisance.noise)

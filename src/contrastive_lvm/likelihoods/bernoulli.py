@@ -72,8 +72,12 @@ class Bernoulli(Likelihood):
         chance = logistic_moments(predictor, np.zeros_like(predictor)).probability
         return (rng.random_sample(predictor.shape) < chance).astype(np.float64)
 
+    def _link(self, mean: Array) -> Array:
+        log_odds: Array = np.log(mean) - np.log1p(-mean)
+        return log_odds
+
     def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         """Return the rows themselves, which a predictor moves by `p (1 - p)`."""
         n = rows.shape[0]
         p = (n * column_means(rows) + 0.5) / (n + 1.0)
-        return LinearizedRows(rows, np.maximum(p * (1.0 - p), 0.05), np.log(p) - np.log1p(-p))
+        return LinearizedRows(rows, np.maximum(p * (1.0 - p), 0.05), self._link(p))

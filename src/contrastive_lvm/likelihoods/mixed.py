@@ -201,6 +201,9 @@ class Mixed(Likelihood):
             rows[:, at] = part.draw(predictor[:, at], nuisance.of(at), rng)
         return rows
 
+    def _network_parameters(self, n_features: int) -> dict[str, Array] | None:
+        return None
+
     def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         dense = rows.toarray() if is_sparse(rows) else rows
         n, D = dense.shape

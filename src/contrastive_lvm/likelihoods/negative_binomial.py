@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Dispersion = Literal["feature", "shared"]
 WIDTH = 2.0  # standard deviation of the prior on the log dispersion
+FIRST_DISPERSION = 0.5  # of an autoencoder, before training
 LEAST_DISPERSION = 1e-6  # below, this is a Poisson and its terms cancel
 
 
@@ -116,6 +117,14 @@ class NegativeBinomial(Likelihood):
         c = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION)
         rate = np.exp(np.minimum(predictor, MOST_LOG_RATE))
         return rng.poisson(rate * rng.gamma(c, 1.0 / c, rate.shape)).astype(np.float64)
+
+    def _network_parameters(self, n_features: int) -> dict[str, Array]:
+        shape = () if self.dispersion == "shared" else (n_features,)
+        return {"dispersion": np.full(shape, FIRST_DISPERSION)}
+
+    def _link(self, mean: Array) -> Array:
+        log_rate: Array = np.log(mean)
+        return log_rate
 
     def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         return log_rates(rows, log_sizes)

@@ -93,5 +93,9 @@ class Poisson(Likelihood):
         """Draw counts."""
         return rng.poisson(np.exp(np.minimum(predictor, MOST_LOG_RATE))).astype(np.float64)
 
+    def _link(self, mean: Array) -> Array:
+        log_rate: Array = np.log(mean)
+        return log_rate
+
     def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         return log_rates(rows, log_sizes)

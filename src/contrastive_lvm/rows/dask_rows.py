@@ -45,7 +45,7 @@ class DaskRows(RowReader):
         self.dtype = np.dtype(precision(X.dtype))
         joined = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         (fused,) = dask().optimize(joined)
-        self._tasks = dict(fused.dask)
+        self._tasks = {**joined.dask, **fused.dask}  # chunks that a cluster holds are in the first
         pairs = zip(fused.chunks[0], fused.__dask_keys__(), strict=True)
         sizes, self._keys = zip(*((n, keys[0]) for n, keys in pairs if n), strict=True)
         ends = np.cumsum(sizes).tolist()

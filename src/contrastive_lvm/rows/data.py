@@ -58,10 +58,6 @@ class Data(NamedTuple):
     variances: list[Array]  # (D,) of the features of each set
     variance: Array  # (D,) of the features of all sets about their own means
 
-    def first_weights(self) -> tuple[Cache | None, ...]:
-        """Return weights of rows to begin with: nothing is known of them."""
-        return (None,) * len(self.sets)
-
     def row_step(
         self,
         active: Sequence[Loadings],
@@ -136,8 +132,9 @@ def _data(
     sets: Sequence[RowSet], readers: list[RowReader], n_features: int, span: Span | None = None
 ) -> Data:
     squares, counts = [s.square for s in sets], [s.counts for s in sets]
-    variances = [square / count for square, count in zip(squares, counts, strict=True)]
-    pooled = np.asarray(sum(squares) / sum(counts))
+    with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
+        variances = [square / count for square, count in zip(squares, counts, strict=True)]
+        pooled = np.asarray(sum(squares) / sum(counts))
     complete = not any(isinstance(s, MaskedRows | ScaleMixtureRows) for s in sets)
     narrow = all(isinstance(s, DenseScatter) for s in sets) and len(pooled) <= NARROW
     return Data(sets, readers, n_features, span, complete, narrow, variances, pooled)

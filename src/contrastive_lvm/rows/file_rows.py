@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices, sparse_rows
+from contrastive_lvm.linalg.matrices import is_sparse, own_rows, row_slices, sparse_rows
 from contrastive_lvm.rows.reader import (
     UNCHECKED,
     Checks,
@@ -125,7 +125,7 @@ class LocalRows(RowReader):
         found = []
         for i, at in picks.items():
             rows = self._read(self.slices[i])[at]
-            found.append(np.array(rows) if self.random_access else rows)  # not a view of the map
+            found.append(own_rows(rows) if self.random_access else rows)  # not a view of the map
             _release(self.X, self.slices[i])
         return found
 

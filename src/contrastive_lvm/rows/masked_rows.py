@@ -130,7 +130,8 @@ class AvailableEntries:
 
     def product(self, M: Array, n_rows: float, variance: Array) -> Array:
         """Multiply a covariance matrix by a few columns."""
-        if len(M) <= min(MOST_OUTER, self.reader.shape[0]) and not self.reader.in_memory:
+        one_chunk = self.reader.in_memory and len(self.reader.slices) == 1
+        if len(M) <= min(MOST_OUTER, self.reader.shape[0]) and not one_chunk:
             product = self._outer @ M
         else:
             function = partial(_outer_product, self._view, self.share, M)

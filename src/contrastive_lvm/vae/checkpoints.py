@@ -1,4 +1,4 @@
-"""Training states as files: arrays and numbers, no code; written under another name and moved."""
+"""Training states as files: arrays and numbers, no code."""
 
 import os
 from pathlib import Path
@@ -8,22 +8,22 @@ import numpy as np
 
 from contrastive_lvm._jax import module
 from contrastive_lvm.io.container import ModelFileError, clause, read_container, write_container
-from contrastive_lvm.vae.training import HISTORY, State
+from contrastive_lvm.vae.training import HISTORY, TrainingState
 
 FORMAT = "contrastive-lvm training state"
-TREES = ("parameters", "optimiser", "best")
+TREES = ("weights", "optimizer", "best")
 FACTS: dict[str, tuple[type, ...]] = {
     "best_bound": (float, int),
     "n_rounds": (int,),
     "idle": (int,),
     "cuts": (int,),
     "seed": (int,),
-    "terms": (str,),
+    "fingerprint": (str,),
 }
 
 
-def write_state(path: str | os.PathLike[str], state: State) -> None:
-    """What `read_state` reads."""
+def write_state(path: str | os.PathLike[str], state: TrainingState) -> None:
+    """Write a state that `read_state` reads."""
     tree = module("jax").tree
     arrays = {
         f"{name}.{i}": np.asarray(leaf)
@@ -35,21 +35,21 @@ def write_state(path: str | os.PathLike[str], state: State) -> None:
 
 
 def read_seed(path: str | os.PathLike[str]) -> int:
-    """The seed of a state, which decides on the rows that are held out."""
+    """Read the seed of a state, which decides which rows are held out."""
     settings, _ = _read(path)
     return int(settings["facts"]["seed"])
 
 
-def read_state(path: str | os.PathLike[str], first: State) -> State:
-    """A state of a training that begins at `first`."""
+def read_state(path: str | os.PathLike[str], first: TrainingState) -> TrainingState:
+    """Read a state of the training that begins at `first`."""
     settings, arrays = _read(path)
     facts = settings["facts"]
-    if facts["terms"] != first.terms:
-        return first._replace(terms=str(facts["terms"]))  # whoever resumes will refuse it
+    if facts["fingerprint"] != first.fingerprint:
+        return first._replace(fingerprint=str(facts["fingerprint"]))  # `resume` refuses it
     try:
         trees = {name: _tree(name, arrays, getattr(first, name)) for name in TREES}
         history = {name: arrays[f"history.{name}"] for name in HISTORY}
-        return State(**trees, **facts, history=history)
+        return TrainingState(**trees, **facts, history=history)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path} is damaged: {clause(error)}; begin again.") from error
 

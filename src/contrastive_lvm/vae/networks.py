@@ -1,31 +1,31 @@
 """Fully connected networks, as plain functions of their weights."""
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import module
+from contrastive_lvm._jax import JaxArray, JaxArrayLike, module
 
 ACTIVATIONS = ("relu", "elu", "gelu", "softplus", "tanh")
-FIRST_OUTPUT = 0.1  # standard deviation of what a network returns
+FIRST_OUTPUT = 0.1  # standard deviation of the outputs before training
 
 
 class Layer(NamedTuple):
     """`h -> h @ weights + bias`."""
 
-    weights: Any  # (I, O)
-    bias: Any  # (O,)
+    weights: JaxArrayLike  # (I, O)
+    bias: JaxArrayLike  # (O,)
 
 
 Network = tuple[Layer, ...]
 
 
-def first_network(sizes: tuple[int, ...], rng: np.random.Generator) -> Network:
-    """Random weights that keep the variance of what passes through rectified layers.
+def initial_network(sizes: tuple[int, ...], rng: np.random.Generator) -> Network:
+    """Draw weights that keep the variance of what passes through rectified layers.
 
-    `N(0, 2 / I)` for hidden layers (He et al. 2015, eq. 10). The last begins small: decoders with
-    the mean, encoders with the prior. Drawn by NumPy: JAX would compile once a shape.
+    `N(0, 2 / I)` for hidden layers (He et al. 2015, eq. 10). The last layer starts small: decoders
+    at the mean, encoders at the prior. NumPy draws them, since JAX would compile once per shape.
     """
     layers = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
@@ -35,8 +35,8 @@ def first_network(sizes: tuple[int, ...], rng: np.random.Generator) -> Network:
     return tuple(layers)
 
 
-def apply(network: Network, h: Any, activation: str) -> Any:
-    """Outputs, (..., O), of inputs (..., I)."""
+def apply(network: Network, h: JaxArray, activation: str) -> JaxArray:
+    """Return the outputs, (..., O), for inputs (..., I)."""
     rectify = getattr(module("jax.nn"), activation)
     for layer in network[:-1]:
         h = rectify(h @ layer.weights + layer.bias)

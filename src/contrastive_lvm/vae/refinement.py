@@ -10,55 +10,56 @@ row's answer does not depend on the rows beside it.
 from functools import partial
 from typing import Any
 
-from contrastive_lvm._jax import load, module
-from contrastive_lvm.vae.design import Design, Parameters, Scaling
-from contrastive_lvm.vae.objective import Code, decoded, encode, log_likelihood
+from contrastive_lvm._jax import JaxArray, load, module
+from contrastive_lvm.vae.network_model import DiagonalGaussian, NetworkModel
 
 RATE = 0.1  # of Adam, which falls to nothing in half a cosine
-FLATNESS = 1.0  # nats a unit: slopes far below move a latent by less than the rate
-JUDGES = 8  # pairs of draws that decide whether a row's answer became better
+FLATNESS = 1.0  # nats per unit: slopes far below move a latent by less than the rate
+PAIRS = 8  # of draws that decide whether a row's posterior became better
 
 
-def refined(
-    design: Design, p: Parameters, scaling: Scaling, rows: Any, of: str, steps: int
-) -> Code:
-    """Posteriors of rows after some steps, never worse by their bounds than the encoder's."""
+def refine(model: NetworkModel, rows: JaxArray, of: str, steps: int) -> DiagonalGaussian:
+    """Improve the posteriors of rows; none gets a lower bound worse than the encoder's."""
     jax, optax = module("jax"), module("optax")
-    first = encode(design, p, scaling, rows, of)
+    first = model.encode(rows, of)
     if steps == 0:
         return first
-    bounds = partial(_bounds, design, p, scaling, rows, of)
-    optimiser = optax.adam(optax.cosine_decay_schedule(RATE, steps), eps=FLATNESS)
+    bounds = partial(_lower_bounds, model, rows, of)
+    optimizer = optax.adam(optax.cosine_decay_schedule(RATE, steps), eps=FLATNESS)
 
-    def loss(code: Code, key: Any) -> Any:
-        return -bounds(code, _pairs(key, 1, code)).sum()
+    def loss(posterior: DiagonalGaussian, key: JaxArray) -> JaxArray:
+        return -bounds(posterior, _antithetic_draws(key, 1, posterior)).sum()
 
-    def step(carry: Any, key: Any) -> Any:
-        code, state = carry
-        change, state = optimiser.update(jax.grad(loss)(code, key), state)
-        return (optax.apply_updates(code, change), state), None
+    def step(carry: Any, key: JaxArray) -> Any:
+        posterior, state = carry
+        change, state = optimizer.update(jax.grad(loss)(posterior, key), state)
+        return (optax.apply_updates(posterior, change), state), None
 
     keys = jax.random.split(jax.random.key(0), steps + 1)
-    (last, _), _ = jax.lax.scan(step, (first, optimiser.init(first)), keys[1:])
-    draws = _pairs(keys[0], JUDGES, first)
+    (last, _), _ = jax.lax.scan(step, (first, optimizer.init(first)), keys[1:])
+    draws = _antithetic_draws(keys[0], PAIRS, first)
     better = (bounds(last, draws) > bounds(first, draws))[:, None]
-    return Code(*(load().jnp.where(better, b, a) for a, b in zip(first, last, strict=True)))
+    choose = partial(load().jnp.where, better)
+    return DiagonalGaussian(choose(last.mean, first.mean), choose(last.log_std, first.log_std))
 
 
-def _pairs(key: Any, n: int, code: Code) -> Any:
-    """Standard normal draws and their negatives, (2n, 1, K): one of each for all rows."""
-    half = module("jax.random").normal(key, (n, 1, code.mean.shape[-1]), code.mean.dtype)
-    return load().jnp.concatenate([half, -half])
+def _antithetic_draws(key: JaxArray, n: int, posterior: DiagonalGaussian) -> JaxArray:
+    """Return standard normal draws and their negatives, (2n, 1, K), shared by all rows."""
+    shape = (n, 1, posterior.mean.shape[-1])
+    half = module("jax.random").normal(key, shape, posterior.mean.dtype)
+    draws: JaxArray = load().jnp.concatenate([half, -half])
+    return draws
 
 
-def _bounds(
-    design: Design, p: Parameters, scaling: Scaling, rows: Any, of: str, code: Code, draws: Any
-) -> Any:
-    """Of each row, the mean over draws."""
+def _lower_bounds(
+    model: NetworkModel, rows: JaxArray, of: str, posterior: DiagonalGaussian, draws: JaxArray
+) -> JaxArray:
+    """Return the lower bound of each row, averaged over draws."""
     jax, jnp = module("jax"), load().jnp
 
-    def fit(draw: Any) -> Any:
-        h = code.mean + jnp.exp(code.log_sd) * draw
-        return log_likelihood(design, p, scaling, rows, decoded(design, p, scaling, h, of))
+    def fit(draw: JaxArray) -> JaxArray:
+        h = posterior.mean + jnp.exp(posterior.log_std) * draw
+        return model.log_likelihood(rows, model.decode(h, of))
 
-    return jax.lax.map(fit, draws).mean(axis=0) - code.divergence()
+    mean: JaxArray = jax.lax.map(fit, draws).mean(axis=0)
+    return mean - posterior.divergence()

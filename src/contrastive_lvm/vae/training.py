@@ -1,32 +1,32 @@
-"""Training: rounds of epochs, a look at held-out rows after each, the best state kept."""
+"""Training: rounds of epochs, the bound of held-out rows after each, the best weights kept."""
 
-import logging
+import os
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import module
+from contrastive_lvm._jax import JaxArray, all_finite, module, to_numpy
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import Placement
-from contrastive_lvm.vae.design import LEAST_LOG_NOISE, Design, Parameters
-from contrastive_lvm.vae.objective import Parts
-from contrastive_lvm.vae.program import Feed, Weights, program
-from contrastive_lvm.vae.vae_scaling import Data
+from contrastive_lvm.vae.architecture import Architecture, NetworkWeights
+from contrastive_lvm.vae.compiled import ObjectiveWeights, StepInputs, training_functions
+from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE
+from contrastive_lvm.vae.objective import BoundTerms
+from contrastive_lvm.vae.training_data import TrainingData
 
-logger = logging.getLogger(__name__)
-
-STEPS, EPOCHS = 5000, 40  # at least, when the number of epochs is left to us
-ROUND = 50  # steps at least between two looks
-RISE = 200  # steps over which the learning rate rises
-FIRST_LOG_FLOOR, FALL = 3.0, 4.0  # of the noise in units of variance, and how far it falls
-CUT, MOST_CUTS = 0.3, 6  # of the learning rate when training diverged
-CHUNK_BYTES = 1 << 26  # rows that are made ready for the device at a time
+LEAST_STEPS, LEAST_EPOCHS = 5000, 40  # when max_epochs is None
+ROUND_STEPS = 50  # at least, between two looks at held-out rows
+RISE_STEPS = 200  # over which the learning rate rises
+FIRST_LOG_FLOOR, FLOOR_DROP = 3.0, 4.0  # of the noise in units of variance, and how far it falls
+RATE_CUT, MOST_CUTS = 0.3, 6  # of the learning rate when training diverged
+CHUNK_BYTES = 1 << 26  # rows that are prepared for the device at a time
 HISTORY = (
     "epoch",
     "bound",
-    *Parts._fields,
+    *BoundTerms._fields,
     "validation_bound",
     "learning_rate",
     "target_kl_weight",
@@ -34,8 +34,8 @@ HISTORY = (
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to train; the estimators document each."""
+class TrainingPlan:
+    """How to train; the estimators document each setting."""
 
     max_epochs: int | None
     batch_size: int
@@ -43,77 +43,90 @@ class Plan:
     kl_warm_up: float
     clip: float
     patience: int | None
-    separation: float
+    separation: float = 0.0
+    validation_fraction: float = 0.0
+    checkpoint: str | os.PathLike[str] | None = None
 
 
-class State(NamedTuple):
-    """What training goes on from, as arrays of NumPy."""
+class TrainingState(NamedTuple):
+    """Everything that training continues from, as NumPy arrays."""
 
-    parameters: Parameters
-    optimiser: Any
-    best: Parameters
-    best_bound: float  # nats a row, of held-out rows
+    weights: NetworkWeights
+    optimizer: Any
+    best: NetworkWeights
+    best_bound: float  # nats per row, of held-out rows
     n_rounds: int
     idle: int  # rounds since the best
     cuts: int  # of the learning rate
-    history: dict[str, Array]  # a value a round
+    history: dict[str, Array]  # one value per round
     seed: int
-    terms: str  # model and data it belongs to
+    fingerprint: str  # model and data that the state belongs to
 
 
-class Schedule:
-    """How rows and steps are cut into batches, epochs and rounds."""
+class TrainingSchedule:
+    """How rows and steps are divided into batches, epochs and rounds."""
 
-    def __init__(self, plan: Plan, sizes: tuple[int, ...], n_features: int, multiple: int) -> None:
+    def __init__(
+        self, plan: TrainingPlan, sizes: tuple[int, ...], n_features: int, n_devices: int
+    ) -> None:
         share = min(1.0, plan.batch_size / sum(sizes))
-        self.batch_rows = tuple(max(1, round(share * n / multiple)) * multiple for n in sizes)
+        self.batch_rows = tuple(max(1, round(share * n / n_devices)) * n_devices for n in sizes)
         steps = max(-(-n // b) for n, b in zip(sizes, self.batch_rows, strict=True))
-        bytes_a_step = 4 * n_features * sum(self.batch_rows)
-        self.chunks = -(-steps * bytes_a_step // CHUNK_BYTES)
+        step_bytes = 4 * n_features * sum(self.batch_rows)
+        self.chunks = -(-steps * step_bytes // CHUNK_BYTES)
         self.chunk_steps = -(-steps // self.chunks)
         self.epoch_steps = self.chunks * self.chunk_steps
-        default = max(EPOCHS, -(-STEPS // self.epoch_steps))
+        default = max(LEAST_EPOCHS, -(-LEAST_STEPS // self.epoch_steps))
         self.epochs = default if plan.max_epochs is None else plan.max_epochs
-        self.round_epochs = min(self.epochs, -(-ROUND // self.epoch_steps))
+        self.round_epochs = min(self.epochs, -(-ROUND_STEPS // self.epoch_steps))
         self.rounds = -(-self.epochs // self.round_epochs)
         self.steps = self.epochs * self.epoch_steps
-        self.rise = min(RISE, self.steps // 10)
+        self.rise = min(RISE_STEPS, self.steps // 10)
         self.warm_up = plan.kl_warm_up * self.steps
         self.learning_rate = plan.learning_rate
 
     def rates(self, numbers: np.ndarray) -> Array:
-        """A short rise, then a cosine down to nothing (Loshchilov & Hutter 2017, eq. 5)."""
+        """Return learning rates: a short rise, then a cosine (Loshchilov & Hutter 2017, eq. 5)."""
         fall = np.clip((numbers - self.rise) / max(1, self.steps - self.rise), 0.0, 1.0)
         rise = np.minimum(1.0, (numbers + 1.0) / max(1, self.rise))
         rates: Array = self.learning_rate * rise * 0.5 * (1.0 + np.cos(np.pi * fall))
         return rates
 
-    def warmth(self, numbers: np.ndarray) -> tuple[Array, Array]:
-        """Weights of the target latents' divergence, and floors of the log noise.
+    def warm_up_weights(self, numbers: np.ndarray) -> tuple[Array, Array]:
+        """Return weights of the target latents' divergence, and floors of the log noise.
 
         At first there is more noise than variance and target latents cost nothing. As the noise
         falls, latents are put to use one after another, and what only the target has settles in
         the cheap ones.
         """
         done = np.minimum(1.0, (numbers + 1.0) / max(1.0, self.warm_up))
-        floors = np.where(done < 1.0, FIRST_LOG_FLOOR - FALL * done, LEAST_LOG_NOISE)
+        floors = np.where(done < 1.0, FIRST_LOG_FLOOR - FLOOR_DROP * done, LEAST_LOG_NOISE)
         return done, floors
 
 
 class Training:
-    """One model in training: `round()` until `goes_on` is false, then `state.best`."""
+    """One model in training: `round()` while `is_due`, then `state.best`."""
 
-    def __init__(self, design: Design, plan: Plan, data: Data, place: Placement, seed: int) -> None:
-        self.plan, self.data, self.place = plan, data, place
-        self.schedule = Schedule(plan, data.sizes, design.n_features, place.n_devices)
-        separated = plan.separation > 0 and len(data.sources) == 2
-        self.program = program(design, plan.clip, separated=separated)
-        self.scaling = place.everywhere(data.scaling)
-        self.held = place.everywhere(data.held)
-        first = design.first_parameters(np.random.default_rng([seed, 0]))
-        self.state = State(
-            parameters=first,
-            optimiser=_numpy(self.program.first_optimiser(first)),
+    def __init__(
+        self,
+        architecture: Architecture,
+        plan: TrainingPlan,
+        data: TrainingData,
+        placement: Placement,
+        seed: int,
+    ) -> None:
+        self.plan, self.data, self.placement = plan, data, placement
+        self.schedule = TrainingSchedule(
+            plan, data.sizes, architecture.n_features, placement.n_devices
+        )
+        separated = plan.separation > 0 and len(data.sets) == 2
+        self.functions = training_functions(architecture, plan.clip, separated=separated)
+        self.constants = placement.everywhere(data.constants)
+        self.held_out = placement.everywhere(data.held_out)
+        first = architecture.initial_weights(np.random.default_rng([seed, 0]))
+        self.state = TrainingState(
+            weights=first,
+            optimizer=to_numpy(self.functions.init_optimizer(first)),
             best=first,
             best_bound=-np.inf,
             n_rounds=0,
@@ -121,169 +134,161 @@ class Training:
             cuts=0,
             history={name: np.zeros(0) for name in HISTORY},
             seed=seed,
-            terms=repr((design, data.sizes, plan.separation)),
+            fingerprint=repr((architecture, data.sizes, plan.separation)),
         )
 
-    def resume(self, state: State) -> None:
-        """Go on from a state of the same model and data."""
-        if state.terms != self.state.terms:
+    def resume(self, state: TrainingState) -> None:
+        """Continue from a state of the same model and data."""
+        if state.fingerprint != self.state.fingerprint:
             raise ValueError(
-                f"resume holds a training of {state.terms}, but this one is of "
-                f"{self.state.terms}; use the same parameters and data, or begin with resume=None."
+                f"resume holds a training of {state.fingerprint}, but this one is of "
+                f"{self.state.fingerprint}; use the same parameters and data, or begin with "
+                "resume=None."
             )
         self.state = state
 
     @property
-    def key(self) -> Any:
-        """Of all draws."""
-        return module("jax.random").key(self.state.seed)
+    def key(self) -> JaxArray:
+        """The key of all draws."""
+        key: JaxArray = module("jax.random").key(self.state.seed)
+        return key
 
     @property
-    def goes_on(self) -> bool:
+    def is_due(self) -> bool:
         """Whether another round is due."""
         s, patience = self.state, self.plan.patience
-        tired = bool(self.data.held) and patience is not None and s.idle >= patience
-        return s.n_rounds < self.schedule.rounds and not tired and not self.gave_up
+        exhausted = bool(self.data.held_out) and patience is not None and s.idle >= patience
+        return s.n_rounds < self.schedule.rounds and not exhausted and not self.gave_up
 
     @property
     def gave_up(self) -> bool:
-        """Whether it diverged too often."""
+        """Whether training diverged too often."""
         return self.state.cuts > MOST_CUTS
 
     @property
-    def epochs_done(self) -> int:
-        """Through the data."""
+    def n_epochs(self) -> int:
+        """Number of epochs that were completed."""
         return min(self.schedule.epochs, self.state.n_rounds * self.schedule.round_epochs)
 
     def round(self) -> None:
-        """Some epochs and a look; a round that diverged is undone and the rate cut."""
-        first, last = self.epochs_done, self.schedule.epochs
-        last = min(last, first + self.schedule.round_epochs)
-        p = self.place.everywhere(self.state.parameters)
-        optimiser = self.place.everywhere(self.state.optimiser)
-        found: list[Parts] = []
+        """Run some epochs and evaluate; a round that diverged is undone and the rate cut."""
+        first = self.n_epochs
+        last = min(self.schedule.epochs, first + self.schedule.round_epochs)
+        weights = self.placement.everywhere(self.state.weights)
+        optimizer = self.placement.everywhere(self.state.optimizer)
+        found: list[BoundTerms] = []
         for epoch in range(first, last):
-            for feed in self.feeds(epoch):
+            for inputs in self.step_inputs(epoch):
                 # Steps run while the next rows are read, but rows must not pile up before them.
                 module("jax").block_until_ready(found[-1:])
-                p, optimiser, own = self.program.steps(
-                    p, optimiser, feed, self.scaling, self.weights(), self.key
+                weights, optimizer, own = self.functions.steps(
+                    weights, optimizer, inputs, self.constants, self.objective_weights(), self.key
                 )
                 found.append(own)
-        parts = self._in_units(np.mean([[float(v) for v in own] for own in found], axis=0))
-        looked = self._look(p, parts)
-        if np.isfinite(looked) and np.isfinite(parts.bound()) and _finite(p):
-            self._keep(_numpy(p), _numpy(optimiser), parts, looked, last)
+        terms = self._in_units(np.mean([[float(v) for v in own] for own in found], axis=0))
+        bound = self._validation_bound(weights, terms)
+        if np.isfinite(bound) and np.isfinite(terms.lower_bound()) and all_finite(weights):
+            self._accept(to_numpy(weights), to_numpy(optimizer), terms, bound, last)
         else:
             self._undo()
 
-    def feeds(self, epoch: int) -> Any:
-        """The minibatches of an epoch, a chunk at a time; the same for the same seed."""
+    def step_inputs(self, epoch: int) -> Iterator[StepInputs]:
+        """Return the minibatches of an epoch, a chunk at a time; the same for the same seed."""
         s, streams = self.schedule, []
-        for which, (rows, size) in enumerate(zip(self.data.sources, s.batch_rows, strict=True)):
+        for which, (rows, size) in enumerate(zip(self.data.sets, s.batch_rows, strict=True)):
             rng = np.random.default_rng([self.state.seed, 1 + which, epoch])
             streams.append(rows.epoch(rng, s.chunks, s.chunk_steps * size))
-        for chunk, pieces in enumerate(zip(*streams, strict=True)):
+        for chunk, parts in enumerate(zip(*streams, strict=True)):
             begin = epoch * s.epoch_steps + chunk * s.chunk_steps
             numbers = np.arange(begin, begin + s.chunk_steps)
             batches = tuple(
-                self.data.units.standardised(piece).reshape(s.chunk_steps, size, -1)
-                for piece, size in zip(pieces, s.batch_rows, strict=True)
+                self.data.units.standardize(part).reshape(s.chunk_steps, size, -1)
+                for part, size in zip(parts, s.batch_rows, strict=True)
             )
-            rates = CUT**self.state.cuts * s.rates(numbers)
-            yield Feed(
-                self.place.batch(batches),
-                *self.place.everywhere(
-                    (
-                        numbers.astype(np.uint32),
-                        rates.astype(np.float32),
-                        *(w.astype(np.float32) for w in s.warmth(numbers)),
-                    )
-                ),
+            changing = (RATE_CUT**self.state.cuts * s.rates(numbers), *s.warm_up_weights(numbers))
+            single = tuple(values.astype(np.float32) for values in changing)
+            yield StepInputs(
+                self.placement.batch(batches),
+                *self.placement.everywhere((numbers.astype(np.uint32), *single)),
             )
 
-    def weights(self, rows: tuple[int, ...] | None = None) -> Weights:
-        """Of batches, or of as many rows of each set."""
+    def objective_weights(self, rows: tuple[int, ...] | None = None) -> ObjectiveWeights:
+        """Return the weights for batches, or for as many rows of each set."""
         sizes, rows = self.data.sizes, rows or self.schedule.batch_rows
         repeats = tuple(np.float32(n / b) for n, b in zip(sizes, rows, strict=True))
-        total = sum(sizes) * self.data.sources[0].n_features
-        return Weights(repeats, np.float32(self.plan.separation * sizes[0]), np.float32(total))
+        total = sum(sizes) * self.data.sets[0].shape[1]
+        separation = np.float32(self.plan.separation * sizes[0])
+        return ObjectiveWeights(repeats, separation, np.float32(total))
 
-    def _look(self, p: Parameters, parts: Parts) -> float:
-        """The objective on held-out rows, always with the same draws, nats a row."""
-        total = sum(self.data.sizes)
-        if self.data.held:
-            weights = self.weights(tuple(len(h) for h in self.data.held))
+    def _validation_bound(self, weights: NetworkWeights, terms: BoundTerms) -> float:
+        """Return the objective of held-out rows, by the same draws each time, nats per row."""
+        if self.data.held_out:
+            objective = self.objective_weights(tuple(len(rows) for rows in self.data.held_out))
             key = module("jax.random").fold_in(self.key, 2**31)
-            parts = self._in_units(
-                [float(v) for v in self.program.look(p, self.held, self.scaling, weights, key)]
-            )
-        return float(parts.bound() - self.plan.separation * self.data.sizes[0] * parts.leak) / total
+            found = self.functions.evaluate(weights, self.held_out, self.constants, objective, key)
+            terms = self._in_units([float(value) for value in found])
+        penalty = self.plan.separation * self.data.sizes[0] * terms.leak
+        return float(terms.lower_bound() - penalty) / sum(self.data.sizes)
 
-    def _in_units(self, found: Any) -> Parts:
-        """Parts on the scale of the data."""
-        parts, (target, *background) = Parts(*found), self.data.log_units
-        return parts._replace(
-            target_reconstruction=parts.target_reconstruction - target,
-            background_reconstruction=parts.background_reconstruction - sum(background),
+    def _in_units(self, values: Sequence[float] | Array) -> BoundTerms:
+        """Return the terms on the scale of the data."""
+        terms, (target, *background) = BoundTerms(*values), self.data.log_units
+        return terms._replace(
+            target_reconstruction=terms.target_reconstruction - target,
+            background_reconstruction=terms.background_reconstruction - sum(background),
         )
 
-    def _keep(self, p: Parameters, optimiser: Any, parts: Parts, looked: float, epoch: int) -> None:
+    def _accept(
+        self,
+        weights: NetworkWeights,
+        optimizer: Any,
+        terms: BoundTerms,
+        bound: float,
+        epoch: int,
+    ) -> None:
         s, step = self.state, np.array([epoch * self.schedule.epoch_steps - 1.0])
-        target_weight = float(self.schedule.warmth(step)[0][0])
-        better = looked > s.best_bound or not self.data.held
+        target_weight = float(self.schedule.warm_up_weights(step)[0][0])
+        better = bound > s.best_bound or not self.data.held_out
         row = {
-            **parts._asdict(),
+            **terms._asdict(),
             "epoch": epoch,
-            "bound": parts.bound(),
-            "validation_bound": looked * sum(self.data.sizes) if self.data.held else np.nan,
-            "learning_rate": CUT**s.cuts * float(self.schedule.rates(step)[0]),
+            "bound": terms.lower_bound(),
+            "validation_bound": bound * sum(self.data.sizes) if self.data.held_out else np.nan,
+            "learning_rate": RATE_CUT**s.cuts * float(self.schedule.rates(step)[0]),
             "target_kl_weight": target_weight,
         }
-        self.state = State(
-            parameters=p,
-            optimiser=optimiser,
-            best=p if better else s.best,
-            best_bound=looked if better else s.best_bound,
+        self.state = s._replace(
+            weights=weights,
+            optimizer=optimizer,
+            best=weights if better else s.best,
+            best_bound=bound if better else s.best_bound,
             n_rounds=s.n_rounds + 1,
             idle=0 if better or target_weight < 1.0 else s.idle + 1,
-            cuts=s.cuts,
             history={name: np.append(s.history[name], float(row[name])) for name in HISTORY},
-            seed=s.seed,
-            terms=s.terms,
         )
 
     def _undo(self) -> None:
         self.state = self.state._replace(cuts=self.state.cuts + 1)
-        rate = CUT**self.state.cuts * self.plan.learning_rate
+        rate = RATE_CUT**self.state.cuts * self.plan.learning_rate
         what = (
-            f"goes on from there with learning_rate={rate:.2g}"
+            f"continues from there with learning_rate={rate:.2g}"
             if not self.gave_up
             else "ends there; scale the data, or begin with a smaller learning_rate"
         )
         warnings.warn(
-            f"training diverged after epoch {self.epochs_done}; the last good state is restored "
+            f"training diverged after epoch {self.n_epochs}; the last good state is restored "
             f"and training {what}.",
             UserWarning,
             stacklevel=6,
         )
 
     def message(self) -> str:
-        """Both parts of the bound, reconstruction and divergence, nats a row, for people."""
+        """Describe reconstruction and divergence, nats per row, for progress."""
         h, n = self.state.history, sum(self.data.sizes)
         if not len(h["epoch"]):
             return ""
         at = {name: values[-1] / n for name, values in h.items()}
         reconstruction = at["target_reconstruction"] + at["background_reconstruction"]
         divergence = reconstruction - at["bound"]
-        held = f", held out {at['validation_bound']:.5g}" if self.data.held else ""
-        return f"bound {reconstruction:.5g} - {divergence:.4g}{held}"
-
-
-def _numpy(tree: Any) -> Any:
-    return module("jax").tree.map(np.asarray, tree)
-
-
-def _finite(tree: Any) -> bool:
-    leaves = module("jax").tree.leaves(tree)
-    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in leaves)
+        held_out = f", held out {at['validation_bound']:.5g}" if self.data.held_out else ""
+        return f"lower bound {reconstruction:.5g} - {divergence:.4g}{held_out}"

@@ -185,14 +185,14 @@ class NUTS(Engine):
         first = [compiled.first(seed, i) for i in range(self.n_chains)]
         chain = compiled.chain(seeds[0], first[0], at, rows)
 
-        def one(number: slice) -> Any:
+        def one(number: int) -> Any:
             with double_precision():  # it holds for a thread
-                drawn = chain(seeds[number.start], first[number.start], at, rows)
+                drawn = chain(seeds[number], first[number], at, rows)
                 return module("jax").tree.map(np.asarray, drawn)
 
         found, divergences = [], 0
         with progress("NUTS chains", self.n_chains, logger) as advance:
-            for values, diverging in in_order(one, [slice(i, i + 1) for i in range(self.n_chains)]):
+            for values, diverging in in_order(one, list(range(self.n_chains))):
                 found.append(values)
                 divergences += int(diverging.sum())
                 advance(1, f"{divergences} draws diverged")

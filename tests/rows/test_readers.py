@@ -1,4 +1,4 @@
-"""Rows from anywhere: the answers of memory, few passes, lost workers."""
+"""Readers: the same answers from memory, files and Dask, few passes, lost workers."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache, partial, reduce
+from functools import cache, partial
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from contrastive_lvm.coordinate_ascent.sweep import Task
-from contrastive_lvm.rows.streamed import StreamedGaps
 
 import contrastive_lvm as clvm
-from contrastive_lvm.rows import data, sums
-from contrastive_lvm.rows import file_rows as stored
-from contrastive_lvm.rows import streaming_median as selection
+from contrastive_lvm.rows import data, file_rows
 from contrastive_lvm.rows.dask_rows import DaskRows
-from contrastive_lvm.rows.moments import Moments, moments_of
-from contrastive_lvm.rows.reader import is_out_of_core
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.masked_rows import MaskedRows
+from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.reader import UNCHECKED, Chunk, is_out_of_core
+from contrastive_lvm.rows.row_cache import MemoryCache
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
@@ -40,13 +39,13 @@ MODELS: dict[str, dict[str, Any]] = {
     "ARD": {"shared_prior": "ard"},
 }
 COMPLETE = ("complete", "feature noise", "ARD")
-TOL, LOOSE = 1e-3, 1.0  # nats; where Dask's own time is what a sweep takes, a few sweeps say it all
+TOL, LOOSE = 1e-6, 1.0  # nats: the default; a few sweeps, where a sweep is mostly Dask's own time
 NAMES = ("target_components_", "shared_components_", "mean_", "background_mean_", "noise_variance_")
 
 
 @cache
 def rows(name: str) -> tuple[Any, Any]:
-    """Two shared and one target dimension far from the origin; gaps, and rows without entries."""
+    """Two shared and one target dimension far from the origin; some rows have no entry."""
     rng = np.random.default_rng(3)
     S, W = 2.0 * rng.standard_normal((D, 2)), 3.0 * rng.standard_normal((D, 1))
     X = rng.standard_normal((600, 2)) @ S.T + rng.standard_normal((600, 1)) @ W.T + 20.0
@@ -55,7 +54,7 @@ def rows(name: str) -> tuple[Any, Any]:
     if name not in COMPLETE:
         for A in (X, B):
             A[rng.random(A.shape) < 0.1] = np.nan
-        X[7] = X[128:192] = np.nan  # a whole cell among them
+        X[7] = X[128:192] = np.nan  # whole chunks among them
     return X, B
 
 
@@ -70,19 +69,17 @@ def fit(name: str, X: Any, B: Any, tol: float = TOL) -> clvm.ContrastiveLVM:
     return clvm.ContrastiveLVM(1, 2, inference=engine, **MODELS[name]).fit(X, background=B)
 
 
-def assert_same(model: Any, reference: Any, names: tuple[str, ...] = NAMES) -> None:
-    """To the last digit."""
-    for name in (*names, "lower_bound_", "n_iter_"):
-        ours, theirs = getattr(model, name), getattr(reference, name)
-        np.testing.assert_array_equal(ours, theirs, err_msg=name)
-
-
-def assert_alike(model: Any, reference: Any, names: tuple[str, ...] = NAMES) -> None:
+def assert_same(
+    model: Any, reference: Any, names: tuple[str, ...] = NAMES, limit: float = 1e-8
+) -> None:
+    """Up to rounding, of which an accelerated ascent of carried scales makes ten times more."""
+    if isinstance(getattr(model, "likelihood", None), clvm.StudentT):
+        limit *= 10.0
     for name in names:
         ours, theirs = np.asarray(getattr(model, name)), np.asarray(getattr(reference, name))
-        limit = 1e-8 * np.abs(theirs).max()
-        np.testing.assert_allclose(ours, theirs, rtol=0, atol=limit, err_msg=name)
-    assert model.lower_bound_ == pytest.approx(reference.lower_bound_, rel=1e-10)
+        scale = limit * np.abs(theirs).max()
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=scale, err_msg=name)
+    assert model.lower_bound_ == pytest.approx(reference.lower_bound_, rel=limit)
 
 
 def mapped(X: Any, path: Path, dtype: Any = np.float64) -> Any:
@@ -91,16 +88,15 @@ def mapped(X: Any, path: Path, dtype: Any = np.float64) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small sets are worked on as large ones are: by cells, read again and again, not fetched."""
-    monkeypatch.setattr(data, "MOST_FETCHED", 0)
-    monkeypatch.setattr(sums, "MOST_ROWS", 64)
+def out_of_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small sets are worked on as large ones are: read again and again, not loaded."""
+    monkeypatch.setattr(data, "MOST_LOADED", 0)
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read 250 rows at a time, or in whole chunks."""
-    monkeypatch.setattr(stored, "BLOCK_ENTRIES", 250 * D)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read 60 rows at a time, or in whole chunks."""
+    monkeypatch.setattr(file_rows, "CHUNK_ENTRIES", 60 * D)
 
 
 @pytest.fixture
@@ -123,7 +119,16 @@ def workers() -> Iterator[Any]:
         yield client
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("name", MODELS)
+def test_chunks_of_memory_fit_alike(name: str) -> None:
+    expected = in_memory(name)
+    model = fit(name, *rows(name))
+    assert_same(model, expected)
+    assert len(model.posterior_.weights) == (2 if "Student" in name else 0)
+
+
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("name", MODELS)
 def test_memory_maps_fit_alike(name: str, tmp_path: Path) -> None:
     X, B = (mapped(A, tmp_path / f"{i}.npy") for i, A in enumerate(rows(name)))
@@ -140,59 +145,6 @@ def test_dask_arrays_fit_alike(name: str, chunks: tuple[int, int]) -> None:
     tol = TOL if chunks[0] == 233 else LOOSE
     with dask.config.set(scheduler="threads", num_workers=2):
         assert_same(fit(name, X, B, tol), in_memory(name, tol))
-
-
-def assert_close(ours: Any, theirs: Any) -> None:
-    for one, other in zip(ours, theirs, strict=True):
-        limit = 1e-9 * (1.0 + np.abs(other).max())
-        np.testing.assert_allclose(one, other, rtol=0, atol=limit)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_cells_say_what_all_rows_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start, bound and statistics of two sweeps, and where a fit ends."""
-    X, B = rows(name)
-    by_cells, settings = in_memory(name), MODELS[name]
-    model = clvm.Model(1, 2, settings.get("likelihood", clvm.Gaussian()))
-    ours = Task(model, data.prepare(model, X, B))
-    monkeypatch.setattr(data, "MOST_FETCHED", 600 * D)
-    theirs = Task(model, data.prepare(model, X, B))
-    for cells, whole in zip(ours.data.sets, theirs.data.sets, strict=True):
-        mine, its = (data.covariance(s) for s in (cells, whole))
-        np.testing.assert_allclose(mine.variance, its.variance, rtol=1e-12)
-        found_product, expected = (c.product(np.eye(D)) for c in (mine, its))
-        np.testing.assert_allclose(found_product, expected, rtol=0, atol=1e-3 * its.variance.max())
-    point = theirs.spectral_starts()[0]
-    carries = [task.start_carry(task.unflatten(point).L) for task in (ours, theirs)]
-    for _ in range(2):
-        (value, found), (best, reference) = (
-            task.evaluate(point, carry) for task, carry in zip((ours, theirs), carries, strict=True)
-        )
-        assert value == pytest.approx(best, rel=1e-12)
-        for some, others in zip(found.statistics, reference.statistics, strict=True):
-            assert_close(some, others)
-        carries = [found.carry, reference.carry]
-    assert len(by_cells.posterior_.weights) == (2 if "Student" in name else 0)
-    assert by_cells.lower_bound_ == pytest.approx(fit(name, X, B).lower_bound_, abs=0.1)
-
-
-@pytest.mark.parametrize("elsewhere", ["map", "threads", "cluster"])
-@pytest.mark.parametrize("name", MODELS)
-def test_small_sets_are_fetched_and_give_the_same_digits(
-    name: str,
-    elsewhere: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> None:
-    monkeypatch.setattr(data, "MOST_FETCHED", 600 * D)
-    if elsewhere == "map":
-        X, B = (mapped(A, tmp_path / f"{i}.npy") for i, A in enumerate(rows(name)))
-    else:
-        X, B = (da.from_array(A, chunks=(101, 3)) for A in rows(name))
-    scheduler = request.getfixturevalue("workers") if elsewhere == "cluster" else "threads"
-    with dask.config.set(scheduler=scheduler):
-        assert_same(fit(name, X, B), fit(name, *rows(name)))
 
 
 @pytest.mark.slow
@@ -217,13 +169,13 @@ def test_clusters_sweep_over_both_sets_at_once(
 ) -> None:
     """So that no worker waits for the last block of one set before it begins with the other."""
     expected = in_memory("missing", LOOSE)
-    meeting, statistics = threading.Barrier(2), StreamedGaps.statistics
+    meeting, statistics = threading.Barrier(2), MaskedRows.statistics
 
-    def met(self: StreamedGaps, *args: Any) -> Any:
+    def met(self: MaskedRows, *args: Any) -> Any:
         meeting.wait(timeout=60)
         return statistics(self, *args)
 
-    monkeypatch.setattr(StreamedGaps, "statistics", met)
+    monkeypatch.setattr(MaskedRows, "statistics", met)
     X, B = (da.from_array(A, chunks=(400, D)) for A in rows("missing"))
     with dask.config.set(scheduler=workers):
         assert_same(fit("missing", X, B, LOOSE), expected)
@@ -241,10 +193,10 @@ def test_a_lost_worker_costs_nothing_but_time(
         sweeps.append(1)
         if len(sweeps) == 9:
             threading.Timer(0.02, os.kill, (doomed, signal.SIGKILL)).start()
-        return renewed(self, *given, **settings)
+        return renew(self, *given, **settings)
 
-    renewed = DaskRows.renewed
-    monkeypatch.setattr(DaskRows, "renewed", kill)
+    renew = DaskRows.renew
+    monkeypatch.setattr(DaskRows, "renew", kill)
     assert_same(fit("Student-t", X, B, LOOSE), in_memory("Student-t", LOOSE))
     assert len(sweeps) > 12
     assert doomed not in cluster.run(os.getpid).values()
@@ -278,7 +230,7 @@ def counted_dask(X: Any, reads: Counter[int]) -> Any:
     )
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("name", COMPLETE)
 def test_complete_rows_are_read_once(name: str) -> None:
     X, B = (Counted(A) for A in rows(name))
@@ -293,8 +245,8 @@ def test_complete_rows_are_read_once(name: str) -> None:
     assert_same(model, clvm.PPCA(2).fit(rows(name)[0]), names)
 
 
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize(("name", "first"), [("missing", 2), ("Student-t", 10)])
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize(("name", "first"), [("missing", 2), ("Student-t", 4)])
 def test_other_rows_are_read_once_a_sweep(name: str, first: int) -> None:
     """And a few times for moments, medians and the start."""
     X, B = (Counted(A) for A in rows(name))
@@ -303,7 +255,7 @@ def test_other_rows_are_read_once_a_sweep(name: str, first: int) -> None:
     assert model.n_iter_ < X.reads[0] <= model.n_iter_ + first
 
 
-def test_weights_of_rows_elsewhere_leave_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_leave_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     folders: list[Path] = []
     make = tempfile.mkdtemp
 
@@ -352,19 +304,18 @@ STORES = (h5py_array, zarr_array, backed, backed_sparse, sparse_blocks)
 
 
 @pytest.mark.filterwarnings("ignore:.*:FutureWarning")  # of anndata's own imports
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("name", ["complete", "missing"])
 def test_files_and_sparse_blocks_fit_alike(
     name: str, store: Callable[[Any, Path], Any], tmp_path: Path
 ) -> None:
     X, B = rows(name)
-    elsewhere = store(X, tmp_path)
-    assert is_out_of_core(elsewhere)
-    model = fit(name, elsewhere, B, LOOSE)
-    sparse = "sparse" in store.__name__ and name == "complete"  # whose squares are of zeros too
-    (assert_alike if sparse else assert_same)(model, in_memory(name, LOOSE))
-    np.testing.assert_allclose(model.transform(elsewhere), model.transform(X), atol=1e-10)
+    out_of_core = store(X, tmp_path)
+    assert is_out_of_core(out_of_core)
+    model = fit(name, out_of_core, B, LOOSE)
+    assert_same(model, in_memory(name, LOOSE))
+    np.testing.assert_allclose(model.transform(out_of_core), model.transform(X), atol=1e-10)
 
 
 PREDICTIONS: list[tuple[str, dict[str, Any]]] = [
@@ -379,10 +330,10 @@ PREDICTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize(("method", "options"), PREDICTIONS)
 @pytest.mark.parametrize("name", ["complete", "Student-t"])
-def test_predictions_of_rows_elsewhere(
+def test_predictions_of_rows_out_of_core(
     name: str, method: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     X = rows(name)[0]
@@ -432,18 +383,21 @@ def test_lazy_results_combine(cluster: Any) -> None:
         np.testing.assert_allclose(found[2], np.nansum(X, axis=0))
 
 
-def test_baselines_take_rows_elsewhere(tmp_path: Path) -> None:
+def test_baselines_take_rows_out_of_core(tmp_path: Path) -> None:
     X, B = rows("complete")
-    elsewhere = mapped(X, tmp_path / "X.npy"), da.from_array(B, chunks=(90, D))
-    ours = clvm.ContrastivePCA(1, alpha=2.0).fit(elsewhere[0], background=elsewhere[1])
+    out_of_core = mapped(X, tmp_path / "X.npy"), da.from_array(B, chunks=(90, D))
+    ours = clvm.ContrastivePCA(1, alpha=2.0).fit(out_of_core[0], background=out_of_core[1])
     theirs = clvm.ContrastivePCA(1, alpha=2.0).fit(X, background=B)
     np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-8)
-    np.testing.assert_allclose(ours.transform(elsewhere[0]), theirs.transform(X), atol=1e-8)
-    gaps = rows("missing")[0]
-    ppca, reference = clvm.PPCA(2).fit(da.from_array(gaps, chunks=(90, D))), clvm.PPCA(2).fit(gaps)
+    np.testing.assert_allclose(ours.transform(out_of_core[0]), theirs.transform(X), atol=1e-8)
+    holes = rows("missing")[0]
+    ppca, reference = (
+        clvm.PPCA(2).fit(da.from_array(holes, chunks=(90, D))),
+        clvm.PPCA(2).fit(holes),
+    )
     assert_same(ppca, reference, ("components_", "mean_", "noise_variance_"))
-    lazy: Any = ppca.impute(da.from_array(gaps, chunks=(90, D)))
-    np.testing.assert_allclose(lazy.compute(), reference.impute(gaps), atol=1e-7)
+    lazy: Any = ppca.impute(da.from_array(holes, chunks=(90, D)))
+    np.testing.assert_allclose(lazy.compute(), reference.impute(holes), atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["complete", "Student-t"])
@@ -451,11 +405,13 @@ def test_single_precision_and_columns_first(name: str, tmp_path: Path) -> None:
     X, B = (A.astype(np.float32) for A in rows(name))
     reference = fit(name, X, B, LOOSE)
     X_map = mapped(X, tmp_path / "X.npy", np.float32)
-    for elsewhere in (X_map, da.from_array(X, chunks=(90, D)), np.asfortranarray(X)):
-        assert_same(fit(name, elsewhere, np.asfortranarray(B), LOOSE), reference)
+    for out_of_core in (X_map, da.from_array(X, chunks=(90, D)), np.asfortranarray(X)):
+        model = fit(name, out_of_core, np.asfortranarray(B), LOOSE)
+        assert_same(model, reference, limit=1e-5)
 
 
-def test_sparse_rows_with_gaps_are_worked_on_by_cells() -> None:
+@pytest.mark.usefixtures("small_chunks")
+def test_sparse_rows_with_missing_entries() -> None:
     X, B = (sp.csr_matrix(A) for A in rows("missing"))
     for name in ("missing", "Student-t"):
         assert_same(fit(name, X, B, LOOSE), in_memory(name, LOOSE))
@@ -478,38 +434,57 @@ def test_numbers_of_other_kinds_are_read_as_floats(tmp_path: Path) -> None:
     assert_same(model, clvm.PPCA(1).fit(X), ("components_", "mean_", "noise_variance_"))
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("few", [40, 1 << 19])
-def test_medians_are_exact(dtype: Any, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.standard_t(2, (1001, 6))
-    X[:, 1], X[:, 2], X[:, 3] = rng.integers(-2, 3, 1001), -0.0, X[:, 3] * 1e-30
-    X[:, 4] += 1e9
-    X[rng.random(X.shape) < 0.1] = np.nan
-    X = X.astype(dtype)
-    monkeypatch.setattr(selection, "FEW", few)
-
-    def total(function: Any, plus: Any) -> Any:
-        return reduce(plus, [function(X[i : i + 130]) for i in range(0, len(X), 130)])
-
-    counts, wide = (~np.isnan(X)).sum(axis=0).astype(np.float64), X.astype(np.float64)
-    centre = selection.medians(total, counts)
-    np.testing.assert_array_equal(centre, np.nanmedian(wide, axis=0))
-    spread = selection.deviations(total, counts, centre)
-    np.testing.assert_array_equal(spread, np.nanmedian(np.abs(wide - centre), axis=0))
-
-
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("name", ["complete", "missing"])
 def test_moments_add_up(name: str) -> None:
     X = rows(name)[0]
-    of = partial(moments_of, lambda block: None, scatter=True)
-    found = reduce(Moments.plus, [of(X[i : i + 77]) for i in range(0, len(X), 77)])
+    found = first_pass(LocalRows(X), scatter=True)
     centred = np.nan_to_num(X - np.nanmean(X, axis=0))
     np.testing.assert_allclose(found.mean, np.nanmean(X, axis=0), rtol=1e-13)
-    np.testing.assert_allclose(found.square, (centred**2).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.square, (centred**2).sum(axis=0), rtol=1e-11)
     assert found.complete == (name == "complete")
-    if found.scatter is not None:
+    assert found.n_empty == (0 if found.complete else 65)
+    if found.complete:
         np.testing.assert_allclose(found.scatter, centred.T @ centred, rtol=1e-10, atol=1e-8)
+
+
+def first_column(chunk: Chunk) -> tuple[float, Any]:
+    """Sum the first column and how often rows were seen, and count that once more."""
+    seen = np.zeros(len(chunk.rows)) if chunk.cached is None else chunk.cached
+    weights = np.ones(len(chunk.rows)) if chunk.weights is None else chunk.weights
+    return float(weights @ (chunk.rows[:, 0] + seen)), seen + 1.0
+
+
+def plus(a: float, b: float) -> float:
+    return a + b
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "cluster"])
+@pytest.mark.usefixtures("small_chunks")
+def test_caches_stay_with_their_chunks(scheduler: str, request: pytest.FixtureRequest) -> None:
+    X = rows("complete")[0]
+    weights = np.random.default_rng(0).integers(0, 3, len(X)).astype(np.float64)
+    weights[50:200] = 0.0
+    readers = [
+        LocalRows(X),
+        LocalRows(Counted(X)),
+        DaskRows(da.from_array(X, chunks=(77, 5)), "X", UNCHECKED),
+    ]
+    chosen = request.getfixturevalue("workers") if scheduler == "cluster" else scheduler
+    with dask.config.set(scheduler=chosen):
+        for reader in readers:
+            first, cache = reader.renew(first_column, plus, weights=weights)
+            second, cache = reader.renew(first_column, plus, weights=weights, cache=cache)
+            third = reader.reduce(only_sum, plus, weights=weights, cache=cache)
+            assert isinstance(cache, MemoryCache) == reader.in_memory
+            expected = weights @ X[:, 0]
+            np.testing.assert_allclose(
+                [first, second, third], expected + weights.sum() * np.arange(3)
+            )
+
+
+def only_sum(chunk: Chunk) -> float:
+    return first_column(chunk)[0]
 
 
 def changed(X: Any, row: int, column: Any, value: float) -> Any:
@@ -518,22 +493,22 @@ def changed(X: Any, row: int, column: Any, value: float) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("elsewhere", [Counted, partial(da.from_array, chunks=(90, D))])
+@pytest.mark.parametrize("out_of_core", [Counted, partial(da.from_array, chunks=(90, D))])
 @pytest.mark.parametrize("name", ["complete", "Student-t"])
-def test_bad_values_are_refused_by_name(name: str, elsewhere: Callable[[Any], Any]) -> None:
+def test_bad_values_are_refused_by_name(name: str, out_of_core: Callable[[Any], Any]) -> None:
     X, B = rows(name)
     with pytest.raises(ValueError, match=r"^X contains infinity"):
-        fit(name, elsewhere(changed(X, 399, 2, np.inf)), B)
+        fit(name, out_of_core(changed(X, 399, 2, np.inf)), B)
     with pytest.raises(ValueError, match=r"^background contains infinity"):
-        fit(name, X, elsewhere(changed(B, 399, 2, -np.inf)))
+        fit(name, X, out_of_core(changed(B, 399, 2, -np.inf)))
     with pytest.raises(ValueError, match=r"^X has no observed entry in columns \['2'\]"):
-        fit(name, elsewhere(np.where(np.arange(D) == 2, np.nan, X)), B)
+        fit(name, out_of_core(np.where(np.arange(D) == 2, np.nan, X)), B)
     with pytest.raises(ValueError, match=r"^background has 7 features, but X has 8"):
-        fit(name, X, elsewhere(B[:, :7]))
+        fit(name, X, out_of_core(B[:, :7]))
     with pytest.raises(ValueError, match="has 7 features, but ContrastiveLVM is expecting 8"):
-        in_memory(name).transform(elsewhere(X[:, :7]))
+        in_memory(name).transform(out_of_core(X[:, :7]))
     with pytest.raises(ValueError, match="The rows do not vary"):
-        fit("complete", elsewhere(np.ones((50, D))), elsewhere(np.ones((40, D))))
+        fit("complete", out_of_core(np.ones((50, D))), out_of_core(np.ones((40, D))))
 
 
 def test_bad_arrays_are_refused() -> None:

@@ -1,0 +1,182 @@
+"""The functions that are compiled: training steps, the held-out bound, and predictions.
+
+Each is cached by what it depends on beside arrays, so that nothing is compiled twice.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+from contrastive_lvm._jax import JaxArray, load, module
+from contrastive_lvm.vae.architecture import Architecture, NetworkConstants, NetworkWeights
+from contrastive_lvm.vae.network_model import DiagonalGaussian, NetworkModel
+from contrastive_lvm.vae.objective import BoundTerms, batch_terms, row_terms
+from contrastive_lvm.vae.refinement import refine
+
+LIKELIHOOD_GAIN = 3.0  # noise and dispersions learn faster than networks
+
+
+class StepInputs(NamedTuple):
+    """Minibatches, stacked, and what changes from step to step."""
+
+    batches: tuple[JaxArray, ...]  # (C, B, D) for each set
+    numbers: JaxArray  # (C,) of the steps: seeds of their draws
+    rates: JaxArray  # (C,) learning rates
+    kl_weights: JaxArray  # (C,) of the target latents, and of the penalty
+    log_floors: JaxArray  # (C,) of the noise
+
+
+class ObjectiveWeights(NamedTuple):
+    """How the terms of the objective are weighted."""
+
+    repeats: tuple[Any, ...]  # rows of a set that each row of its batch stands for
+    separation: Any  # of the leak, nats
+    total: Any  # entries of both sets, by which the objective is divided
+
+
+class TrainingFunctions(NamedTuple):
+    """Compiled functions of training."""
+
+    init_optimizer: Callable[..., Any]
+    steps: Callable[..., Any]  # weights, optimizer, inputs, constants, objective weights, key
+    evaluate: Callable[..., BoundTerms]  # weights, batch, constants, objective weights, key
+
+
+@lru_cache(maxsize=16)
+def training_functions(
+    architecture: Architecture, clip: float, *, separated: bool
+) -> TrainingFunctions:
+    """Return the compiled functions of training an architecture."""
+    jax, optax = module("jax"), module("optax")
+    optimizer = optax.chain(optax.clip_by_global_norm(clip), optax.scale_by_adam())
+    terms_of = partial(batch_terms, separated=separated)
+
+    def loss(
+        weights: NetworkWeights,
+        inputs: StepInputs,
+        constants: NetworkConstants,
+        objective: ObjectiveWeights,
+        key: JaxArray,
+    ) -> Any:
+        model = NetworkModel(architecture, weights, constants)
+        key = jax.random.fold_in(key, inputs.numbers)
+        terms = terms_of(model, inputs.batches, objective.repeats, key, inputs.log_floors)
+        penalty = objective.separation * inputs.kl_weights * terms.leak
+        return (penalty - terms.lower_bound(inputs.kl_weights)) / objective.total, terms
+
+    def steps(weights: NetworkWeights, state: Any, inputs: StepInputs, *fixed: Any) -> Any:
+        def step(carry: Any, own: StepInputs) -> Any:
+            weights, state = carry
+            slope, terms = jax.grad(loss, has_aux=True)(weights, own, *fixed)
+            change, state = optimizer.update(slope, state, weights)
+            faster = jax.tree.map(lambda g: LIKELIHOOD_GAIN * g, change.likelihood)
+            change = change._replace(likelihood=faster)
+            weights = jax.tree.map(lambda a, b: a - own.rates * b, weights, change)
+            return (weights, state), terms
+
+        (weights, state), terms = jax.lax.scan(step, (weights, state), inputs)
+        return weights, state, jax.tree.map(lambda each: each.mean(), terms)
+
+    def evaluate(
+        weights: NetworkWeights,
+        batch: tuple[JaxArray, ...],
+        constants: NetworkConstants,
+        objective: ObjectiveWeights,
+        key: JaxArray,
+    ) -> BoundTerms:
+        model = NetworkModel(architecture, weights, constants)
+        return terms_of(model, batch, objective.repeats, key)
+
+    return TrainingFunctions(jax.jit(optimizer.init), jax.jit(steps), jax.jit(evaluate))
+
+
+class NetworkFunctions(NamedTuple):
+    """Compiled functions of a model; each begins with its weights and constants.
+
+    The set `of` and the numbers of steps and draws are static.
+    """
+
+    encoder_inputs: Callable[..., JaxArray]  # rows
+    encode: Callable[..., DiagonalGaussian]  # rows, of, steps
+    decode: Callable[..., JaxArray]  # t, z, of -> predictor
+    lower_bounds: Callable[..., JaxArray]  # rows, key, of, draws -> (draws, B)
+    weighted_bounds: Callable[..., JaxArray]  # rows, posterior, key, of, draws -> (B,)
+    # posterior, key, of, draws -> mean and mean square of the predictor, (B, D)
+    predictor_moments: Callable[..., tuple[JaxArray, JaxArray]]
+
+
+@lru_cache(maxsize=16)
+def network_functions(architecture: Architecture) -> NetworkFunctions:
+    """Return the compiled functions of an architecture."""
+
+    def compiled(function: Callable[..., Any], *static: str) -> Callable[..., Any]:
+        def call(
+            weights: NetworkWeights, constants: NetworkConstants, *arrays: Any, **words: Any
+        ) -> Any:
+            return function(NetworkModel(architecture, weights, constants), *arrays, **words)
+
+        jitted: Callable[..., Any] = module("jax").jit(call, static_argnames=static)
+        return jitted
+
+    return NetworkFunctions(
+        compiled(NetworkModel.encoder_inputs),
+        compiled(refine, "of", "steps"),
+        compiled(NetworkModel.predictor, "of"),
+        compiled(_lower_bounds, "of", "draws"),
+        compiled(_weighted_bounds, "of", "draws"),
+        compiled(_predictor_moments, "of", "draws"),
+    )
+
+
+def _lower_bounds(
+    model: NetworkModel, rows: JaxArray, key: JaxArray, *, of: str, draws: int
+) -> JaxArray:
+    """Return the lower bound of each row by each draw."""
+    jax = module("jax")
+
+    def one(i: JaxArray) -> JaxArray:
+        terms = row_terms(model, rows, jax.random.fold_in(key, i), of)
+        return terms.reconstruction - terms.target_kl - terms.shared_kl
+
+    bounds: JaxArray = jax.lax.map(one, load().jnp.arange(draws))
+    return bounds
+
+
+def _weighted_bounds(
+    model: NetworkModel,
+    rows: JaxArray,
+    posterior: DiagonalGaussian,
+    key: JaxArray,
+    *,
+    of: str,
+    draws: int,
+) -> JaxArray:
+    """`ln mean_k p(x, h_k) / q(h_k | x)` (Burda et al. 2016, eq. 8), one draw at a time."""
+    jax, jnp = module("jax"), load().jnp
+
+    def add(total: JaxArray, i: JaxArray) -> tuple[JaxArray, None]:
+        h = posterior.draw(jax.random.fold_in(key, i))
+        standard = (h - posterior.mean) * jnp.exp(-posterior.log_std)
+        log_ratio = (0.5 * (standard**2 - h**2) + posterior.log_std).sum(axis=-1)
+        log_weight = model.log_likelihood(rows, model.decode(h, of)) + log_ratio
+        return jnp.logaddexp(total, log_weight), None
+
+    nothing = jnp.full(len(rows), -jnp.inf, dtype=rows.dtype)
+    bounds: JaxArray = jax.lax.scan(add, nothing, jnp.arange(draws))[0] - jnp.log(draws)
+    return bounds
+
+
+def _predictor_moments(
+    model: NetworkModel, posterior: DiagonalGaussian, key: JaxArray, *, of: str, draws: int
+) -> Any:
+    """Return the mean and the mean square of the predictor over draws of the latents."""
+    jax, jnp = module("jax"), load().jnp
+
+    def add(total: Any, i: JaxArray) -> Any:
+        eta = model.decode(posterior.draw(jax.random.fold_in(key, i)), of)
+        return (total[0] + eta, total[1] + eta**2), None
+
+    shape = (len(posterior.mean), model.architecture.n_features)
+    zero = jnp.zeros(shape, dtype=posterior.mean.dtype)
+    total, _ = jax.lax.scan(add, (zero, zero), jnp.arange(draws))
+    return jax.tree.map(lambda each: each / draws, total)

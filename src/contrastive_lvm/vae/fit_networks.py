@@ -1,0 +1,87 @@
+"""A whole fit: prepare the data, train round by round, and evaluate the best networks."""
+
+import logging
+import os
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.black_box.devices import Placement
+from contrastive_lvm.progress import progress
+from contrastive_lvm.rows.moments import Moments
+from contrastive_lvm.vae.architecture import Architecture
+from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
+from contrastive_lvm.vae.network_rows import NetworkRows
+from contrastive_lvm.vae.trained_networks import TrainedNetworks, centre_decoders
+from contrastive_lvm.vae.training import Training, TrainingPlan, TrainingState
+from contrastive_lvm.vae.training_data import prepare_training
+
+logger = logging.getLogger(__name__)
+Resume = TrainingState | str | os.PathLike[str] | None
+
+
+class NetworkFit(NamedTuple):
+    """What a fit found."""
+
+    networks: TrainedNetworks
+    state: TrainingState
+    lower_bound: float  # of all rows
+    lower_bound_error: float  # Monte-Carlo standard error
+    n_epochs: int
+    converged: bool
+
+
+def fit_networks(
+    architecture: Architecture,
+    plan: TrainingPlan,
+    sets: tuple[NetworkRows, ...],
+    moments: tuple[Moments, ...],
+    placement: Placement,
+    seed: int,
+    resume: Resume = None,
+) -> NetworkFit:
+    """Train on one or two sets, the target first; a state to resume brings its own seed."""
+    if resume is not None:
+        seed = resume.seed if isinstance(resume, TrainingState) else read_seed(resume)
+    rng = np.random.default_rng([seed, 1])
+    data = prepare_training(architecture, sets, moments, plan.validation_fraction, rng)
+    training = Training(architecture, plan, data, placement, seed)
+    if isinstance(resume, TrainingState):
+        training.resume(resume)
+    elif resume is not None:
+        training.resume(read_state(resume, training.state))
+    converged = _run(training)
+    trained = TrainedNetworks(architecture, training.state.best, data.units, data.constants)
+    networks = centre_decoders(trained, sets)
+    bounds = [
+        networks.lower_bound(rows, of, seed)
+        for rows, of in zip(sets, ("target", "background"), strict=False)
+    ]
+    total, variance = np.sum(bounds, axis=0)
+    error = float(np.sqrt(variance))
+    return NetworkFit(networks, training.state, float(total), error, training.n_epochs, converged)
+
+
+def _run(training: Training) -> bool:
+    """Train round by round; return whether training came to its end."""
+    try:
+        name = "VAE" if len(training.data.sets) == 1 else "ContrastiveVAE"
+        with progress(name, training.schedule.epochs, logger, unit="epoch") as advance:
+            while training.is_due:
+                before = training.n_epochs
+                training.round()
+                if training.plan.checkpoint is not None and training.state.n_rounds:
+                    write_state(training.plan.checkpoint, training.state)
+                advance(training.n_epochs - before, training.message())
+    except KeyboardInterrupt:
+        if training.state.n_rounds == 0:
+            raise
+        warnings.warn(
+            f"interrupted after epoch {training.n_epochs}; the best state so far is kept, "
+            "and fit(..., resume=model.state_) continues from the last.",
+            UserWarning,
+            stacklevel=5,
+        )
+        return False
+    return not training.gave_up
