@@ -60,7 +60,8 @@ def _ours(X: Array, B: Array) -> tuple[Callable[[], Any], float]:
     model = clvm.contrastive_model(T, K, clvm.Poisson("none"))
     sizes = [np.zeros(N), np.zeros(M)]
     begin = starting_point(model, [X, B], sizes)
-    climb = Climb(clvm.SVI(learning_rate=RATE), Rows([X, B], sizes, None, np.float64), begin, 0)
+    rows = SviRows([X, B], sizes, None, np.float64)
+    loop = SviLoop(clvm.SVI(learning_rate=RATE), rows, begin, 0)
     rates = np.full(STEPS, RATE)
 
     def run() -> Any:

@@ -302,9 +302,9 @@ def _latents(estimator: Any, values: Any, groups: Groups) -> LatentMeans:
 def _latents_of_chunk(estimator: Any, groups: Groups, chunk: Matrix, at: slice) -> LatentMeans:
     """Take few rows at a time, so that covariances of latents need little memory."""
     k = getattr(estimator, "n_target_", 0) + getattr(estimator, "n_shared_", 0)
-    own, parts = groups.at(at), []
-    for rows in row_slices(len(own.background), max(chunk.shape[1], k**2), elements=ENTRIES):
-        parts.append(_latents_of_rows(estimator, chunk[rows], own.at(rows)))
+    own = groups.at(at)
+    slices = row_slices(len(own.background), max(chunk.shape[1], k**2), elements=ENTRIES)
+    parts = [_latents_of_rows(estimator, chunk[rows], own.at(rows)) for rows in slices]
     shared = [part.shared for part in parts if part.shared is not None]
     targets = np.concatenate([part.target for part in parts])
     return LatentMeans(targets, np.concatenate(shared) if shared else None)

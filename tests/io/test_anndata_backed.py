@@ -169,7 +169,7 @@ def test_sizes_of_observations() -> None:
         (
             clvm.PPCA(1),
             "size",
-            r"size_factors='size' is for models of counts that take size factors",
+            r"size_factors='size' is for models of counts that",
         ),
         (clvm.ContrastiveLVM(1, 1), "size", r"size_factors were given, but Gaussian\("),
     ],

@@ -140,13 +140,13 @@ class _PlainBytes(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         block = self._file.read(size)
-        piece = self._last + block  # what is odd may begin in the last byte before
-        self._last = piece[-1:]
-        quoted = b'"' in piece or b"\0" in piece
-        if quoted or piece.count(b"\r", 0, len(piece) - 1) != piece.count(b"\r\n"):
+        text = self._last + block  # what is odd may begin in the last byte before
+        self._last = text[-1:]
+        quoted = b'"' in text or b"\0" in text
+        if quoted or text.count(b"\r", 0, len(text) - 1) != text.count(b"\r\n"):
             raise NotPlainError
         # Most files have no blank at all, which is found much sooner than where it stands.
-        if b" " in piece and any(two in piece for two in self._before_value):
+        if b" " in text and any(two in text for two in self._before_value):
             raise NotPlainError
         return block
 
