@@ -252,7 +252,7 @@ def _takes(estimator: Any, word: str) -> bool:
 
 
 def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
-    """Of all observations, since all of them are given latents."""
+    """Return size factors of all observations, since all of them are given latents."""
     if column is None:
         return None
     if not _takes(estimator, "size_factors"):
