@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 import contrastive_lvm as clvm
-from contrastive_lvm.black_box.svi.svi_batches import Rows
+from contrastive_lvm.black_box.svi.svi_batches import SviRows
 from tests.oracles import Array
 
 pytest.importorskip("numpyro", reason="the extra jax is not installed")
@@ -145,7 +145,7 @@ def test_sparse_rows_are_never_dense_as_a_whole(
     )
     with pytest.warns(UserWarning, match="SVI was stopped by max_iter=300"):
         dense = clone(model).fit(X, background=B)
-    monkeypatch.setattr(Rows, "everything", None)
+    monkeypatch.setattr(SviRows, "everything", None)
     with pytest.warns(UserWarning, match="SVI was stopped"):
         sparse = clone(model).fit(sp.csr_array(X), background=sp.csr_array(B))
     np.testing.assert_allclose(sparse.target_components_, dense.target_components_, rtol=1e-6)
