@@ -59,8 +59,10 @@ def step() -> list[Result]:
 def _ours(X: Array, B: Array) -> tuple[Callable[[], Any], float]:
     model = clvm.contrastive_model(T, K, clvm.Poisson("none"))
     sizes = [np.zeros(N), np.zeros(M)]
-    begin = starting_point(model, [X, B], sizes)
-    climb = Climb(clvm.SVI(learning_rate=RATE), Rows([X, B], sizes, None, np.float64), begin, 0)
+    start = starting_point(model, [X, B], sizes)
+    rows = SviRows([X, B], sizes, None, np.float64)
+    layout = clvm.SVI()._layout(start.model, rows)
+    loop = SviLoop(layout, rows, start, StepSchedule(STEPS, 1e-4, RATE), seed=0)
     rates = np.full(STEPS, RATE)
 
     def run() -> Any:
