@@ -18,6 +18,8 @@ from benchmarks.measure import Result, best_seconds
 from contrastive_lvm._jax import double_precision, module
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.initialization import starting_point
+from contrastive_lvm.black_box.svi.svi_batches import SviRows
+from contrastive_lvm.black_box.svi.svi_loop import StepSchedule, SviLoop
 
 STEPS, RATE, LIMIT = 100, 0.01, 1.5
 N, M, D, K, T = 1000, 500, 100, 4, 2
@@ -59,10 +61,11 @@ def step() -> list[Result]:
 def _ours(X: Array, B: Array) -> tuple[Callable[[], Any], float]:
     model = clvm.contrastive_model(T, K, clvm.Poisson("none"))
     sizes = [np.zeros(N), np.zeros(M)]
-    start = starting_point(model, [X, B], sizes)
+    begin = starting_point(model, [X, B], sizes)
     rows = SviRows([X, B], sizes, None, np.float64)
-    layout = clvm.SVI()._layout(start.model, rows)
-    loop = SviLoop(layout, rows, start, StepSchedule(STEPS, 1e-4, RATE), seed=0)
+    engine = clvm.SVI(learning_rate=RATE)
+    schedule = StepSchedule(engine.max_iter, engine.tol, RATE)
+    loop = SviLoop(engine._layout(begin.model, rows), rows, begin, schedule, 0)
     rates = np.full(STEPS, RATE)
 
     def run() -> Any:

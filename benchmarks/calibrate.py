@@ -193,25 +193,25 @@ def page(coverage: dict[str, float], found: list[Rank]) -> str:
     tests = 2 * len(found)
     least = min(min(r.chi2, r.ks) for r in found)
     begin = (
-        f"What `python -m benchmarks.calibrate` found over {DATASETS} simulated datasets of "
+        f"Results of `python -m benchmarks.calibrate` on {DATASETS} simulated datasets of "
         f"{N} + {M} rows and {D} features."
     )
     ranking = (
         "When the truth is drawn from the prior, its rank among draws of the posterior should be "
-        "uniform (simulation-based calibration, Talts et al. 2018). Here the noise is given; "
-        "loadings, their scales, latents and means are unknown. The p-values are of a chi-square "
+        "uniform (simulation-based calibration, Talts et al. 2018). Here the noise variance is known; "
+        "loadings, their scales, latents and means are unknown. The p-values are those of a chi-square "
         f"test in {BINS} bins and of a Kolmogorov-Smirnov test:"
     )
     end = (
-        f"The smallest of the {tests} p-values is {least:.3f}. By Bonferroni's correction one "
-        f"below {LEVEL / tests:.4f} would speak against the draws."
+        f"The smallest of the {tests} p-values is {least:.3f}. With Bonferroni's correction, one "
+        f"below {LEVEL / tests:.4f} would be evidence against the draws."
     )
     lines = [
         "# Calibration",
         "",
         begin,
         "",
-        "A 90 % interval should hold the truth in 90 % of the datasets:",
+        "A 90 % interval should contain the truth in 90 % of the datasets:",
         "",
         "| intervals of target latents | coverage |",
         "|---|---|",
