@@ -8,8 +8,9 @@ from scipy.linalg import subspace_angles
 
 import contrastive_lvm as clvm
 from contrastive_lvm.black_box.svi.svi_posterior import guide_draws
-from tests.black_box.user_defined import Laplace, LaplaceNoise, SoftplusPoisson
+from tests.black_box.user_defined import Laplace, LaplaceNoise
 from tests.oracles import Array
+from tests.outside import SoftplusPoisson, StudentLoadings
 
 pytest.importorskip("numpyro", reason="the extra jax is not installed")
 
@@ -19,7 +20,7 @@ LIKELIHOODS: dict[str, Any] = {
     "laplace noise": LaplaceNoise(0.5),
     "softplus": SoftplusPoisson(),
 }
-PRIORS: dict[str, Any] = {"ard": clvm.ARD(), "laplace": Laplace()}
+PRIORS: dict[str, Any] = {"ard": clvm.ARD(), "laplace": Laplace(), "student": StudentLoadings()}
 ENGINES: dict[str, Any] = {
     "svi": clvm.SVI(max_iter=400),
     "minibatches": clvm.SVI(max_iter=400, batch_size=60, local="amortised"),
