@@ -30,6 +30,7 @@ import pandas as pd
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import NamedRows
 from contrastive_lvm.estimators.input_rows import for_travel
+from contrastive_lvm.io.tables.table import some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.reader import UNCHECKED, RowReader, is_out_of_core, open_rows
@@ -37,16 +38,27 @@ from contrastive_lvm.rows.row_subset import select_rows
 
 __all__ = ["fit"]
 
-ENTRIES = 1 << 22  # of the rows, or of covariances of their latents, that are looked at together
-SHOWN = 8  # names of groups or layers in a message
+ENTRIES = 1 << 22  # of rows, or of covariances of their latents, that are in memory together
 
 
 class Groups(NamedTuple):
-    """Which observations are target and background, (n,) bool, and the sizes of all, (n,)."""
+    """The observations of both sets, and the size factors of all."""
 
-    target: np.ndarray
-    background: np.ndarray
-    sizes: Array | None = None
+    target: np.ndarray  # (n,) bool
+    background: np.ndarray  # (n,) bool
+    sizes: Array | None = None  # (n,)
+
+    def at(self, rows: slice) -> "Groups":
+        """Return the groups of some observations."""
+        sizes = None if self.sizes is None else self.sizes[rows]
+        return Groups(self.target[rows], self.background[rows], sizes)
+
+
+class LatentMeans(NamedTuple):
+    """Posterior means of the latents of observations."""
+
+    target: Array
+    shared: Array | None  # None for estimators without a shared part
 
 
 def fit(
@@ -118,34 +130,40 @@ def fit(
     ['X_clvm_target', 'clvm', 'clvm_target_loadings']
     """
     values, names = _values(adata, layer), _feature_names(adata)
-    groups = _groups(adata, groupby, target, background)
-    groups = groups._replace(sizes=_sizes(adata, estimator, size_factors))
+    first, second = _groups(adata, groupby, target, background)
+    groups = Groups(first, second, _sizes(adata, estimator, size_factors))
     _check_key(key_added)
-    words: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if groups.background.any() and _takes(estimator, "background"):
-        words["background"] = NamedRows(_taken(values, groups.background), names)
+        options["background"] = NamedRows(_rows_of(values, groups.background), names)
     if groups.sizes is not None:
-        words["size_factors"] = groups.sizes[groups.target]
-        if "background" in words:
-            words["background_size_factors"] = groups.sizes[groups.background]
-    estimator.fit(NamedRows(_taken(values, groups.target), names), **words)
-    found = _latents(estimator, values, groups)
+        options["size_factors"] = groups.sizes[groups.target]
+        if "background" in options:
+            options["background_size_factors"] = groups.sizes[groups.background]
+    estimator.fit(NamedRows(_rows_of(values, groups.target), names), **options)
     settings = {
         "groupby": groupby,
-        "target": _words(target),
-        "background": _words([] if background is None else background),
+        "target": _as_text(target),
+        "background": _as_text([] if background is None else background),
         "layer": "X" if layer is None else layer,
     } | ({} if size_factors is None else {"size_factors": size_factors})
-    _write(adata, key_added, estimator, found, settings)
+    _write(adata, key_added, estimator, _latents(estimator, values, groups), settings)
     return estimator
 
 
-# What is asked for
+# Arguments
 
 
 def _values(adata: Any, layer: str | None) -> Any:
-    """The matrix, as it is stored; what is backed stays where it is."""
-    if not isinstance(adata, _package().AnnData):
+    """Return the matrix as it is stored; a backed one stays in its file."""
+    try:
+        kind = import_module("anndata").AnnData
+    except ImportError as error:
+        raise ImportError(
+            "contrastive_lvm.anndata needs anndata, which is not installed; "
+            "pip install 'contrastive-lvm[anndata]'."
+        ) from error
+    if not isinstance(adata, kind):
         raise TypeError(
             f"adata is of type {type(adata).__name__}, not AnnData; make one with "
             "anndata.AnnData(X, obs=...), or call fit of the estimator."
@@ -155,89 +173,78 @@ def _values(adata: Any, layer: str | None) -> Any:
             "adata is a view of a backed file, which nothing can be written into; pass "
             "adata.to_memory()."
         )
-    if layer is None:
-        if adata.X is None:
-            raise ValueError("adata has no matrix X; name one of its layers with layer=...")
-        return _by_rows(adata.X)
-    if layer not in adata.layers:
-        raise ValueError(f"layer={layer!r} is none of adata.layers, {_some(adata.layers)}.")
-    return _by_rows(adata.layers[layer])
-
-
-def _package() -> Any:
-    try:
-        return import_module("anndata")
-    except ImportError as error:
-        raise ImportError(
-            "contrastive_lvm.anndata needs anndata, which is not installed; "
-            "pip install 'contrastive-lvm[anndata]'."
-        ) from error
-
-
-def _by_rows(values: Any) -> Any:
-    """Columns of a file that is sorted by them are read once, not for every block of rows."""
+    if layer is None and adata.X is None:
+        raise ValueError("adata has no matrix X; name one of its layers with layer=...")
+    if layer is not None and layer not in adata.layers:
+        raise ValueError(f"layer={layer!r} is not in adata.layers; it has {_few(adata.layers)}.")
+    values = adata.X if layer is None else adata.layers[layer]
     if getattr(values, "format", "") == "csc" and hasattr(values, "to_memory"):
-        values = values.to_memory()
+        values = values.to_memory()  # rows of a file that is sorted by columns are slow to read
     return values.tocsr() if is_sparse(values) else values
 
 
 def _feature_names(adata: Any) -> list[str]:
-    names = [str(name) for name in adata.var_names]
     repeated = adata.var_names[adata.var_names.duplicated()]
     if len(repeated):
         raise ValueError(
             f"adata.var_names has {repeated[0]!r} more than once; call "
             "adata.var_names_make_unique() first."
         )
-    return names
+    return [str(name) for name in adata.var_names]
 
 
-def _groups(adata: Any, groupby: str, target: Any, background: Any) -> Groups:
-    if groupby not in adata.obs:
-        raise ValueError(
-            f"groupby={groupby!r} is no column of adata.obs, which has {_some(adata.obs)}."
-        )
-    column = adata.obs[groupby]
-    first = _chosen(column, "target", target)
+def _groups(
+    adata: Any, groupby: str, target: Any, background: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which observations are in either set."""
+    column = _column(adata, "groupby", groupby)
+    first = _members(column, "target", target)
     if background is None:
-        return Groups(first, np.zeros(len(first), dtype=bool))
-    second = _chosen(column, "background", background)
+        return first, np.zeros(len(first), dtype=bool)
+    second = _members(column, "background", background)
     both = column[first & second]
     if len(both):
         raise ValueError(
             f"target={target!r} and background={background!r} both have {both.iloc[0]!r}; leave "
             "it out of one of them."
         )
-    return Groups(first, second)
+    return first, second
 
 
-def _chosen(column: Any, name: str, wanted: Any) -> np.ndarray:
-    """Observations of the wanted groups, all of which must be there."""
-    listed, present = _listed(wanted), pd.unique(column.dropna())
-    if not listed:
+def _column(adata: Any, name: str, column: str) -> "pd.Series[Any]":
+    if column not in adata.obs:
+        raise ValueError(
+            f"{name}={column!r} is not a column of adata.obs; it has {_few(adata.obs)}."
+        )
+    found: pd.Series[Any] = adata.obs[column]
+    return found
+
+
+def _members(column: "pd.Series[Any]", name: str, wanted: Any) -> np.ndarray:
+    """Return the observations of the wanted groups, all of which must exist."""
+    groups, present = _as_list(wanted), pd.unique(column.dropna())
+    if not groups:
         raise ValueError(f"{name}={wanted!r} names no group; give at least one.")
-    for value in listed:
-        if value not in list(present):
+    for group in groups:
+        if group not in list(present):
             raise ValueError(
-                f"{name}={wanted!r} has {value!r}, which is no value of adata.obs"
-                f"[{column.name!r}]; it has {_some(present)}."
+                f"{name}={wanted!r} has {group!r}, which is not a value of adata.obs"
+                f"[{column.name!r}]; it has {_few(present)}."
             )
-    return np.asarray(column.isin(listed).to_numpy(dtype=bool))
+    return np.asarray(column.isin(groups).to_numpy(dtype=bool))
 
 
-def _listed(wanted: Any) -> list[Any]:
+def _as_list(wanted: Any) -> list[Any]:
     several = isinstance(wanted, list | tuple | set | frozenset | np.ndarray | pd.Index | pd.Series)
     return list(wanted) if several else [wanted]
 
 
-def _some(names: Any) -> str:
-    listed = [name.item() if isinstance(name, np.generic) else name for name in names]
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return f"{listed[:SHOWN]}{more}" if listed else "none"
+def _as_text(wanted: Any) -> np.ndarray:
+    return np.array([str(value) for value in _as_list(wanted)], dtype=object)
 
 
-def _words(wanted: Any) -> np.ndarray:
-    return np.array([str(value) for value in _listed(wanted)], dtype=object)
+def _few(names: Any) -> str:
+    return some(names) or "none"
 
 
 def _check_key(key: Any) -> None:
@@ -247,104 +254,81 @@ def _check_key(key: Any) -> None:
         )
 
 
-def _takes(estimator: Any, word: str) -> bool:
-    return word in inspect.signature(estimator.fit).parameters
+def _takes(estimator: Any, argument: str) -> bool:
+    return argument in inspect.signature(estimator.fit).parameters
 
 
 def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
-    """Of all observations, since all of them are given latents."""
+    """Return the size factors of all observations, since all of them are given latents."""
     if column is None:
         return None
     if not _takes(estimator, "size_factors"):
         raise ValueError(
-            f"size_factors={column!r} is for models of counts, which {type(estimator).__name__} "
-            "is none of, or finds them by itself; leave it out."
+            f"size_factors={column!r} is for models of counts that take size factors, which "
+            f"{type(estimator).__name__} does not; leave it out."
         )
-    if column not in adata.obs:
-        raise ValueError(
-            f"size_factors={column!r} is no column of adata.obs, which has {_some(adata.obs)}."
-        )
-    sizes: Array = pd.to_numeric(adata.obs[column], errors="coerce").to_numpy(dtype=np.float64)
+    given = _column(adata, "size_factors", column)
+    sizes: Array = pd.to_numeric(given, errors="coerce").to_numpy(dtype=np.float64)
     wrong = ~(np.isfinite(sizes) & (sizes > 0))
     if wrong.any():
-        example = adata.obs[column][wrong].tolist()[0]
         raise ValueError(
-            f"size_factors={column!r} has {example!r}, but a size is a positive number; drop such "
-            "observations, or leave size_factors out."
+            f"size_factors={column!r} has {given[wrong].tolist()[0]!r}, but a size is a positive "
+            "number; drop such observations, or leave size_factors out."
         )
     return sizes
 
 
-# Rows
+# Latents
 
 
-def _taken(values: Any, chosen: np.ndarray) -> Any:
-    """Rows of a group: in memory if all are, otherwise where they are."""
-    if is_out_of_core(values):
-        return select_rows(values, chosen)
-    return values[np.flatnonzero(chosen)]
+def _rows_of(values: Any, mask: np.ndarray) -> Any:
+    """Return the rows of a group; rows out of core stay there."""
+    return select_rows(values, mask) if is_out_of_core(values) else values[np.flatnonzero(mask)]
 
 
-class _Found(NamedTuple):
-    """Latents of all observations."""
-
-    target: Array
-    shared: Array | None
-
-
-def _latents(estimator: Any, values: Any, groups: Groups) -> _Found:
-    """In memory; found block by block, by the workers of Dask arrays."""
+def _latents(estimator: Any, values: Any, groups: Groups) -> LatentMeans:
+    """Return latents in memory, computed chunk by chunk, by the workers of Dask arrays."""
     rows: RowReader = (
         open_rows(values, "adata", UNCHECKED)
         if is_out_of_core(values)
         else LocalRows(values, UNCHECKED)
     )
-    found = rows.map(partial(_latents_of_block, for_travel(estimator), groups))
+    found = rows.map(partial(_latents_of_chunk, for_travel(estimator), groups))
     if hasattr(found[0], "dask"):
         found = import_module("dask").compute(*found)
-    return _Found(*found)
+    return LatentMeans(*found)
 
 
-def _latents_of_block(estimator: Any, groups: Groups, block: Matrix, at: slice) -> _Found:
-    """Few rows at a time, so that covariances of latents are never many."""
+def _latents_of_chunk(estimator: Any, groups: Groups, chunk: Matrix, at: slice) -> LatentMeans:
+    """Take few rows at a time, so that covariances of latents need little memory."""
     k = getattr(estimator, "n_target_", 0) + getattr(estimator, "n_shared_", 0)
-    background = groups.background[at]
-    sizes = None if groups.sizes is None else groups.sizes[at]
-    parts = []
-    for some in row_slices(len(background), max(block.shape[1], k**2), elements=ENTRIES):
-        words = {} if sizes is None else {"size_factors": sizes[some]}
-        parts.append(_latents_of(estimator, block[some], background[some], words))
+    own = groups.at(at)
+    slices = row_slices(len(own.background), max(chunk.shape[1], k**2), elements=ENTRIES)
+    parts = [_latents_of_rows(estimator, chunk[rows], own.at(rows)) for rows in slices]
     shared = [part.shared for part in parts if part.shared is not None]
     targets = np.concatenate([part.target for part in parts])
-    return _Found(targets, np.concatenate(shared) if shared else None)
+    return LatentMeans(targets, np.concatenate(shared) if shared else None)
 
 
-def _latents_of(
-    estimator: Any, rows: Matrix, background: np.ndarray, words: dict[str, Array]
-) -> _Found:
+def _latents_of_rows(estimator: Any, rows: Matrix, groups: Groups) -> LatentMeans:
+    """Return target latents as if all rows were of the target, and shared latents as they are."""
     if not hasattr(estimator, "latents"):
-        return _Found(np.asarray(estimator.transform(rows)), None)
-    target = np.empty((len(background), estimator.n_target_))
-    shared = np.empty((len(background), estimator.n_shared_))
-    own = ~background
-    if own.any():
-        found = estimator.latents(rows[own], **_at(own, words))
-        target[own], shared[own] = found.target, found.shared
+        return LatentMeans(np.asarray(estimator.transform(rows)), None)
+    sizes = {} if groups.sizes is None else {"size_factors": groups.sizes}
+    found = estimator.latents(rows, **sizes)
+    shared, background = np.array(found.shared), groups.background
     if background.any():
-        others, sizes = rows[background], _at(background, words)
-        target[background] = np.asarray(estimator.transform(others, **sizes))
-        shared[background] = estimator.latents(others, of="background", **sizes).shared
-    return _Found(target, shared)
+        own = {name: size[background] for name, size in sizes.items()}
+        shared[background] = estimator.latents(rows[background], of="background", **own).shared
+    return LatentMeans(found.target, shared)
 
 
-def _at(chosen: np.ndarray, words: dict[str, Array]) -> dict[str, Array]:
-    return {word: values[chosen] for word, values in words.items()}
+# Results
 
 
-# What is written
-
-
-def _write(adata: Any, key: str, estimator: Any, found: _Found, settings: dict[str, Any]) -> None:
+def _write(
+    adata: Any, key: str, estimator: Any, found: LatentMeans, settings: dict[str, Any]
+) -> None:
     loadings = {
         "target": getattr(estimator, "target_components_", getattr(estimator, "components_", None)),
         "shared": getattr(estimator, "shared_components_", None),
@@ -357,7 +341,7 @@ def _write(adata: Any, key: str, estimator: Any, found: _Found, settings: dict[s
 
 
 def _put(place: Any, name: str, array: np.ndarray | None) -> None:
-    """An array with columns, or nothing, also where something was."""
+    """Write an array that has columns; remove what an earlier call has written otherwise."""
     if array is not None and array.shape[1]:
         place[name] = np.ascontiguousarray(array)
     elif name in place:
@@ -378,7 +362,7 @@ LEARNED = (
 
 
 def _summary(estimator: Any) -> dict[str, Any]:
-    """Settings and results in the words of h5ad."""
+    """Return parameters and results as values that h5ad can hold."""
     parameters = estimator.get_params(deep=False)
     learned = {
         name.removesuffix("_"): getattr(estimator, name)

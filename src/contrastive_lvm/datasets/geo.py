@@ -38,16 +38,6 @@ def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
         `GSE96583_batch2.total.tsne.df.tsv.gz`: the authors' annotation of each cell.
     n : int
         Number of cells of each run.
-
-    Returns
-    -------
-    Draw
-
-    Examples
-    --------
-    >>> draw = drawn_cells(archive, genes, table, 1000)  # doctest: +SKIP
-    >>> draw.counts.shape  # doctest: +SKIP
-    (2000, 35635)
     """
     from scipy import sparse
 
@@ -70,12 +60,7 @@ def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
 
 
 def read_run(archive: Path, run: str, genes: list[str]) -> TenX:
-    """Read all cells of a run, `ctrl` or `stim`.
-
-    Examples
-    --------
-    >>> cells = read_run(Path("GSE96583_RAW.tar"), "ctrl", genes)  # doctest: +SKIP
-    """
+    """Read all cells of a run, `ctrl` or `stim`."""
     sample, matrix = RUNS[run]
     members = (f"{sample}_{matrix}.mtx.gz", f"{sample}_barcodes.tsv.gz")
     with reading(archive, f"tar file with {' and '.join(members)}"):
@@ -88,12 +73,6 @@ def read_types(path: Path) -> dict[tuple[str, str], str]:
 
     The table was written by R: tabs, and the header lacks the column of the rows' names, which are
     barcodes. Those of the second run that are in the first too got another digit at their end.
-
-    Examples
-    --------
-    >>> types = read_types(Path("GSE96583_batch2.total.tsne.df.tsv.gz"))  # doctest: +SKIP
-    >>> types["ctrl", "AAACATACAATGCC"]  # doctest: +SKIP
-    'CD4 T cells'
     """
     with reading(path, "gzip file"):
         text = lines(unpacked(path.name, path.read_bytes()))

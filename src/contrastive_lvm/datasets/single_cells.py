@@ -84,8 +84,6 @@ def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
     Returns
     -------
     CellCounts
-        `target` (1500, n_genes), `background` (500, n_genes), `target_labels`, `feature_names`,
-        `description`, `target_totals`, `background_totals`, `target_types`, `background_types`.
 
     References
     ----------
@@ -129,8 +127,6 @@ def fetch_bmmc(n_genes: int = 500) -> CellCounts:
     Returns
     -------
     CellCounts
-        `target` (7898, n_genes), `background` (1985, n_genes), `target_labels`, `feature_names`,
-        `description`, `target_totals`, `background_totals`, `target_types`, `background_types`.
 
     References
     ----------

@@ -78,14 +78,10 @@ class Outcome(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """Return everything but the figures, for JSON."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "data": self.data,
+        return self._asdict() | {
             "table": [{key: _plain(value) for key, value in row.items()} for row in self.table],
             "claims": [claim._asdict() | {"met": claim.met} for claim in self.claims],
             "figures": list(self.figures),
-            "notes": self.notes,
         }
 
 

@@ -13,12 +13,7 @@ from contrastive_lvm.datasets import CellCounts, fetch_bmmc, fetch_kang_pbmc
 from contrastive_lvm.datasets.download import BMMC, present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import axes_in_a_grid, grid_of_latents
-from contrastive_lvm.experiments.measures import (
-    contrastive_pca,
-    neighbour_accuracy,
-    pca,
-    silhouette,
-)
+from contrastive_lvm.experiments.measures import BASELINES, neighbour_accuracy, silhouette
 from contrastive_lvm.experiments.outcome import Claim, Outcome, SeedSpread, paragraphs, spread
 from contrastive_lvm.plots import plot_spectrum
 from contrastive_lvm.plots.spectra import component_shares
@@ -56,13 +51,10 @@ def run(*, quick: bool = False) -> Outcome:
     draws = [_drawn(counts, seed) for seed in seeds]
     models = {WITHOUT: [_without(draws[0])], WITH: [_with(d) for d in draws]}
     latents = {
-        "PCA": [pca(d.target) for d in draws],
-        "cPCA": [contrastive_pca(d.target, d.background) for d in draws],
-        **{
-            name: [m.transform(d.target) for m, d in zip(own, draws, strict=False)]
-            for name, own in models.items()
-        },
+        name: [method(d.target, d.background) for d in draws] for name, method in BASELINES.items()
     }
+    for name, own in models.items():
+        latents[name] = [m.transform(d.target) for m, d in zip(own, draws, strict=False)]
     columns = {
         name: spread((component_shares(m.shared_components_) > NEGLIGIBLE).sum() for m in own)
         for name, own in models.items()
@@ -122,8 +114,7 @@ def _drawn(counts: CellCounts, seed: int) -> LogCounts:
 
 
 def _with(cells: LogCounts) -> ContrastiveLVM:
-    most = cells.target.shape[1] - 1
-    model = ContrastiveLVM(TARGET, most, shared_prior=ARD())
+    model = ContrastiveLVM(TARGET, cells.target.shape[1] - 1, shared_prior=ARD())
     return model.fit(cells.target, background=cells.background)
 
 
@@ -138,10 +129,7 @@ def _claims(columns: dict[str, SeedSpread], shape: dict[str, SeedSpread]) -> lis
     fewer = columns[WITHOUT].least - columns[WITH].most
     return [
         Claim(
-            "ARD uses over 100 fewer columns of the shared loadings.",
-            "columns fewer",
-            fewer,
-            100,
+            "ARD uses over 100 fewer columns of the shared loadings.", "columns fewer", fewer, 100
         ),
         Claim(
             "cLVM with ARD shows the subgroups, PCA does not.",

@@ -1,4 +1,4 @@
-"""Size factors of rows of counts that a column of the file gives."""
+"""Size factors of rows of counts, from a column of the file."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from contrastive_lvm.io.tables.table import Table
 
 
 def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Any]:
-    """The argument `name` of an estimator's method; none without a column or a table.
+    """Return the argument `name` of an estimator's method, if there is a column and a table.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def sizes_of(table: Table | None, column: str | None, name: str = "size_factors"
     if column not in table.annotations.columns:
         raise ValueError(
             f"--size-factors: {table.source} has no column {column!r}; add it, one positive number "
-            "a row."
+            "for each row."
         )
     return {name: _positive(table, column)}
 
@@ -37,6 +37,6 @@ def _positive(table: Table, column: str) -> Array:
         row = int(np.flatnonzero(wrong)[0])
         raise ValueError(
             f"--size-factors: column {column!r} of {table.source} has {str(given.iloc[row])!r} in "
-            f"row {table.labels()[row]}; give one positive number a row."
+            f"row {table.labels()[row]}; give one positive number for each row."
         )
     return sizes

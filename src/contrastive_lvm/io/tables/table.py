@@ -22,16 +22,16 @@ class Table(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return int(self.values.shape[0])
 
     def labels(self) -> list[str]:
-        """Names of the rows, or their numbers from 1."""
+        """Return the names of the rows, or their numbers from 1."""
         return self.row_names or [str(i) for i in range(1, self.n_rows + 1)]
 
 
 def numbered(n: int) -> list[str]:
-    """Names of features that have none.
+    """Return names for features that have none.
 
     >>> numbered(2)
     ['x1', 'x2']
@@ -40,7 +40,7 @@ def numbered(n: int) -> list[str]:
 
 
 def as_floats(values: Any, source: str) -> Matrix:
-    """Numbers in single or double precision, as they come; sparse ones as CSR."""
+    """Return numbers in single precision if they have it, and else in double."""
     kind, size = values.dtype.kind, values.dtype.itemsize
     if kind not in "fiub":
         raise ValueError(
@@ -53,14 +53,14 @@ def as_floats(values: Any, source: str) -> Matrix:
 
 
 def refuse_repeated(names: Iterable[str], source: str) -> None:
-    """Two columns of one name would be told apart by nobody."""
+    """Refuse columns that cannot be told apart by their names."""
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"{source} has more than one column {some(twice)}; rename or remove them.")
 
 
 def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
-    """A model needs rows and numbers."""
+    """Refuse a table without rows, or without features."""
     if n_rows == 0:
         raise ValueError(f"{source} has no rows; give a file with data.")
     if n_features == 0:
@@ -71,7 +71,7 @@ def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
 
 
 def some(names: Iterable[Any]) -> str:
-    """A few names for a sentence.
+    """Return the first three names for a message, and how many more there are.
 
     >>> some(["a", "b", "c", "d", "e"])
     "'a', 'b', 'c' and 2 more"
