@@ -198,9 +198,9 @@ def page(coverage: dict[str, float], found: list[Rank]) -> str:
     )
     ranking = (
         "When the truth is drawn from the prior, its rank among draws of the posterior should be "
-        "uniform (simulation-based calibration, Talts et al. 2018). Here the noise variance is known; "
-        "loadings, their scales, latents and means are unknown. The p-values are those of a chi-square "
-        f"test in {BINS} bins and of a Kolmogorov-Smirnov test:"
+        "uniform (simulation-based calibration, Talts et al. 2018). Here the noise variance is "
+        "known; loadings, their scales, latents and means are unknown. The p-values are those of a "
+        f"chi-square test in {BINS} bins and of a Kolmogorov-Smirnov test:"
     )
     end = (
         f"The smallest of the {tests} p-values is {least:.3f}. With Bonferroni's correction, one "
