@@ -79,7 +79,7 @@ def _shares(model: Any, sets: Sets) -> dict[str, Any]:
             "shared": model.shared_variance_ratio_.tolist(),
             "noise": float(model.noise_variance_ratio_),
         }
-    rows = frame(_first(sets.target, LOOKED_AT), named=sets.preparation.named)
+    rows = frame(some_rows(sets.target, slice(LOOKED_AT)), named=sets.preparation.named)
     variances = {
         name: float(model.reconstruct(rows, parts=(name,)).var(axis=0).sum())
         for name in ("target", "shared")
@@ -89,8 +89,9 @@ def _shares(model: Any, sets: Sets) -> dict[str, Any]:
     return {name: [own / total] for name, own in variances.items()} | {"noise": noise / total}
 
 
-def _first(table: Table, n: int) -> Table:
-    return table._replace(values=table.values[:n], annotations=table.annotations.iloc[:n])
+def some_rows(table: Table, rows: Any) -> Table:
+    """Choose rows of a table, with their annotations."""
+    return table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
 
 
 def _dimensions(model: Any, sets: Sets, top: int) -> list[dict[str, Any]]:
@@ -162,7 +163,7 @@ def outlyingness(model: Any, sets: Sets) -> Outlyingness:
     rows, sizes = frame(table, named=prepared.named), sizes_of(table, prepared.sizes)
     if not _is_linear(model):
         return Outlyingness("distance", _distances(model.score_samples(rows, n_draws=10), table))
-    one = _first(table, 1)
+    one = some_rows(table, slice(1))
     probe = model.outliers(frame(one, named=prepared.named), **sizes_of(one, prepared.sizes))
     if (probe.weights != 1.0).any():
         return Outlyingness("weight", model.outliers(rows, **sizes).row_weights)
