@@ -138,8 +138,7 @@ def _shaded(missing: coo_array, colour: str) -> Array:
     edges = [np.linspace(0, n, min(n, MOST_TILES) + 1).round() for n in missing.shape]
     counts, _, _ = np.histogram2d(missing.row + 0.5, missing.col + 0.5, bins=edges)
     share = (counts / np.outer(*(np.diff(e) for e in edges)))[:, :, None]
-    blend: Array = (1.0 - share) * 0.94 + share * np.array(to_rgb(colour))
-    return blend
+    return np.asarray((1.0 - share) * 0.94 + share * np.array(to_rgb(colour)))
 
 
 def _percent(missing: coo_array) -> str:

@@ -162,11 +162,10 @@ def plot_shared(
     ax = style.axes_or_new(ax)
     # The rows of the background are drawn like rows without a label, in grey.
     draw_rows(ax, points, Grouping(["target"], np.repeat([0, -1], sizes)), kind)
-    shades = (style.PALETTE[0], style.BACKGROUND)
     words = [f"{name}, {size} rows" for name, size in zip(sets, sizes, strict=True)]
-    style.names_in_corner(ax, zip(words, shades, strict=True))
-    names = [f"shared dimension {column + 1}" for column in columns]
-    return style.finish(ax, title, names[0], names[1] if len(names) > 1 else "rows")
+    style.names_in_corner(ax, [(words[0], style.PALETTE[0]), (words[1], style.BACKGROUND)])
+    x, y = [*(f"shared dimension {column + 1}" for column in columns), "rows"][:2]
+    return style.finish(ax, title, x, y)
 
 
 def _columns(dimensions: Any, n_shared: int) -> list[int]:

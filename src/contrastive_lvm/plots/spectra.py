@@ -116,8 +116,7 @@ def plot_spectrum(
 def component_shares(components: Array) -> Array:
     """Return the shares of the variance that components explain, the largest first."""
     energy = np.sort((np.asarray(components) ** 2).sum(axis=1))[::-1]
-    shares: Array = energy / max(float(energy.sum()), np.finfo(float).tiny)
-    return shares
+    return np.asarray(energy / max(float(energy.sum()), np.finfo(float).tiny))
 
 
 def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:

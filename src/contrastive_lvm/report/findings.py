@@ -23,17 +23,6 @@ class Outlyingness(NamedTuple):
     measure: str  # "weight", small for outliers, or "distance", large for them
     values: Array  # (n,)
 
-    @property
-    def order(self) -> np.ndarray:
-        """Rows, the most outlying first."""
-        outlying = self.values if self.measure == "weight" else -self.values
-        return np.argsort(outlying, kind="stable")
-
-    @property
-    def outlying(self) -> np.ndarray:
-        """Whether each row is an outlier."""
-        return self.values < LIGHT if self.measure == "weight" else self.values > FAR
-
 
 def findings(
     model: Any, sets: Sets, *, top: int, rows: Outlyingness | None = None
@@ -171,8 +160,10 @@ def outlyingness(model: Any, sets: Sets) -> Outlyingness:
 
 
 def _outliers(rows: Outlyingness, table: Table) -> dict[str, Any]:
-    labels, outlying = table.labels(), rows.outlying
-    worst = [int(i) for i in rows.order[:LISTED] if outlying[i]]
+    labels, weights = table.labels(), rows.measure == "weight"
+    outlying = rows.values < LIGHT if weights else rows.values > FAR
+    order = np.argsort(rows.values if weights else -rows.values, kind="stable")
+    worst = [int(i) for i in order[:LISTED] if outlying[i]]
     listed = [{"row": labels[i], rows.measure: float(rows.values[i])} for i in worst]
     return {"count": int(outlying.sum()), "rows": listed}
 
@@ -183,10 +174,9 @@ def _distances(scores: Array, table: Table) -> Array:
     The unit is a robust standard deviation: 1.4826 times the median absolute deviation.
     """
     scores = scores / np.maximum(_observed_of_rows(table), 1.0)
-    middle = np.median(scores)
-    spread = 1.4826 * np.median(np.abs(scores - middle))
-    distances: Array = (middle - scores) / spread if spread > 0 else np.zeros(len(scores))
-    return distances
+    below = np.median(scores) - scores
+    spread = 1.4826 * np.median(np.abs(below))
+    return np.asarray(below / spread if spread > 0 else np.zeros(len(scores)))
 
 
 def _observed_of_rows(table: Table) -> Array:
