@@ -12,7 +12,7 @@ from contrastive_lvm.datasets import DigitsOnGrass, fetch_mnist_on_grass
 from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 from contrastive_lvm.estimators.vae import VAE
 from contrastive_lvm.experiments.drawing import grid_of_latents
-from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs
+from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, tabulate
 
 NEIGHBOURS = 20
 KNOWN = 10_000  # rows of the target among which neighbours are looked for
@@ -67,7 +67,8 @@ def run(*, quick: bool = False) -> Outcome:
     plain = contrastive(data, **words)
     others = standard(data, **words)
     flat, _, drawn = others
-    planes = (plain.spaces[0]._replace(name="contrastive VAE"), flat, drawn)
+    ours = plain.spaces[0]._replace(name="contrastive VAE")
+    spaces = (ours, *others)
     samples = {
         "samples of the target, denoised": plain.denoised,
         "samples of the background": plain.background,
@@ -77,23 +78,21 @@ def run(*, quick: bool = False) -> Outcome:
         title="Digits on grass",
         data=f"{data.description} {sizes[0]:,} + {sizes[1]:,} images, {sizes[2]:,} held out, one "
         "seed",
-        table=[_row("contrastive VAE", *plain.spaces), *(_row(s.name, s) for s in others)],
+        table=tabulate(
+            "model",
+            {
+                "target latents": {s.name: s.accuracy for s in spaces},
+                "by encoder": {s.name: s.by_encoder for s in spaces if s.by_encoder is not None},
+                "shared latents": {ours.name: plain.accuracy("shared")},
+            },
+        ),
         claims=_claims(plain, flat),
         figures={
-            "latents": draw_spaces(planes, data.held_out_labels),
+            "latents": draw_spaces((ours, flat, drawn), data.held_out_labels),
             "samples": draw_images(samples),
         },
         notes=paragraphs(NOTES),
     )
-
-
-def _row(name: str, target: Space, shared: Space | None = None) -> dict[str, Any]:
-    return {
-        "model": name,
-        "target latents": target.accuracy,
-        "by encoder": "" if target.by_encoder is None else target.by_encoder,
-        "shared latents": "" if shared is None else shared.accuracy,
-    }
 
 
 def _claims(plain: DigitsResult, flat: Space) -> list[Claim]:

@@ -52,8 +52,8 @@ def procrustes(before: Array, after: Array) -> Array:
     own = after[: len(before)]
     centre, mean = before.mean(axis=0), own.mean(axis=0)
     rotation, values = orthogonal_procrustes(own - mean, before - centre)
-    rotated: Array = values / ((own - mean) ** 2).sum() * (after - mean) @ rotation + centre
-    return rotated
+    scale = values / ((own - mean) ** 2).sum()
+    return np.asarray(scale * (after - mean) @ rotation + centre)
 
 
 def displacement(before: Array, after: Array) -> float:
@@ -71,15 +71,13 @@ def scale_about_own_means(X: Array, B: Array) -> tuple[Array, Array]:
 
 def pca(X: Array, _: Array) -> Array:
     """Return two principal components of the target, missing entries replaced by means."""
-    latents: Array = PCA(2).fit_transform(SimpleImputer().fit_transform(X))
-    return latents
+    return np.asarray(PCA(2).fit_transform(SimpleImputer().fit_transform(X)))
 
 
 def contrastive_pca(X: Array, B: Array) -> Array:
     """Return two components of contrastive PCA, missing entries replaced by means."""
     X, B = (SimpleImputer().fit_transform(rows) for rows in (X, B))
-    latents: Array = ContrastivePCA(2).fit(X, background=B).transform(X)
-    return latents
+    return np.asarray(ContrastivePCA(2).fit(X, background=B).transform(X))
 
 
 # What the model is compared with, as functions of the target and the background.

@@ -85,6 +85,19 @@ class Outcome(NamedTuple):
         }
 
 
+def tabulate(head: str, columns: Mapping[str, Mapping[Any, Any]]) -> list[dict[str, Any]]:
+    """Make the rows of a table from its columns, each a mapping from the rows' names to values.
+
+    >>> tabulate("model", {"ARI": {"one": 0.5, "two": 0.7}, "size": {"two": 8}})
+    [{'model': 'one', 'ARI': 0.5, 'size': ''}, {'model': 'two', 'ARI': 0.7, 'size': 8}]
+    """
+    names = dict.fromkeys(name for values in columns.values() for name in values)
+    return [
+        {head: name} | {column: values.get(name, "") for column, values in columns.items()}
+        for name in names
+    ]
+
+
 def paragraphs(text: str) -> list[str]:
     """Split a text at its blank lines."""
     return [" ".join(part.split()) for part in text.strip().split("\n\n")]

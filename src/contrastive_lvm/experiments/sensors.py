@@ -1,7 +1,7 @@
 """Which body-worn sensors tell activities apart (the paper, figures 2c and 2d; supplement)."""
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,11 +12,11 @@ from contrastive_lvm.datasets import SensorData, fetch_daily_sports, fetch_mheal
 from contrastive_lvm.datasets.download import present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.lasso_path import LassoPath, group_lasso_path
-from contrastive_lvm.experiments.drawing import axes_in_a_grid, grid_of_latents
+from contrastive_lvm.experiments.drawing import grid_of_latents
 from contrastive_lvm.experiments.measures import ari
-from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread
+from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread, tabulate
 from contrastive_lvm.plots import plot_lasso_path, plot_relevance, plot_scales
-from contrastive_lvm.plots.style import INK, PALETTE, finish, names_in_corner
+from contrastive_lvm.plots.style import INK, PALETTE, finish, names_in_corner, panels
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
 SHARED = 1
@@ -61,21 +61,15 @@ def run(*, quick: bool = False) -> Outcome:
     for name in first.models:
         agreement[name] = spread(ari(f.models[name].transform(f.target), f.labels) for f in fits)
         left[name] = spread(f.models[name].selected_features_.sum() for f in fits)
-    table: list[dict[str, Any]] = [
-        {"target loadings": name, "ARI": own, "signals left": left[name]}
-        for name, own in agreement.items()
-    ]
-    table += [
-        {
-            "target loadings": f"horseshoe, pruned below {threshold:g}",
-            "ARI": "",
-            "signals left": spread(_left(f.models["horseshoe"], threshold) for f in fits),
-        }
+    pruned = {
+        f"horseshoe, pruned below {threshold:g}": spread(
+            _left(f.models["horseshoe"], threshold) for f in fits
+        )
         for threshold in THRESHOLDS
-    ]
+    }
     apart = agreement["group lasso"].least >= SEPARABLE
     signals = f", {left['group lasso'].values[0]:.0f} of {total} signals"
-    panels = {
+    planes = {
         name + (signals if name == "group lasso" else ""): model.transform(first.target)
         for name, model in first.models.items()
     }
@@ -84,7 +78,7 @@ def run(*, quick: bool = False) -> Outcome:
         title="Sensors that tell activities apart",
         data=f"{data.description} {len(first.target)} rows of the target, {total} signals, "
         f"{len(fits)} draws of every {EVERY}th row",
-        table=table,
+        table=tabulate("target loadings", {"ARI": agreement, "signals left": left | pruned}),
         claims=[
             Claim(
                 "A penalty drops signals while the activities stay apart.",
@@ -99,7 +93,7 @@ def run(*, quick: bool = False) -> Outcome:
             ),
         ],
         figures={
-            "latents": grid_of_latents(panels, [NAMES[int(label)] for label in first.labels]),
+            "latents": grid_of_latents(planes, [NAMES[int(label)] for label in first.labels]),
             "norms": _draw_norms(data, first.models),
             "path": _draw_path(data, first),
             "scales": _draw_scales(data, first.models["horseshoe"]),
@@ -156,7 +150,7 @@ def _notes(data: SensorData, fits: Fits) -> list[str]:
 
 
 def _draw_norms(data: SensorData, models: dict[str, ContrastiveLVM]) -> Figure:
-    figure, axes = axes_in_a_grid(len(models), 1, (5.2, 1.9))
+    figure, axes = panels(len(models), 1, (5.2, 1.9))
     for ax, (title, model) in zip(axes, models.items(), strict=True):
         plot_relevance(model, groups=data.sensor_types, ax=ax, title=title)
         ax.set_ylabel("norm of loadings")
@@ -165,7 +159,7 @@ def _draw_norms(data: SensorData, models: dict[str, ContrastiveLVM]) -> Figure:
 
 def _draw_path(data: SensorData, fits: Fits) -> Figure:
     """Draw the path of the norms, and how well the activities stay apart."""
-    figure, (left, right) = axes_in_a_grid(2, 1, (5.0, 2.4))
+    figure, (left, right) = panels(2, 1, (5.0, 2.4))
     path, mark = fits.path, fits.chosen
     plot_lasso_path(path, mark=mark, groups=_types(data), ax=left, title="Group-lasso path")
     share = path.n_selected / path.row_norms.shape[1]
@@ -181,7 +175,7 @@ def _draw_path(data: SensorData, fits: Fits) -> Figure:
 
 
 def _draw_scales(data: SensorData, model: ContrastiveLVM) -> Figure:
-    figure, (ax,) = axes_in_a_grid(1, 1, (5.0, 3.0))
+    figure, (ax,) = panels(1, 1, (5.0, 3.0))
     plot_scales(model, groups=_types(data), ax=ax, title="Scales of the horseshoe")
     return figure
 

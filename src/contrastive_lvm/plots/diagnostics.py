@@ -45,24 +45,22 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
     which = "ContrastiveLVM, ContrastiveVAE or VAE"
     traces = {n: np.asarray(learned(m, "lower_bounds_", which)) for n, m in named.items()}
     ax = style.axes_or_new(ax, (5.4, 3.6))
-    last = [
-        _draw_trace(ax, model, traces[name], style.colour_of(code))
-        for code, (name, model) in enumerate(named.items())
-    ]
-    if max(last) > LONG:
+    last, words = 0.0, []
+    for code, (name, model) in enumerate(named.items()):
+        colour = style.colour_of(code)
+        last = max(last, _draw_trace(ax, model, traces[name], colour))
+        words.append((_outcome(name, model, traces[name]), colour))
+    if last > LONG:
         style.logarithmic(ax, "x")
     epochs = any(hasattr(model, "history_") for model in named.values())
     style.finish(ax, title, "epoch" if epochs else "iteration", "lower bound")
-    words = [
-        (_outcome(n, m, traces[n]), style.colour_of(i)) for i, (n, m) in enumerate(named.items())
-    ]
     if len(words) == 1:  # a bound rises to the right, which leaves the lower corner free
         style.names_in_corner(ax, words, right=True, top=False)
         return ax
     low, high = ax.get_xlim()
     ax.set_xlim(low, high * 6.0 if ax.get_xscale() == "log" else high + 0.5 * (high - low))
     ends = zip(traces.values(), words, strict=True)
-    style.names_at_ends(ax, ((max(last), float(own[-1]), *word) for own, word in ends))
+    style.names_at_ends(ax, ((last, float(own[-1]), *word) for own, word in ends))
     return ax
 
 
@@ -140,8 +138,7 @@ def _shaded(missing: coo_array, colour: str) -> Array:
     edges = [np.linspace(0, n, min(n, MOST_TILES) + 1).round() for n in missing.shape]
     counts, _, _ = np.histogram2d(missing.row + 0.5, missing.col + 0.5, bins=edges)
     share = (counts / np.outer(*(np.diff(e) for e in edges)))[:, :, None]
-    blend: Array = (1.0 - share) * 0.94 + share * np.array(to_rgb(colour))
-    return blend
+    return np.asarray((1.0 - share) * 0.94 + share * np.array(to_rgb(colour)))
 
 
 def _percent(missing: coo_array) -> str:
@@ -166,8 +163,7 @@ def plot_imputation(
 
     Parameters
     ----------
-    model : ContrastiveLVM, ContrastiveVAE, PPCA or VAE
-        Fitted.
+    model : fitted ContrastiveLVM, ContrastiveVAE, PPCA or VAE
     X : array-like of shape (n, d)
         Rows with the held-out entries in place.
     held_out : array-like of bool of shape (n, d)

@@ -14,8 +14,6 @@ from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import KINDS, Grouping, learned, read_points, row_groups
 from contrastive_lvm.plots.kernel_density import density_curve, draw_contours
 
-PANEL_INCHES = (3.6, 3.4)
-
 
 def plot_latents(
     latents: Any,
@@ -106,28 +104,14 @@ def plot_comparison(
     points = _panels(panels)
     groups = row_groups(labels, len(next(iter(points.values()))))
     wide = min(len(points), check_integer("columns", columns or len(points), 1))
-    high = -(-len(points) // wide)
-    if figure is None:
-        width, height = PANEL_INCHES
-        figure = Figure(figsize=(width * wide, height * high), layout="constrained")
-    grid = list(figure.subplots(high, wide, squeeze=False).flat)
-    for empty in grid[len(points) :]:
-        empty.remove()
+    figure, grid = style.panels(len(points), wide, figure=figure)
     named = False
-    for ax, (title, array) in zip(grid, points.items(), strict=False):
+    for ax, (title, array) in zip(grid, points.items(), strict=True):
         centres = draw_rows(ax, array, groups, kind)
         _finish(ax, panels[title], array, title)
         named |= name_centres(ax, centres, groups)
     if groups.names and not named:
-        figure.legend(
-            handles=_handles(groups),
-            loc="outside lower center",
-            ncols=_legend_columns(figure, groups.names),
-            frameon=False,
-            fontsize=9,
-            columnspacing=1.0,
-            handletextpad=0.1,
-        )
+        _legend_below(figure, groups)
     return figure
 
 
@@ -178,11 +162,10 @@ def plot_shared(
     ax = style.axes_or_new(ax)
     # The rows of the background are drawn like rows without a label, in grey.
     draw_rows(ax, points, Grouping(["target"], np.repeat([0, -1], sizes)), kind)
-    shades = (style.PALETTE[0], style.BACKGROUND)
     words = [f"{name}, {size} rows" for name, size in zip(sets, sizes, strict=True)]
-    style.names_in_corner(ax, zip(words, shades, strict=True))
-    names = [f"shared dimension {column + 1}" for column in columns]
-    return style.finish(ax, title, names[0], names[1] if len(names) > 1 else "rows")
+    style.names_in_corner(ax, [(words[0], style.PALETTE[0]), (words[1], style.BACKGROUND)])
+    x, y = [*(f"shared dimension {column + 1}" for column in columns), "rows"][:2]
+    return style.finish(ax, title, x, y)
 
 
 def _columns(dimensions: Any, n_shared: int) -> list[int]:
@@ -199,11 +182,18 @@ def _columns(dimensions: Any, n_shared: int) -> list[int]:
     return [int(c) for c in known]
 
 
-def _legend_columns(figure: Figure, names: list[str]) -> int:
-    """Return how many entries fit side by side, by a rough width of a letter."""
-    inches = float(figure.bbox.width) / float(figure.dpi)
-    entry = 0.4 + 0.08 * max(len(name) for name in names)
-    return max(1, min(len(names) + 1, int(inches / entry)))
+def _legend_below(figure: Figure, groups: Grouping) -> None:
+    """Draw one legend for all panels, as wide as a rough width of a letter lets it be."""
+    entry = 0.4 + 0.08 * max(len(name) for name in groups.names)
+    most = int(float(figure.bbox.width) / float(figure.dpi) / entry)
+    look: dict[str, Any] = {"frameon": False, "columnspacing": 1.0, "handletextpad": 0.1}
+    figure.legend(
+        handles=_handles(groups),
+        loc="outside lower center",
+        ncols=max(1, min(len(groups.names) + 1, most)),
+        fontsize=9,
+        **look,
+    )
 
 
 def _panels(panels: Mapping[str, Any]) -> dict[str, Array]:

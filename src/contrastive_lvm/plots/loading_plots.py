@@ -104,8 +104,7 @@ def plot_relevance(
 
     Parameters
     ----------
-    model : ContrastiveLVM
-        Fitted.
+    model : fitted ContrastiveLVM
     groups : array-like of shape (d,) or dict, optional
         As in `plot_loadings`; features of a group stand together.
     ax, title : as in `plot_latents`

@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
-from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import learned, read_missing, row_groups
@@ -55,7 +54,9 @@ def plot_outliers(
     """
     rank = learned(model, "outliers", "ContrastiveLVM")
     worst = rank(X, of=of).rows[: check_integer("n", n, 0)]
-    far, missing = _lengths(model, X, of), read_missing(X, "X")
+    latents, missing = model.latents(X, of=of), read_missing(X, "X")
+    parts = [part for part in (latents.target, latents.shared) if part is not None]
+    far = np.linalg.norm(np.hstack(parts), axis=1)  # in standard deviations of the prior
     observed = missing.shape[1] - missing.sum(axis=1)
     misfit = -model.score_samples(X, of=of) / np.maximum(observed, 1)
     names = np.arange(len(far)).astype(str) if labels is None else np.asarray(labels).astype(str)
@@ -72,14 +73,6 @@ def plot_outliers(
     style.finish(ax, title, "length of the latents", "\N{MINUS SIGN}log-likelihood per entry")
     ax.set_ylim(top=ax.get_ylim()[1] + 0.08 * np.ptp(ax.get_ylim()))
     return ax
-
-
-def _lengths(model: Any, X: Any, of: str) -> Array:
-    """Return the norm of all latents of each row, in standard deviations of the prior."""
-    found = model.latents(X, of=of)
-    parts = [part for part in (found.target, found.shared) if part is not None]
-    length: Array = np.linalg.norm(np.hstack(parts), axis=1)
-    return length
 
 
 def plot_weights(

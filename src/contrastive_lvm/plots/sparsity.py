@@ -60,7 +60,8 @@ def plot_lasso_path(
     ax.set_ylim(-0.03 * float(norms.max() or 1.0), 1.12 * float(norms.max() or 1.0))
     style.finish(ax, title, "strength", "norm of target loadings")
     if mark is not None:
-        _mark_path(ax, rhos, mark, int(kept.sum()), len(kept))
+        side = "right" if rhos[mark] ** 2 > rhos[0] * rhos[-1] else "left"
+        _mark(ax, float(rhos[mark]), f" {kept.sum()} of {len(kept)} left ", side)
     if grouping.names:
         style.names_in_corner(ax, grouping.legend(), right=True)
     else:
@@ -94,12 +95,11 @@ def _draw_curves(ax: Axes, at: Array, curves: Array, colours: np.ndarray) -> Non
     ax.set_xscale("log")
 
 
-def _mark_path(ax: Axes, rhos: Array, mark: int, kept: int, total: int) -> None:
-    at = float(rhos[mark])
+def _mark(ax: Axes, at: float, words: str, side: str = "left") -> None:
+    """Draw a vertical line with words beside it."""
     ax.axvline(at, color=style.INK, linewidth=0.9, linestyle=":")
-    side = "right" if np.log(at / rhos[0]) > 0.5 * np.log(rhos[-1] / rhos[0]) else "left"
     place: dict[str, Any] = {"ha": side, "va": "top", "transform": ax.get_xaxis_transform()}
-    style.name_at(ax, at, 0.98, f" {kept} of {total} left ", **place)
+    style.name_at(ax, at, 0.98, words, **place)
 
 
 def _name_largest(ax: Axes, rhos: Array, norms: Array, names: list[str], kept: np.ndarray) -> None:
@@ -151,9 +151,7 @@ def plot_scales(
     ax.set_xlim(_log_limits(np.append(visible, (threshold or visible[0]) * np.array([0.3, 3.0]))))
     right = True
     if threshold is not None:
-        ax.axvline(threshold, color=style.INK, linewidth=0.9, linestyle=":")
-        place: dict[str, Any] = {"va": "top", "transform": ax.get_xaxis_transform()}
-        style.name_at(ax, threshold, 0.98, " threshold", **place)
+        _mark(ax, threshold, " threshold")
         right = bool(threshold**2 < np.prod(ax.get_xlim()))  # on the side without the threshold
     style.names_in_corner(ax, grouping.legend() or _counts(kept), right=right)
     return ax

@@ -24,8 +24,7 @@ def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | Non
 
     Parameters
     ----------
-    model : ContrastiveLVM
-        Fitted.
+    model : fitted ContrastiveLVM
     ax, title : as in `plot_latents`
 
     Examples
@@ -105,7 +104,9 @@ def plot_spectrum(
     used = {name: own[own > negligible] for name, own in spectra.items()}
     ax = style.axes_or_new(ax, (5.4, 3.8))
     for code, own in enumerate(used.values()):
-        _draw_spectrum(ax, own, style.colour_of(code), 3.0 - 0.1 * code)
+        marker = "o" if len(own) <= FEW else ""
+        line: dict[str, Any] = {"color": style.colour_of(code), "marker": marker, "ms": 3.5}
+        ax.plot(np.arange(len(own)) + 1, 100.0 * own, lw=1.5, zorder=3.0 - 0.1 * code, **line)
     _scale_spectra(ax, list(used.values()), named=len(used) > 1)
     style.finish(ax, title, "component, in order", f"% of the {of} variance")
     style.names_at_ends(ax, [_end(name, own, i) for i, (name, own) in enumerate(used.items())])
@@ -115,15 +116,7 @@ def plot_spectrum(
 def component_shares(components: Array) -> Array:
     """Return the shares of the variance that components explain, the largest first."""
     energy = np.sort((np.asarray(components) ** 2).sum(axis=1))[::-1]
-    shares: Array = energy / max(float(energy.sum()), np.finfo(float).tiny)
-    return shares
-
-
-def _draw_spectrum(ax: Axes, shares: Array, colour: str, height: float) -> None:
-    """Draw a line, with a point for each component if they are few."""
-    marker = "o" if len(shares) <= FEW else ""
-    at = np.arange(1, len(shares) + 1)
-    ax.plot(at, 100.0 * shares, marker=marker, ms=3.5, color=colour, lw=1.5, zorder=height)
+    return np.asarray(energy / max(float(energy.sum()), np.finfo(float).tiny))
 
 
 def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:

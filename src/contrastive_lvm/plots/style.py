@@ -19,7 +19,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#0
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")  # the next one whenever the colours are used up
 UNLABELLED, INK = "#999999", "#222222"
 BACKGROUND = "#777777"  # rows of the background, beside the target's first colour
-AXES_INCHES = (4.6, 4.2)
+AXES_INCHES, PANEL_INCHES = (4.6, 4.2), (3.6, 3.4)
 LONGEST = 26  # letters of a name
 LETTER = 0.024  # width of a letter of nine points, as a share of the width of the axes
 NAME: dict[str, Any] = {
@@ -36,6 +36,26 @@ def axes_or_new(ax: Axes | None, inches: tuple[float, float] = AXES_INCHES) -> A
     if not isinstance(ax, Axes):
         raise TypeError(f"ax={ax!r} is not a Matplotlib Axes; pass one, or leave it out.")
     return ax
+
+
+def empty_figure(count: int, columns: int, inches: tuple[float, float]) -> Figure:
+    """Make a figure of the right size for a number of panels."""
+    size = (inches[0] * columns, inches[1] * -(-count // columns))
+    return Figure(figsize=size, layout="constrained")
+
+
+def panels(
+    count: int,
+    columns: int,
+    inches: tuple[float, float] = PANEL_INCHES,
+    figure: Figure | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """Make a grid of panels, in a figure of the right size unless one is given."""
+    figure = empty_figure(count, columns, inches) if figure is None else figure
+    axes = list(figure.subplots(-(-count // columns), columns, squeeze=False).flat)
+    for empty in axes[count:]:
+        empty.remove()
+    return figure, axes[:count]
 
 
 def finish(ax: Axes, title: str | None, x: str, y: str) -> Axes:

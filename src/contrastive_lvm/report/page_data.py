@@ -11,7 +11,7 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.size_factor_column import sizes_of
 from contrastive_lvm.io.tables.table import Table
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
+from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.plots.style import shortened
 from contrastive_lvm.report.annotations import columns
 from contrastive_lvm.report.encode_arrays import coded, packed
@@ -21,6 +21,7 @@ from contrastive_lvm.report.findings import (
     effects,
     findings,
     outlyingness,
+    some_rows,
 )
 from contrastive_lvm.report.fit_diagnostics import diagnostics
 
@@ -58,7 +59,7 @@ def page_data(model: Any, sets: Sets, *, title: str, random_state: int = 0) -> d
         "loadings": packed(loadings),
         "loading_stds": None if stds is None else packed(stds),
         "selected": model.selected_features_.tolist() if drops_features(model) else None,
-        "values": _values(model, drawn),
+        "values": _values(loadings[: model.n_target_], drawn),
         "trace": _thinned(np.asarray(model.lower_bounds_)),
     }
 
@@ -93,7 +94,7 @@ def _rows_of(table: Table, rows: np.ndarray) -> Table:
     table = table._replace(row_names=[names[i] for i in rows])
     if len(rows) == table.values.shape[0]:
         return table
-    return table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
+    return some_rows(table, rows)
 
 
 def _points(model: Any, sets: Sets) -> dict[str, Array]:
@@ -119,7 +120,7 @@ def _latents(model: Any, table: Table, sets: Sets, of: str) -> dict[str, Array]:
     """Compute posterior means and standard deviations, some rows at a time to save memory."""
     parts: dict[str, list[Array]] = {}
     for rows in row_slices(*table.values.shape, elements=BLOCK, most=BLOCK):
-        some = table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
+        some = some_rows(table, rows)
         latents = model.latents(
             frame(some, named=sets.preparation.named),
             of=of,
@@ -141,24 +142,17 @@ def _columns(sets: Sets, fits: Outlyingness, shown: np.ndarray) -> list[dict[str
     return [*columns(sets.target.annotations, other), own]
 
 
-def _values(model: Any, sets: Sets) -> dict[str, Any]:
+def _values(loadings: Array, sets: Sets) -> dict[str, Any]:
     """Encode observed values, in the units of the data, of all or of the most relevant features."""
     tables = [t for t in (sets.target, sets.background) if t is not None]
     n, d = sum(t.n_rows for t in tables), len(sets.preparation.features)
     most = min(d, max(FEWEST_FEATURES, MOST_ENTRIES // n))
-    loadings = effects(model, sets)[0][: model.n_target_]
     ranked = np.argsort(-(loadings**2).sum(axis=0), kind="stable")
     chosen = np.arange(d) if most == d else np.sort(ranked[:most])
     scaling = sets.preparation.scaling
-    dense = np.concatenate([widen(_some(t, chosen)) for t in tables])
+    dense = np.concatenate([widen(t.values[:, chosen]) for t in tables])
     dense = dense * scaling.scale[chosen] + scaling.center[chosen]
     return coded(dense) | {"features": chosen.tolist()}
-
-
-def _some(table: Table, chosen: np.ndarray) -> Any:
-    if len(chosen) == table.values.shape[1]:
-        return table.values
-    return table.values.tocsc()[:, chosen] if is_sparse(table.values) else table.values[:, chosen]
 
 
 def _thinned(trace: Array) -> list[float]:

@@ -104,9 +104,9 @@ def _frame(labels: Any) -> pd.DataFrame:
     return pd.DataFrame({str(called) if isinstance(called, str) else "label": _one(labels)})
 
 
-def _one(values: Any) -> "pd.Series[Any]":
+def _one(values: Any) -> Any:
     """Return a column of values without an index."""
     column = values if isinstance(values, pd.Series | pd.Categorical) else np.asarray(values)
     if column.ndim != 1:
         raise ValueError(f"shape {column.shape}")
-    return pd.Series(column).reset_index(drop=True)
+    return column.array if isinstance(column, pd.Series) else column
