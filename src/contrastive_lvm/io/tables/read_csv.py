@@ -44,19 +44,10 @@ class NotPlainError(Exception):
 def read_csv(
     path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
 ) -> Table:
-    r"""Read a CSV or TSV file whose first line names the columns; arguments as in `read_table`.
+    """Read a CSV or TSV file whose first line names the columns; arguments as in `read_table`.
 
     Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`; a first line
     without commas but with semicolons or tabs is believed. A last ending `.gz` means gzip.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "mice.csv"
-    >>> _ = path.write_text("mouse,weight,length\na,21.5,9\nb,,8\n")
-    >>> table = read_csv(path)
-    >>> table.features, list(table.annotations), table.values.tolist()
-    (['weight', 'length'], ['mouse'], [[21.5, 9.0], [nan, 8.0]])
     """
     with _one_sentence(path):
         separator, names = _read_header(path)
