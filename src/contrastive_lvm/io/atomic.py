@@ -15,11 +15,6 @@ def destination(path: str | os.PathLike[str], name: str = "path") -> Path:
     ------
     OSError
         If the path is a folder, or if its folder does not exist or cannot be written to.
-
-    Examples
-    --------
-    >>> destination("model.clvm").name
-    'model.clvm'
     """
     try:
         place = Path(path)

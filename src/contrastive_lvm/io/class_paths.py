@@ -24,12 +24,6 @@ def class_path(kind: type) -> str:
     ------
     TypeError
         If the class could not be found again, as one that is defined inside a function.
-
-    Examples
-    --------
-    >>> from contrastive_lvm.priors.ard import ARD
-    >>> class_path(ARD)
-    'contrastive_lvm:ARD'
     """
     module, name = kind.__module__, kind.__qualname__
     if _is_own(module) and getattr(import_module(PACKAGE), name, None) is kind:

@@ -26,16 +26,7 @@ AGAIN = "save it again"  # the way out of a damaged file
 
 
 def read_npy(path: Path) -> Table:
-    """Read one array of rows and features.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rows.npy"
-    >>> np.save(path, np.ones((3, 2), dtype=np.float32))
-    >>> read_npy(path).values.dtype
-    dtype('float32')
-    """
+    """Read one array of rows and features."""
     with reading(path, "NumPy file", AGAIN):
         values = np.load(path, allow_pickle=False)
     return _table(_two_dimensional(values, path), path)
@@ -44,8 +35,8 @@ def read_npy(path: Path) -> Table:
 def read_npz(path: Path) -> Table:
     """Read arrays: the only matrix, or the one named X, and what describes its rows and columns.
 
-    `feature_names` and `row_names` are what they say; other arrays with one value a row are
-    annotations. What `scipy.sparse.save_npz` writes is read too.
+    `feature_names` and `row_names` are what they say; other arrays with one value per
+    row are annotations. What `scipy.sparse.save_npz` writes is read too.
 
     Examples
     --------
@@ -114,7 +105,7 @@ def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
     The layer `raw` is the matrix that AnnData keeps under that name, with features of its own,
     unless a layer is called so.
     """
-    anndata = _anndata()
+    anndata = import_anndata()
     with reading(path, "h5ad file", AGAIN):
         file = anndata.read_h5ad(path)
     held, names = _layer(file, layer, path)
@@ -170,11 +161,12 @@ def _two_dimensional(values: Any, path: Path) -> Any:
     return values
 
 
-def _anndata() -> Any:
+def import_anndata() -> Any:
+    """Import the package, or say in one sentence what to install."""
     try:
         return import_module("anndata")
     except ImportError as error:
         raise ImportError(
-            "h5ad files need anndata, which is not installed; "
+            "AnnData objects and h5ad files need anndata, which is not installed; "
             "pip install 'contrastive-lvm[anndata]'."
         ) from error

@@ -1,4 +1,4 @@
-"""Standardization of features by the mean and spread of both sets together."""
+"""Columns in units of their own spread, which both sets share."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Scaling(NamedTuple):
 
 
 def check_method(method: str) -> str:
-    """Return the name of a method, or refuse one that is unknown."""
+    """Return the method if it is a known one."""
     if method not in METHODS:
         raise ValueError(f"--scale={method} is unknown; use {', '.join(METHODS)}.")
     return method
@@ -76,7 +76,7 @@ def fit_scaling(method: str, sets: list[Matrix]) -> Scaling:
     if method == "robust":
         center, middle = _robust(sets)
         spread = np.where(middle > 0, middle, spread)
-    tiny = spread <= 1e-12 * np.abs(center)  # what rounding leaves of a constant column
+    tiny = spread <= 1e-12 * np.abs(center)
     return Scaling(method, np.zeros(d) if sparse else center, np.where(tiny, 1.0, spread))
 
 

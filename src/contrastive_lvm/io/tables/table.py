@@ -22,16 +22,16 @@ class Table(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """The number of rows."""
+        """Number of rows."""
         return int(self.values.shape[0])
 
     def labels(self) -> list[str]:
-        """Return the names of the rows, or their numbers from 1."""
+        """Names of the rows, or their numbers from 1."""
         return self.row_names or [str(i) for i in range(1, self.n_rows + 1)]
 
 
 def numbered(n: int) -> list[str]:
-    """Return names for features that have none.
+    """Make names for features that have none.
 
     >>> numbered(2)
     ['x1', 'x2']
@@ -40,27 +40,25 @@ def numbered(n: int) -> list[str]:
 
 
 def as_floats(values: Any, source: str) -> Matrix:
-    """Return numbers in single precision if they have it, and else in double."""
-    kind, size = values.dtype.kind, values.dtype.itemsize
-    if kind not in "fiub":
+    """Return numbers in single or double precision, as they come."""
+    dtype = values.dtype
+    if dtype.kind not in "fiub":
         raise ValueError(
-            f"{source} holds values of type {values.dtype}, which are not real numbers; "
-            "save numbers."
+            f"{source} holds values of type {dtype}, which are not real numbers; save numbers."
         )
-    dtype = np.float32 if kind == "f" and size <= 4 else np.float64
-    converted: Matrix = values.astype(dtype, copy=False)
-    return converted
+    single = dtype.kind == "f" and dtype.itemsize <= 4
+    return values.astype(np.float32 if single else np.float64, copy=False)
 
 
 def refuse_repeated(names: Iterable[str], source: str) -> None:
-    """Refuse columns that cannot be told apart by their names."""
+    """Refuse two columns with the same name."""
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"{source} has more than one column {some(twice)}; rename or remove them.")
 
 
 def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
-    """Refuse a table without rows, or without features."""
+    """Refuse a table without rows or without numbers."""
     if n_rows == 0:
         raise ValueError(f"{source} has no rows; give a file with data.")
     if n_features == 0:
@@ -71,7 +69,7 @@ def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
 
 
 def some(names: Iterable[Any]) -> str:
-    """Return the first three names for a message, and how many more there are.
+    """Join a few names for a sentence.
 
     >>> some(["a", "b", "c", "d", "e"])
     "'a', 'b', 'c' and 2 more"
