@@ -1,22 +1,6 @@
 """Models of AnnData: two groups of observations in, latents and loadings written back.
 
 Needs `pip install "contrastive-lvm[anndata]"`. What is written is where scanpy looks for it.
-
->>> import anndata, numpy as np, pandas as pd
->>> import contrastive_lvm as clvm
->>> data = clvm.datasets.make_subgroups(random_state=0)
->>> rows = np.concatenate([data.target, data.background])
->>> groups = ["stimulated"] * 400 + ["control"] * 400
->>> cells = anndata.AnnData(rows, obs=pd.DataFrame({"condition": groups}, map(str, range(800))))
->>> model = clvm.anndata.fit(
-...     cells,
-...     clvm.ContrastiveLVM(n_target=2, n_shared=10),
-...     groupby="condition",
-...     target="stimulated",
-...     background="control",
-... )
->>> cells.obsm["X_clvm_target"].shape, cells.varm["clvm_target_loadings"].shape
-((800, 2), (30, 2))
 """
 
 import inspect
@@ -30,23 +14,35 @@ import pandas as pd
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import NamedRows
 from contrastive_lvm.estimators.input_rows import for_travel
+from contrastive_lvm.io.tables.binary import import_anndata
+from contrastive_lvm.io.tables.size_factor_column import positive_numbers
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.reader import UNCHECKED, RowReader, is_out_of_core, open_rows
+from contrastive_lvm.rows.reader import UNCHECKED, is_out_of_core, open_rows
 from contrastive_lvm.rows.row_subset import select_rows
 
 __all__ = ["fit"]
 
 ENTRIES = 1 << 22  # of the rows, or of covariances of their latents, that are looked at together
 SHOWN = 8  # names of groups or layers in a message
+LEARNED = (
+    *("target_variance_ratio", "shared_variance_ratio", "noise_variance_ratio"),
+    *("explained_variance_ratio", "noise_variance", "lower_bound", "lower_bound_error"),
+    *("alpha", "n_target", "n_shared", "n_iter", "converged"),
+)
 
 
 class Groups(NamedTuple):
-    """Which observations are target and background, (n,) bool, and the sizes of all, (n,)."""
+    """Which observations are target and background, and the size factors of all."""
 
-    target: np.ndarray
-    background: np.ndarray
-    sizes: Array | None = None
+    target: np.ndarray  # (n,) bool
+    background: np.ndarray  # (n,) bool
+    sizes: Array | None = None  # (n,)
+
+    def at(self, rows: Any) -> "Groups":
+        """Return the groups of some observations."""
+        sizes = None if self.sizes is None else self.sizes[rows]
+        return Groups(self.target[rows], self.background[rows], sizes)
 
 
 def fit(
@@ -111,11 +107,14 @@ def fit(
     >>> import anndata, numpy as np, pandas as pd
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> obs = pd.DataFrame({"group": ["case"] * 400}, index=[f"cell{i}" for i in range(400)])
-    >>> cells = anndata.AnnData(data.target, obs=obs)
-    >>> model = clvm.anndata.fit(cells, clvm.PPCA(2), groupby="group", target="case")
-    >>> sorted([*cells.obsm, *cells.varm, *cells.uns])
-    ['X_clvm_target', 'clvm', 'clvm_target_loadings']
+    >>> rows = np.concatenate([data.target, data.background])
+    >>> groups = ["stimulated"] * 400 + ["control"] * 400
+    >>> cells = anndata.AnnData(rows, obs=pd.DataFrame({"condition": groups}, map(str, range(800))))
+    >>> model = clvm.ContrastiveLVM(n_target=2, n_shared=10)
+    >>> words = {"groupby": "condition", "target": "stimulated", "background": "control"}
+    >>> model = clvm.anndata.fit(cells, model, **words)
+    >>> cells.obsm["X_clvm_target"].shape, cells.varm["clvm_target_loadings"].shape
+    ((800, 2), (30, 2))
     """
     values, names = _values(adata, layer), _feature_names(adata)
     groups = _groups(adata, groupby, target, background)
@@ -144,8 +143,8 @@ def fit(
 
 
 def _values(adata: Any, layer: str | None) -> Any:
-    """The matrix, as it is stored; what is backed stays where it is."""
-    if not isinstance(adata, _package().AnnData):
+    """Return the matrix as it is stored; what is backed stays where it is."""
+    if not isinstance(adata, import_anndata().AnnData):
         raise TypeError(
             f"adata is of type {type(adata).__name__}, not AnnData; make one with "
             "anndata.AnnData(X, obs=...), or call fit of the estimator."
@@ -164,40 +163,25 @@ def _values(adata: Any, layer: str | None) -> Any:
     return _by_rows(adata.layers[layer])
 
 
-def _package() -> Any:
-    try:
-        return import_module("anndata")
-    except ImportError as error:
-        raise ImportError(
-            "contrastive_lvm.anndata needs anndata, which is not installed; "
-            "pip install 'contrastive-lvm[anndata]'."
-        ) from error
-
-
 def _by_rows(values: Any) -> Any:
-    """Columns of a file that is sorted by them are read once, not for every block of rows."""
+    """Read a file that is sorted by columns once, not for every block of rows."""
     if getattr(values, "format", "") == "csc" and hasattr(values, "to_memory"):
         values = values.to_memory()
     return values.tocsr() if is_sparse(values) else values
 
 
 def _feature_names(adata: Any) -> list[str]:
-    names = [str(name) for name in adata.var_names]
     repeated = adata.var_names[adata.var_names.duplicated()]
     if len(repeated):
         raise ValueError(
             f"adata.var_names has {repeated[0]!r} more than once; call "
             "adata.var_names_make_unique() first."
         )
-    return names
+    return [str(name) for name in adata.var_names]
 
 
 def _groups(adata: Any, groupby: str, target: Any, background: Any) -> Groups:
-    if groupby not in adata.obs:
-        raise ValueError(
-            f"groupby={groupby!r} is no column of adata.obs, which has {_some(adata.obs)}."
-        )
-    column = adata.obs[groupby]
+    column = _column(adata, "groupby", groupby)
     first = _chosen(column, "target", target)
     if background is None:
         return Groups(first, np.zeros(len(first), dtype=bool))
@@ -211,8 +195,16 @@ def _groups(adata: Any, groupby: str, target: Any, background: Any) -> Groups:
     return Groups(first, second)
 
 
+def _column(adata: Any, argument: str, name: str) -> Any:
+    if name not in adata.obs:
+        raise ValueError(
+            f"{argument}={name!r} is no column of adata.obs, which has {_some(adata.obs)}."
+        )
+    return adata.obs[name]
+
+
 def _chosen(column: Any, name: str, wanted: Any) -> np.ndarray:
-    """Observations of the wanted groups, all of which must be there."""
+    """Find the observations of the wanted groups, all of which must be there."""
     listed, present = _listed(wanted), pd.unique(column.dropna())
     if not listed:
         raise ValueError(f"{name}={wanted!r} names no group; give at least one.")
@@ -252,7 +244,7 @@ def _takes(estimator: Any, word: str) -> bool:
 
 
 def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
-    """Of all observations, since all of them are given latents."""
+    """Return the size factors of all observations, since all of them are given latents."""
     if column is None:
         return None
     if not _takes(estimator, "size_factors"):
@@ -260,17 +252,12 @@ def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
             f"size_factors={column!r} is for models of counts, which {type(estimator).__name__} "
             "is none of, or finds them by itself; leave it out."
         )
-    if column not in adata.obs:
+    given = _column(adata, "size_factors", column)
+    sizes, wrong = positive_numbers(given)
+    if len(wrong):
         raise ValueError(
-            f"size_factors={column!r} is no column of adata.obs, which has {_some(adata.obs)}."
-        )
-    sizes: Array = pd.to_numeric(adata.obs[column], errors="coerce").to_numpy(dtype=np.float64)
-    wrong = ~(np.isfinite(sizes) & (sizes > 0))
-    if wrong.any():
-        example = adata.obs[column][wrong].tolist()[0]
-        raise ValueError(
-            f"size_factors={column!r} has {example!r}, but a size is a positive number; drop such "
-            "observations, or leave size_factors out."
+            f"size_factors={column!r} has {given.tolist()[wrong[0]]!r}, but a size is a positive "
+            "number; drop such observations, or leave size_factors out."
         )
     return sizes
 
@@ -279,26 +266,23 @@ def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
 
 
 def _taken(values: Any, chosen: np.ndarray) -> Any:
-    """Rows of a group: in memory if all are, otherwise where they are."""
+    """Return the rows of a group: in memory if all are, otherwise where they are."""
     if is_out_of_core(values):
         return select_rows(values, chosen)
     return values[np.flatnonzero(chosen)]
 
 
 class _Found(NamedTuple):
-    """Latents of all observations."""
+    """Latents of observations."""
 
     target: Array
     shared: Array | None
 
 
 def _latents(estimator: Any, values: Any, groups: Groups) -> _Found:
-    """In memory; found block by block, by the workers of Dask arrays."""
-    rows: RowReader = (
-        open_rows(values, "adata", UNCHECKED)
-        if is_out_of_core(values)
-        else LocalRows(values, UNCHECKED)
-    )
+    """Find latents block by block, by the workers of Dask arrays, and bring them into memory."""
+    outside = is_out_of_core(values)
+    rows = open_rows(values, "adata", UNCHECKED) if outside else LocalRows(values, UNCHECKED)
     found = rows.map(partial(_latents_of_block, for_travel(estimator), groups))
     if hasattr(found[0], "dask"):
         found = import_module("dask").compute(*found)
@@ -306,39 +290,33 @@ def _latents(estimator: Any, values: Any, groups: Groups) -> _Found:
 
 
 def _latents_of_block(estimator: Any, groups: Groups, block: Matrix, at: slice) -> _Found:
-    """Few rows at a time, so that covariances of latents are never many."""
+    """Take few rows at a time, so that covariances of latents are never many."""
     k = getattr(estimator, "n_target_", 0) + getattr(estimator, "n_shared_", 0)
-    background = groups.background[at]
-    sizes = None if groups.sizes is None else groups.sizes[at]
-    parts = []
-    for some in row_slices(len(background), max(block.shape[1], k**2), elements=ENTRIES):
-        words = {} if sizes is None else {"size_factors": sizes[some]}
-        parts.append(_latents_of(estimator, block[some], background[some], words))
+    here, width = groups.at(at), max(block.shape[1], k**2)
+    parts = [
+        _latents_of(estimator, block[some], here.at(some))
+        for some in row_slices(len(here.background), width, elements=ENTRIES)
+    ]
     shared = [part.shared for part in parts if part.shared is not None]
     targets = np.concatenate([part.target for part in parts])
     return _Found(targets, np.concatenate(shared) if shared else None)
 
 
-def _latents_of(
-    estimator: Any, rows: Matrix, background: np.ndarray, words: dict[str, Array]
-) -> _Found:
+def _latents_of(estimator: Any, rows: Matrix, groups: Groups) -> _Found:
     if not hasattr(estimator, "latents"):
         return _Found(np.asarray(estimator.transform(rows)), None)
-    target = np.empty((len(background), estimator.n_target_))
-    shared = np.empty((len(background), estimator.n_shared_))
-    own = ~background
-    if own.any():
-        found = estimator.latents(rows[own], **_at(own, words))
-        target[own], shared[own] = found.target, found.shared
-    if background.any():
-        others, sizes = rows[background], _at(background, words)
-        target[background] = np.asarray(estimator.transform(others, **sizes))
-        shared[background] = estimator.latents(others, of="background", **sizes).shared
+    target = np.empty((rows.shape[0], estimator.n_target_))
+    shared = np.empty((rows.shape[0], estimator.n_shared_))
+    for of, chosen in (("target", ~groups.background), ("background", groups.background)):
+        if not chosen.any():
+            continue
+        words = {} if groups.sizes is None else {"size_factors": groups.sizes[chosen]}
+        found = estimator.latents(rows[chosen], of=of, **words)
+        as_target = found.target
+        if of == "background":  # placed as if they were of the target
+            as_target = np.asarray(estimator.transform(rows[chosen], **words))
+        target[chosen], shared[chosen] = as_target, found.shared
     return _Found(target, shared)
-
-
-def _at(chosen: np.ndarray, words: dict[str, Array]) -> dict[str, Array]:
-    return {word: values[chosen] for word, values in words.items()}
 
 
 # What is written
@@ -357,40 +335,22 @@ def _write(adata: Any, key: str, estimator: Any, found: _Found, settings: dict[s
 
 
 def _put(place: Any, name: str, array: np.ndarray | None) -> None:
-    """An array with columns, or nothing, also where something was."""
+    """Put an array with columns there, or remove what was there."""
     if array is not None and array.shape[1]:
         place[name] = np.ascontiguousarray(array)
     elif name in place:
         del place[name]
 
 
-LEARNED = (
-    *("target_variance_ratio_", "shared_variance_ratio_", "noise_variance_ratio_"),
-    *(
-        "explained_variance_ratio_",
-        "noise_variance_",
-        "lower_bound_",
-        "lower_bound_error_",
-        "alpha_",
-    ),
-    *("n_target_", "n_shared_", "n_iter_", "converged_"),
-)
-
-
 def _summary(estimator: Any) -> dict[str, Any]:
-    """Settings and results in the words of h5ad."""
-    parameters = estimator.get_params(deep=False)
-    learned = {
-        name.removesuffix("_"): getattr(estimator, name)
-        for name in LEARNED
-        if getattr(estimator, name, None) is not None
+    """Return settings and results in types that h5ad can hold."""
+    parameters = {
+        name: value if isinstance(value, bool | int | float | str) else repr(value)
+        for name, value in estimator.get_params(deep=False).items()
     }
+    learned = {name: getattr(estimator, f"{name}_", None) for name in LEARNED}
     return {
         "estimator": type(estimator).__name__,
-        "parameters": {name: _plain(value) for name, value in parameters.items()},
-        **learned,
+        "parameters": parameters,
+        **{name: value for name, value in learned.items() if value is not None},
     }
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str) else repr(value)

@@ -68,7 +68,7 @@ def test_same_seed_same_rows(make: object) -> None:
     [
         ({"n_target": 0}, "n_target=0 must be an integer"),
         ({"n_background": -3}, "n_background=-3"),
-        ({"noise_std": 0.0}, "noise_std=0.0 must be positive"),
+        ({"noise_std": 0.0}, "noise_std=0.0 must be a positive number"),
         ({"n_clusters": 1.5}, "n_clusters=1.5"),
     ],
 )

@@ -23,7 +23,7 @@ WORDS: dict[str, Any] = {"groupby": "condition", "target": "stim", "background":
 GROUPS = np.random.default_rng(0).permutation(np.repeat(["stim", "ctrl", "other"], [300, 250, 50]))
 MODELS: dict[str, dict[str, Any]] = {
     "complete": {},
-    "gaps": {},
+    "missing entries": {},
     "Student-t": {"likelihood": "student_t"},
 }
 

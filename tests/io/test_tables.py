@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from contrastive_lvm.io.tables import read_csv
 from contrastive_lvm.io.tables.choose_rows import (
     Choice,
     matching_rows,
@@ -138,21 +137,17 @@ def test_semicolons_quotes_marks_and_missing_words(tmp_path: Path) -> None:
     assert table.annotations["d"].isna().tolist() == [False, False, True]
 
 
-def test_pieces_make_the_same_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_and_missing_entries_that_begin_late(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(950, 3)).round(3), columns=list("xyz"))
-    frame["late"] = [None] * 700 + ["word"] * 250  # only later pieces show that these are words
+    frame["late"] = [None] * 700 + ["word"] * 250
     frame.loc[:300, "y"] = np.nan
     frame["flag"] = frame["x"] > 0
     frame.to_csv(tmp_path / "x.csv", index=False)
-    whole = read_table(tmp_path / "x.csv")
-    monkeypatch.setattr(read_csv, "CHUNK", 1)
-    pieces = read_table(tmp_path / "x.csv")
-    assert whole.features == pieces.features == ["x", "y", "z"]
-    np.testing.assert_array_equal(whole.values, frame[["x", "y", "z"]])
-    np.testing.assert_array_equal(pieces.values, whole.values)
-    pd.testing.assert_frame_equal(pieces.annotations, whole.annotations, check_dtype=False)
-    assert list(whole.annotations) == ["late", "flag"]
+    table = read_table(tmp_path / "x.csv")
+    assert table.features == ["x", "y", "z"]
+    np.testing.assert_array_equal(table.values, frame[["x", "y", "z"]])
+    assert list(table.annotations) == ["late", "flag"]
 
 
 def test_numbers_stay_numbers_unless_named_annotations(tmp_path: Path) -> None:
@@ -194,10 +189,10 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "binary.csv": (b"\0\1\2,\0\n1,2\n", r"is not a text file"),
     "cut.csv.gz": (gzip.compress(ROWS.encode())[:-200], r"is not a whole gzip file"),
     "no.csv.gz": ("a,b\n1,2\n", r"is not a whole gzip file"),
-    "broken.npy": (b"\x93NUMPY\1\0", r"is not a whole NumPy file"),
-    "broken.npz": (b"PK\3\4", r"is not a whole npz file"),
-    "broken.h5ad": (b"HDF", r"is not a whole h5ad file"),
-    "broken.parquet": (b"PAR1", r"is not a whole Parquet file"),
+    "broken.npy": (b"\x93NUMPY\1\0", r"is not a complete NumPy file"),
+    "broken.npz": (b"PK\3\4", r"is not a complete npz file"),
+    "broken.h5ad": (b"HDF", r"is not a complete h5ad file"),
+    "broken.parquet": (b"PAR1", r"is not a complete Parquet file"),
     "picture.png": (b"", r"ending that is not known; use \.csv"),
 }
 
@@ -213,12 +208,7 @@ def test_damaged_files_are_one_sentence(name: str, tmp_path: Path) -> None:
     assert str(caught.value).endswith(".")
 
 
-def test_words_that_begin_after_the_first_piece_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(read_csv, "CHUNK", 1)
-    with pytest.raises(ValueError, match=r"'oops' in row 201 of column 'b'"):
-        read_table(written(tmp_path / "x.csv", f"a,b\n{ROWS}7,oops\n"))
+def test_numbers_that_begin_late_among_words_are_refused(tmp_path: Path) -> None:
     late = "a,b\n" + "1,x\n" * 150 + "1,2\n"
     with pytest.raises(ValueError, match=r"has '?2'? in row 151 of column 'b', where .* words"):
         read_table(written(tmp_path / "y.csv", late))
@@ -230,7 +220,7 @@ def test_words_that_begin_after_the_first_piece_are_refused(
         (np.ones(3), r"shape \(3,\), but needs two dimensions"),
         (np.array([["a"]]), r"type <U1, which are not real numbers"),
         (np.ones((0, 3)), r"has no rows"),
-        (np.array([[None]], dtype=object), r"is not a whole NumPy file"),
+        (np.array([[None]], dtype=object), r"is not a complete NumPy file"),
     ],
 )
 def test_arrays_that_are_no_tables(array: Any, sentence: str, tmp_path: Path) -> None:

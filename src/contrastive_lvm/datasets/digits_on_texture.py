@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from contrastive_lvm.checks import check_integer, check_positive
-from contrastive_lvm.datasets.synthetic_sets import ContrastiveData
+from contrastive_lvm.datasets.synthetic_sets import ContrastiveData, Floats, Integers
 
 SIDE = 16
 N_WAVES = 4
@@ -70,9 +69,7 @@ def make_digits_on_texture(
     )
 
 
-def _digits(
-    n: int, rng: np.random.Generator
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+def _digits(n: int, rng: np.random.Generator) -> tuple[Floats, Integers]:
     """Draw digits as pixels between 0 and 1, (n, 256), and their labels."""
     from sklearn.datasets import load_digits
 
@@ -82,7 +79,7 @@ def _digits(
     return pixels.reshape(n, -1), labels[chosen].astype(np.intp)
 
 
-def _texture(n: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+def _texture(n: int, rng: np.random.Generator) -> Floats:
     """Draw sums of plane waves, (n, 256)."""
     u, v = np.indices((SIDE, SIDE)).reshape(2, -1) / SIDE
     total = np.zeros((n, SIDE**2))
@@ -90,5 +87,5 @@ def _texture(n: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         f, g = rng.uniform(-MOST_PERIODS, MOST_PERIODS, (2, n, 1))
         phase = rng.uniform(0.0, 2.0 * np.pi, (n, 1))
         total += np.cos(2.0 * np.pi * (f * u + g * v) + phase)
-    texture: npt.NDArray[np.float64] = 0.5 + TEXTURE_STD * np.sqrt(2.0 / N_WAVES) * total
+    texture: Floats = 0.5 + TEXTURE_STD * np.sqrt(2.0 / N_WAVES) * total
     return texture

@@ -2,9 +2,7 @@
 
 import re
 import tarfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +13,13 @@ from contrastive_lvm.datasets.tenx import TenX, assembled, lines, unpacked
 RUNS = {"ctrl": ("GSM2560248", "2.1"), "stim": ("GSM2560249", "2.2")}
 COLUMNS = ("stim", "cell", "multiplets")
 SEED = 0
+Types = npt.NDArray[np.str_]  # of cells
 
 
-class Draw(NamedTuple):
-    """Equally many cells of the control and of the stimulated run, in this order."""
+def draw_cells(archive: Path, genes: Path, table: Path, n: int) -> tuple[TenX, Types]:
+    """Draw `n` cells of the control and of the stimulated run, in this order, and their types.
 
-    counts: Any  # (2 n, genes), scipy.sparse.csr_array
-    genes: list[str]
-    types: npt.NDArray[np.str_]  # (2 n,)
-
-
-def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
-    """Draw cells with a fixed seed among the singlets of known type of each run.
+    They are drawn with a fixed seed among the singlets of known type of each run.
 
     Parameters
     ----------
@@ -36,28 +29,14 @@ def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
         `GSE96583_batch2.genes.tsv.gz`: identifier and symbol of each row of the matrices.
     table : Path
         `GSE96583_batch2.total.tsne.df.tsv.gz`: the authors' annotation of each cell.
-    n : int
-        Number of cells of each run.
-
-    Returns
-    -------
-    Draw
-
-    Examples
-    --------
-    >>> draw = drawn_cells(archive, genes, table, 1000)  # doctest: +SKIP
-    >>> draw.counts.shape  # doctest: +SKIP
-    (2000, 35635)
     """
     from scipy import sparse
 
-    with reading(genes, "gzip file"):
-        names = lines(unpacked(genes.name, genes.read_bytes()))
-    types, rng = read_types(table), np.random.default_rng(SEED)
+    names, types, rng = _read_lines(genes), read_types(table), np.random.default_rng(SEED)
     counts, kinds = [], []
     for run in RUNS:
         cells = read_run(archive, run, names)
-        known = _known(cells, run, types)
+        known = np.array([types.get((run, _letters(code)), "") for code in cells.barcodes])
         if np.count_nonzero(known) < n:
             raise ValueError(
                 f"{table} knows {np.count_nonzero(known)} singlets of the run {run} in {archive}, "
@@ -66,16 +45,11 @@ def drawn_cells(archive: Path, genes: Path, table: Path, n: int) -> Draw:
         chosen = rng.choice(np.flatnonzero(known), n, replace=False)
         counts.append(cells.counts[chosen])
         kinds.append(known[chosen])
-    return Draw(sparse.vstack(counts, format="csr"), cells.genes, np.concatenate(kinds))
+    return cells._replace(counts=sparse.vstack(counts, format="csr")), np.concatenate(kinds)
 
 
 def read_run(archive: Path, run: str, genes: list[str]) -> TenX:
-    """Read all cells of a run, `ctrl` or `stim`.
-
-    Examples
-    --------
-    >>> cells = read_run(Path("GSE96583_RAW.tar"), "ctrl", genes)  # doctest: +SKIP
-    """
+    """Read all cells of a run, `ctrl` or `stim`."""
     sample, matrix = RUNS[run]
     members = (f"{sample}_{matrix}.mtx.gz", f"{sample}_barcodes.tsv.gz")
     with reading(archive, f"tar file with {' and '.join(members)}"):
@@ -88,16 +62,8 @@ def read_types(path: Path) -> dict[tuple[str, str], str]:
 
     The table was written by R: tabs, and the header lacks the column of the rows' names, which are
     barcodes. Those of the second run that are in the first too got another digit at their end.
-
-    Examples
-    --------
-    >>> types = read_types(Path("GSE96583_batch2.total.tsne.df.tsv.gz"))  # doctest: +SKIP
-    >>> types["ctrl", "AAACATACAATGCC"]  # doctest: +SKIP
-    'CD4 T cells'
     """
-    with reading(path, "gzip file"):
-        text = lines(unpacked(path.name, path.read_bytes()))
-    header, *rows = [line.replace('"', "").split("\t") for line in text] or [[]]
+    header, *rows = [line.replace('"', "").split("\t") for line in _read_lines(path)] or [[]]
     if not set(COLUMNS) <= set(header):
         raise ValueError(f"{path} lacks the columns {', '.join(COLUMNS)}; download it again.")
     at = [header.index(name) - len(header) for name in COLUMNS]  # from the end
@@ -114,10 +80,9 @@ def read_types(path: Path) -> dict[tuple[str, str], str]:
     return types
 
 
-def _known(cells: TenX, run: str, types: Mapping[tuple[str, str], str]) -> npt.NDArray[np.str_]:
-    """Look up the type of each cell, empty if it is not known."""
-    found = [types.get((run, _letters(barcode)), "") for barcode in cells.barcodes]
-    return np.array(found, dtype=np.str_)
+def _read_lines(path: Path) -> list[str]:
+    with reading(path, "gzip file"):
+        return lines(unpacked(path.name, path.read_bytes()))
 
 
 def _letters(barcode: str) -> str:

@@ -2,12 +2,15 @@
 
 import csv
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm.datasets.download import find, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FILE = "mice_protein/Data_Cortex_Nuclear.csv"
 LAST = ["Genotype", "Treatment", "Behavior", "class"]  # columns after the proteins
@@ -26,15 +29,6 @@ class MiceProtein(NamedTuple):
     background_mice: npt.NDArray[np.str_]  # (135,)
 
 
-class MiceTable(NamedTuple):
-    """The file: protein levels, and for each row its mouse and how it was treated."""
-
-    proteins: npt.NDArray[np.float64]  # (n, 77)
-    names: list[str]
-    mice: npt.NDArray[np.str_]  # (n,) without the number of the repetition
-    facts: dict[str, npt.NDArray[np.str_]]  # Genotype, Treatment, Behavior, class
-
-
 def fetch_mice_protein() -> MiceProtein:
     """Fetch protein levels in the cortex of mice, some with a model of Down syndrome.
 
@@ -49,8 +43,6 @@ def fetch_mice_protein() -> MiceProtein:
     Returns
     -------
     MiceProtein
-        `target` (270, 77), `background` (135, 77), `target_labels`, `feature_names`,
-        `description`, `target_mice`, `background_mice`.
 
     References
     ----------
@@ -65,42 +57,37 @@ def fetch_mice_protein() -> MiceProtein:
     ((270, 77), (135, 77))
     """
     table = read_mice(find(FILE))
-    saline = table.facts["Treatment"] == "Saline"
-    control = table.facts["Genotype"] == "Control"
-    target = saline & (table.facts["Behavior"] == "S/C")
-    background = saline & control & (table.facts["Behavior"] == "C/S")
+    proteins = table.columns[1 : 1 + N_PROTEINS]
+    saline, control = table["Treatment"] == "Saline", table["Genotype"] == "Control"
+    target = table[saline & (table["Behavior"] == "S/C")]
+    background = table[saline & control & (table["Behavior"] == "C/S")]
     return MiceProtein(
-        target=table.proteins[target],
-        background=table.proteins[background],
-        target_labels=(~control[target]).astype(np.intp),
-        feature_names=table.names,
+        target=target[proteins].to_numpy(),
+        background=background[proteins].to_numpy(),
+        target_labels=np.asarray(target["Genotype"] != "Control", dtype=np.intp),
+        feature_names=proteins.tolist(),
         description="Proteins of mice with (1) and without (0) Ts65Dn, and of others without.",
-        target_mice=table.mice[target],
-        background_mice=table.mice[background],
+        target_mice=_mice(target),
+        background_mice=_mice(background),
     )
 
 
-def read_mice(path: Path) -> MiceTable:
-    """Read the CSV file: MouseID, 77 proteins, and four columns of text.
+def read_mice(path: Path) -> "pd.DataFrame":
+    """Read the CSV file: MouseID, 77 proteins, and four columns of text."""
+    import pandas as pd
 
-    Examples
-    --------
-    >>> read_mice(Path("Data_Cortex_Nuclear.csv")).proteins.shape  # doctest: +SKIP
-    (1080, 77)
-    """
     with reading(path, "CSV file"):
-        text = path.read_text(encoding="utf-8-sig")
-        header, *rows = csv.reader(text.splitlines())
+        header, *rows = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())
     _check_columns(path, header, rows)
-    words = np.array(rows, dtype=np.str_).reshape(len(rows), len(header))
+    table = pd.DataFrame(rows, columns=header)
     with reading(path, "table of numbers"):
-        values = [[float(text or "nan") for text in row[1 : 1 + N_PROTEINS]] for row in rows]
-    return MiceTable(
-        proteins=np.array(values, dtype=np.float64).reshape(len(rows), N_PROTEINS),
-        names=header[1 : 1 + N_PROTEINS],
-        mice=np.array([name.rpartition("_")[0] or name for name in words[:, 0]], dtype=np.str_),
-        facts={name: words[:, 1 + N_PROTEINS + i] for i, name in enumerate(LAST)},
-    )
+        proteins = table[header[1 : 1 + N_PROTEINS]].replace("", "nan").astype(np.float64)
+    return table.assign(**proteins)
+
+
+def _mice(table: "pd.DataFrame") -> npt.NDArray[np.str_]:
+    """Return the mouse of each row, without the number of the repetition."""
+    return table["MouseID"].str.replace(r"_[^_]*$", "", regex=True).to_numpy(dtype=np.str_)
 
 
 def _check_columns(path: Path, header: list[str], rows: list[list[str]]) -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.datasets.download import BMMC, find, load_arrays, present, reading
-from contrastive_lvm.datasets.geo import drawn_cells
+from contrastive_lvm.datasets.geo import draw_cells
 from contrastive_lvm.datasets.tenx import read_10x
 
 KANG_SMALL = "kang_pbmc/kang_pbmc_500genes.npz"
@@ -84,8 +84,6 @@ def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
     Returns
     -------
     CellCounts
-        `target` (1500, n_genes), `background` (500, n_genes), `target_labels`, `feature_names`,
-        `description`, `target_totals`, `background_totals`, `target_types`, `background_types`.
 
     References
     ----------
@@ -129,8 +127,6 @@ def fetch_bmmc(n_genes: int = 500) -> CellCounts:
     Returns
     -------
     CellCounts
-        `target` (7898, n_genes), `background` (1985, n_genes), `target_labels`, `feature_names`,
-        `description`, `target_totals`, `background_totals`, `target_types`, `background_types`.
 
     References
     ----------
@@ -228,12 +224,12 @@ def _from_geo() -> tuple[Any, Sequence[str], _Roles]:
     """Draw a fixed set of the published cells: control cells first, half of them background."""
     names = ("RAW.tar", "batch2.genes.tsv.gz", "batch2.total.tsne.df.tsv.gz")
     archive, genes, table = (find(f"kang_pbmc/GSE96583_{name}") for name in names)
-    draw = drawn_cells(archive, genes, table, N_DRAWN)
+    cells, types = draw_cells(archive, genes, table, N_DRAWN)
     half = np.arange(N_DRAWN // 2)
     roles = _Roles(
         target=np.concatenate([half, np.arange(N_DRAWN, 2 * N_DRAWN)]),
         labels=np.repeat([0, 1], [len(half), N_DRAWN]),
         background=half + len(half),
-        types=draw.types,
+        types=types,
     )
-    return draw.counts, draw.genes, roles
+    return cells.counts, cells.genes, roles

@@ -5,17 +5,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.checks import check_integer, check_positive
 
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.intp]
 WITHIN_CLUSTER = 0.25  # standard deviation of target latents about their cluster
 
 
 class ContrastiveData(NamedTuple):
     """A target set, its background, and what is known about them."""
 
-    target: npt.NDArray[np.float64]  # (n, d)
-    background: npt.NDArray[np.float64]  # (m, d)
-    target_labels: npt.NDArray[np.intp]  # (n,) subgroup of each row of the target
+    target: Floats  # (n, d)
+    background: Floats  # (m, d)
+    target_labels: Integers  # (n,) subgroup of each row of the target
     feature_names: list[str]
     description: str
 
@@ -63,8 +65,8 @@ def make_subgroups(
     background[:, :10] *= 3.0
     target[:, 20:] *= 10.0
     background[:, 20:] *= 10.0
-    description = "Four subgroups in features 1-20 under noise of standard deviation 10 in 21-30."
-    return _data(target, background, labels, description)
+    words = "Four subgroups in features 1-20 under noise of standard deviation 10 in 21-30."
+    return _data(target, background, labels, words)
 
 
 def make_contrastive(
@@ -86,9 +88,7 @@ def make_contrastive(
 
     Parameters
     ----------
-    n_target, n_background : int
-    n_features, n_shared : int
-    n_clusters : int
+    n_target, n_background, n_features, n_shared, n_clusters : int
     noise_std : float
     random_state : int or None
 
@@ -105,8 +105,7 @@ def make_contrastive(
     rng = np.random.default_rng(random_state)
     for name, value in (("n_features", n_features), ("n_clusters", n_clusters)):
         check_integer(name, value, 1)
-    if not noise_std > 0:
-        raise ValueError(f"noise_std={noise_std!r} must be positive.")
+    check_positive("noise_std", noise_std)
     labels = np.arange(check_integer("n_target", n_target, 1)) * n_clusters // n_target
     angle = 2.0 * np.pi * labels / n_clusters
     radius = np.sqrt(2.0 * (1.0 - WITHIN_CLUSTER**2))
@@ -114,16 +113,14 @@ def make_contrastive(
     t += WITHIN_CLUSTER * rng.standard_normal((n_target, 2))
     S, W = rng.standard_normal((n_features, n_shared)), rng.standard_normal((n_features, 2))
 
-    def shared(rows: int) -> npt.NDArray[np.float64]:
+    def shared(rows: int) -> Floats:
         noise = noise_std * rng.standard_normal((rows, n_features))
         return rng.standard_normal((rows, n_shared)) @ S.T + noise
 
     target = shared(n_target) + t @ W.T
     background = shared(check_integer("n_background", n_background, 1))
-    description = (
-        f"The generative model: {n_shared} shared dimensions, {n_clusters} target clusters."
-    )
-    return _data(target, background, labels, description)
+    words = f"The generative model: {n_shared} shared dimensions, {n_clusters} target clusters."
+    return _data(target, background, labels, words)
 
 
 def make_outliers(
@@ -141,8 +138,7 @@ def make_outliers(
 
     Parameters
     ----------
-    n_target, n_background : int
-    n_outliers : int
+    n_target, n_background, n_outliers : int
     random_state : int or None
     **settings
         Passed to `make_contrastive`.
@@ -169,11 +165,6 @@ def make_outliers(
     )
 
 
-def _data(
-    target: npt.NDArray[np.float64],
-    background: npt.NDArray[np.float64],
-    labels: npt.NDArray[np.intp],
-    description: str,
-) -> ContrastiveData:
+def _data(target: Floats, background: Floats, labels: Integers, words: str) -> ContrastiveData:
     names = [f"feature {i + 1}" for i in range(target.shape[1])]
-    return ContrastiveData(target, background, labels, names, description)
+    return ContrastiveData(target, background, labels, names, words)

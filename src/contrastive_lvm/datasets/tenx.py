@@ -65,30 +65,22 @@ def read_10x(path: str | PathLike[str]) -> TenX:
     source = Path(path)
     if not source.exists():
         raise FileNotFoundError(f"{source} does not exist; name a 10x archive or its folder.")
-    parts: dict[str, bytes] = {}
     with reading(source, "10x archive"):
         found = list(_folder(source) if source.is_dir() else _archive(source))
-    for part, raw in found:
-        if part in parts:
-            raise ValueError(f"{source} has more than one {part}; name the folder of one of them.")
-        parts[part] = raw
+    times = Counter(part for part, _ in found)
     for name, part in PARTS.items():
-        if part not in parts:
+        if times[part] > 1:
+            raise ValueError(f"{source} has more than one {part}; name the folder of one of them.")
+        if not times[part]:
             raise ValueError(f"{source} has no {name}; name a 10x archive or its folder.")
+    parts = dict(found)
     return assembled(source, parts["matrix"], lines(parts["genes"]), lines(parts["barcodes"]))
 
 
 def assembled(
     where: Path | str, matrix: bytes, genes: Sequence[str], barcodes: Sequence[str]
 ) -> TenX:
-    r"""Read counts from the bytes of a Matrix Market file and the lines that name its axes.
-
-    Examples
-    --------
-    >>> matrix = b"%%MatrixMarket matrix coordinate integer general\n1 1 1\n1 1 7\n"
-    >>> assembled("here", matrix, ["ENSG1\tISG15"], ["ACGT-1"]).genes
-    ['ISG15']
-    """
+    """Read counts from the bytes of a Matrix Market file and the lines that name its axes."""
     from scipy import io as scipy_io
     from scipy import sparse
 

@@ -1,7 +1,7 @@
 """Body-worn sensors: mHealth, the paper's data, and the similar daily and sports activities."""
 
 import zipfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.datasets.download import find, load_arrays, present, reading, reason
 
 MHEALTH_ZIP = "mhealth/mhealth+dataset.zip"
-MHEALTH_TARGET, MHEALTH_BACKGROUND = (8, 9), 3
 MHEALTH_COLUMNS = (
     [f"chest_acc_{axis}" for axis in "xyz"]
     + ["chest_ecg_1", "chest_ecg_2"]
@@ -42,40 +41,38 @@ class SensorData(NamedTuple):
     background_subjects: npt.NDArray[np.intp]  # (m,)
 
 
-class SportsDesign(NamedTuple):
-    """Which recordings of daily and sports activities are used."""
+class Design(NamedTuple):
+    """Which recordings are used: activities and people, and of each recording which segments."""
 
     target: tuple[int, ...]
     background: int
-    subjects: range
-    segments: range
+    subjects: Sequence[int]
     description: str
+    segments: range = range(0)
+
+    def recordings(self) -> list[tuple[int, int]]:
+        """List the activity and the person of each recording, the background's last."""
+        activities = (*self.target, self.background)
+        return [(activity, subject) for activity in activities for subject in self.subjects]
 
 
 SPORTS = {
-    "subject1": SportsDesign(
+    "subject1": Design(
         target=(15, 17),
         background=3,
         subjects=range(1, 2),
-        segments=range(1, 61),
         description="Cycling (15) and rowing (17) against lying (3), one person.",
+        segments=range(1, 61),
     ),
-    "pooled8": SportsDesign(
+    "pooled8": Design(
         target=(15, 18),
         background=2,
         subjects=range(1, 9),
-        segments=range(1, 61, 5),
         description="Cycling (15) and jumping (18) against standing (2), eight people.",
+        segments=range(1, 61, 5),
     ),
 }
-
-
-class _Recording(NamedTuple):
-    """One person in one activity."""
-
-    activity: int
-    subject: int
-    rows: npt.NDArray[np.float64]
+Recordings = dict[tuple[int, int], npt.NDArray[np.float64]]  # rows, by activity and person
 
 
 def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> SensorData:
@@ -99,8 +96,7 @@ def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> Sen
     Returns
     -------
     SensorData
-        `target` (n, 23), `background` (m, 23), `target_labels`, `feature_names`, `description`,
-        `sensor_types`, `target_subjects`, `background_subjects`.
+        Rows of 23 signals, the labels are the numbers of the activities.
 
     References
     ----------
@@ -115,20 +111,15 @@ def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> Sen
     'mag'
     """
     check_integer("every", every, 1)
-    logs = _logs(_subjects(subjects))
-    recordings = []
-    for subject, path in logs.items():
+    people = _subjects(subjects)
+    words = f"Squatting (8) and cycling (9) against lying (3) of {len(people)} people, mHealth."
+    design = Design(target=(8, 9), background=3, subjects=people, description=words)
+    recordings: Recordings = {}
+    for subject, path in _logs(people).items():
         signals, labels = read_mhealth(path, subject)
-        for activity in (*MHEALTH_TARGET, MHEALTH_BACKGROUND):
-            rows = signals[labels == activity][::every]
-            recordings.append(_Recording(activity, subject, rows))
-    order = _by_type(MHEALTH_COLUMNS)
-    return _data(
-        recordings,
-        MHEALTH_TARGET,
-        [MHEALTH_COLUMNS[i] for i in order],
-        f"Squatting (8) and cycling (9) against lying (3) of {len(logs)} people, mHealth.",
-    )
+        recordings |= {(a, s): signals[labels == a] for a, s in design.recordings() if s == subject}
+    names = [MHEALTH_COLUMNS[i] for i in _by_type(MHEALTH_COLUMNS)]
+    return _data(recordings, design, every, names)
 
 
 def _subjects(subjects: Iterable[int]) -> list[int]:
@@ -152,29 +143,18 @@ def read_mhealth(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Read one subject: signals by type of sensor, (n, 23), and the activity of each row, (n,).
 
-    Parameters
-    ----------
-    path : Path
-        A log, or the archive of all logs. Logs have 24 columns separated by tabs or blanks.
-    subject : int
-        The number of the log in the archive.
-
-    Returns
-    -------
-    signals, labels : ndarray
-
-    Examples
-    --------
-    >>> signals, labels = read_mhealth(Path("mHealth_subject1.log"), 1)  # doctest: +SKIP
+    The path is that of the subject's log, which has 24 columns separated by tabs or blanks, or of
+    the archive of all logs.
     """
+    where = str(path)
     if path.suffix == ".zip":
         member = f"MHEALTHDATASET/mHealth_subject{subject}.log"
+        where = f"{member} in {path}"
         (raw,) = _members(path, [member])
-        table = _numbers(raw, f"{member} in {path}", len(MHEALTH_COLUMNS) + 1)
     else:
         with reading(path, "log"):
             raw = path.read_bytes()
-        table = _numbers(raw, str(path), len(MHEALTH_COLUMNS) + 1)
+    table = _numbers(raw, where, len(MHEALTH_COLUMNS) + 1)
     return table[:, _by_type(MHEALTH_COLUMNS)], table[:, -1]
 
 
@@ -206,8 +186,7 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     Returns
     -------
     SensorData
-        `target` (n, 45), `background` (m, 45), `target_labels`, `feature_names`, `description`,
-        `sensor_types`, `target_subjects`, `background_subjects`.
+        Rows of 45 signals, the labels are the numbers of the activities.
 
     References
     ----------
@@ -227,26 +206,20 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     design = SPORTS[which]
     path = find(f"daily_sports/daily_sports_{which}.npz", SPORTS_ZIP)
     recordings = _unpacked(path, design) if path.suffix == ".zip" else _stored(path, design)
-    return _data(
-        [one._replace(rows=one.rows[::every]) for one in recordings],
-        design.target,
-        SPORTS_COLUMNS,
-        design.description,
-    )
+    return _data(recordings, design, every, SPORTS_COLUMNS)
 
 
-def _unpacked(path: Path, design: SportsDesign) -> list[_Recording]:
+def _unpacked(path: Path, design: Design) -> Recordings:
     """Read recordings from the text files of the authors' archive."""
-    pairs = [(a, s) for a in (*design.target, design.background) for s in design.subjects]
-    names = [f"data/a{a:02d}/p{s}/s{n:02d}.txt" for a, s in pairs for n in design.segments]
-    parts = [
-        _segment(raw, f"{name} in {path}")
-        for name, raw in zip(names, _members(path, names), strict=True)
-    ]
-    n = len(design.segments)
-    return [
-        _Recording(*pair, np.concatenate(parts[n * i : n * i + n])) for i, pair in enumerate(pairs)
-    ]
+    names = {
+        (a, s): [f"data/a{a:02d}/p{s}/s{n:02d}.txt" for n in design.segments]
+        for a, s in design.recordings()
+    }
+    raw = iter(_members(path, [name for several in names.values() for name in several]))
+    return {
+        pair: np.concatenate([_segment(next(raw), f"{name} in {path}") for name in several])
+        for pair, several in names.items()
+    }
 
 
 def _segment(raw: bytes, where: str) -> npt.NDArray[np.float64]:
@@ -258,7 +231,7 @@ def _segment(raw: bytes, where: str) -> npt.NDArray[np.float64]:
     return table
 
 
-def _stored(path: Path, design: SportsDesign) -> list[_Recording]:
+def _stored(path: Path, design: Design) -> Recordings:
     """Read recordings from arrays of the same rows."""
     X, activities, subjects, columns = load_arrays(path, "X", "activity", "subject", "columns")
     rows = (len(X),)
@@ -271,11 +244,10 @@ def _stored(path: Path, design: SportsDesign) -> list[_Recording]:
             f"{path} has {len(X)} rows in X, but other numbers of activities or subjects; "
             "download it again."
         )
-    return [
-        _Recording(a, s, X[(activities == a) & (subjects == s)].astype(np.float64))
-        for a in (*design.target, design.background)
-        for s in design.subjects
-    ]
+    return {
+        (a, s): X[(activities == a) & (subjects == s)].astype(np.float64)
+        for a, s in design.recordings()
+    }
 
 
 def _members(path: Path, names: Sequence[str]) -> list[bytes]:
@@ -310,33 +282,33 @@ def _by_type(names: Sequence[str]) -> list[int]:
     return sorted(range(len(names)), key=lambda i: _type(names[i]))
 
 
-def _data(
-    recordings: Sequence[_Recording], target: Collection[int], names: list[str], description: str
-) -> SensorData:
-    """Stack recordings of target activities, by activity, and all others."""
-    ordered = sorted(recordings, key=lambda one: one.activity)
-    target_set = _stacked([one for one in ordered if one.activity in target])
-    background = _stacked([one for one in ordered if one.activity not in target])
-    for role, (rows, _, _) in (("target", target_set), ("background", background)):
-        if not len(rows):
+def _data(recordings: Recordings, design: Design, every: int, names: list[str]) -> SensorData:
+    """Stack the recordings of the target activities, and those of the background."""
+    rows = [(*pair, recordings[pair][::every]) for pair in design.recordings()]
+    target = _stacked([one for one in rows if one[0] in design.target])
+    background = _stacked([one for one in rows if one[0] == design.background])
+    for role, (found, _, _) in (("target", target), ("background", background)):
+        if not len(found):
             raise ValueError(
                 f"No row of the files belongs to an activity of the {role}; download them again."
             )
     return SensorData(
-        target=target_set[0],
+        target=target[0],
         background=background[0],
-        target_labels=target_set[1],
+        target_labels=target[1],
         feature_names=list(names),
-        description=description,
+        description=design.description,
         sensor_types=[_type(name) for name in names],
-        target_subjects=target_set[2],
+        target_subjects=target[2],
         background_subjects=background[2],
     )
 
 
-def _stacked(recordings: Sequence[_Recording]) -> tuple[Any, Any, Any]:
+def _stacked(recordings: list[tuple[int, int, Any]]) -> tuple[Any, Any, Any]:
     """Stack rows, with their activities and their subjects."""
-    lengths = [len(one.rows) for one in recordings]
-    activities = np.repeat([one.activity for one in recordings], lengths).astype(np.intp)
-    subjects = np.repeat([one.subject for one in recordings], lengths).astype(np.intp)
-    return np.concatenate([one.rows for one in recordings]), activities, subjects
+    activities, subjects, rows = zip(*recordings, strict=True)
+    lengths = [len(one) for one in rows]
+    labels, people = (
+        np.repeat(np.array(each, np.intp), lengths) for each in (activities, subjects)
+    )
+    return np.concatenate(rows), labels, people

@@ -25,7 +25,7 @@ from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks
 from contrastive_lvm.estimators.validation import refuse_constant
 from contrastive_lvm.exceptions import InvalidParameterError
-from contrastive_lvm.io.checks import array, check_values, flag, number, whole
+from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.progress import verbosity
 from contrastive_lvm.rows.file_rows import LocalRows

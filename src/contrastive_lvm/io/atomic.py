@@ -15,11 +15,6 @@ def destination(path: str | os.PathLike[str], name: str = "path") -> Path:
     ------
     OSError
         If the path is a folder, or if its folder does not exist or cannot be written to.
-
-    Examples
-    --------
-    >>> destination("model.clvm").name
-    'model.clvm'
     """
     try:
         place = Path(path)
@@ -67,4 +62,4 @@ def write_text_atomically(path: str | os.PathLike[str], text: str, name: str = "
 
 def _not_writable(path: Path, error: OSError, name: str) -> OSError:
     reason = error.strerror or error
-    return type(error)(f"{name}={path} cannot be written ({reason}); name a file elsewhere.")
+    return type(error)(f"{name}={path} cannot be written ({reason}); choose another file.")

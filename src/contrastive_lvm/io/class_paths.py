@@ -5,6 +5,7 @@ that are loaded already, so a prior that a notebook defines is found while that 
 """
 
 import sys
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any
@@ -23,27 +24,18 @@ def class_path(kind: type) -> str:
     ------
     TypeError
         If the class could not be found again, as one that is defined inside a function.
-
-    Examples
-    --------
-    >>> from contrastive_lvm.priors.ard import ARD
-    >>> class_path(ARD)
-    'contrastive_lvm:ARD'
     """
     module, name = kind.__module__, kind.__qualname__
     if _is_own(module) and getattr(import_module(PACKAGE), name, None) is kind:
         module = PACKAGE
     path = f"{module}:{name}"
-    try:
-        found = find_class(path)
-    except (ImportError, ValueError):
-        found = None
-    if found is not kind:
-        raise TypeError(
-            f"the class {path} cannot be saved, because it could not be found when the file is "
-            "read; define it at the top level of a module."
-        )
-    return path
+    with suppress(ImportError, ValueError):
+        if find_class(path) is kind:
+            return path
+    raise TypeError(
+        f"the class {path} cannot be saved, because it could not be found when the file is "
+        "read; define it at the top level of a module."
+    )
 
 
 def find_class(path: Any) -> type:
@@ -91,23 +83,18 @@ def _is_own(module: str) -> bool:
 def _own(module: str, name: str) -> Any:
     if any(part.startswith("_") for part in module.split(".")):
         return None
-    try:
+    with suppress(ImportError):
         return getattr(import_module(module), name, None)
-    except ImportError:
-        return None
+    return None
 
 
 def _loaded(module: str, name: str) -> Any:
     found: Any = sys.modules.get(module)
-    if found is None:
-        raise ImportError(
-            f"needs the class {clipped(name)} of the module {clipped(module)}; import it first."
-        )
     for part in name.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
-        if found is None:
-            raise ImportError(
-                f"needs the class {clipped(name)}, which the module {clipped(module)} does not "
-                "have; define it first."
-            )
+    if found is None:
+        way = "define it first" if module in sys.modules else "import it first"
+        raise ImportError(
+            f"needs the class {clipped(name)} of the module {clipped(module)}; {way}."
+        )
     return found

@@ -150,17 +150,10 @@ def _restore_object(flat: Flat, arrays: Arrays, path: str) -> Any:
     return kind(**held)
 
 
-def _restore_tuple(flat: Flat, arrays: Arrays, path: str) -> tuple[Any, ...]:
-    return tuple(unflatten(flat["$tuple"], arrays, path))
-
-
 def _restore_dict(flat: Flat, arrays: Arrays, path: str) -> dict[Any, Any]:
-    keys = [unflatten(key, arrays, path) for key, _ in flat["$dict"]]
-    parts = _parts(dict.fromkeys(keys))
-    items = (item for _, item in flat["$dict"])
-    return {
-        k: unflatten(v, arrays, _join(path, parts[k])) for k, v in zip(keys, items, strict=True)
-    }
+    items = {unflatten(key, arrays, path): item for key, item in flat["$dict"]}
+    parts = _parts(items)
+    return {k: unflatten(v, arrays, _join(path, parts[k])) for k, v in items.items()}
 
 
 def _restore_float(flat: Flat, arrays: Arrays, path: str) -> float:
@@ -191,7 +184,7 @@ def _restore_random_state(flat: Flat, arrays: Arrays, path: str) -> np.random.Ra
 RESTORE: dict[str, Callable[[Flat, Arrays, str], Any]] = {
     "$array": _restore_array,
     "$class": _restore_object,
-    "$tuple": _restore_tuple,
+    "$tuple": lambda flat, arrays, path: tuple(unflatten(flat["$tuple"], arrays, path)),
     "$dict": _restore_dict,
     "$float": _restore_float,
     "$random_state": _restore_random_state,

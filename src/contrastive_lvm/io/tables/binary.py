@@ -1,16 +1,15 @@
 """Tables in NumPy files, Parquet, h5ad and folders of 10x Genomics."""
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from contrastive_lvm.datasets.download import reading
 from contrastive_lvm.datasets.tenx import read_10x
 from contrastive_lvm.io.tables.from_frame import table_from_frame
 from contrastive_lvm.io.tables.table import (
@@ -23,30 +22,21 @@ from contrastive_lvm.io.tables.table import (
 
 FEATURES, ROWS = "feature_names", "row_names"  # arrays of an npz file
 RAW = "raw"  # of an AnnData file
-LONGEST = 160  # letters of what a package says about a file
+AGAIN = "save it again"  # the way out of a damaged file
 
 
 def read_npy(path: Path) -> Table:
-    """Read one array of rows and features.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rows.npy"
-    >>> np.save(path, np.ones((3, 2), dtype=np.float32))
-    >>> read_npy(path).values.dtype
-    dtype('float32')
-    """
-    with _damage(path, "NumPy file"):
+    """Read one array of rows and features."""
+    with reading(path, "NumPy file", AGAIN):
         values = np.load(path, allow_pickle=False)
-    return _plain(_two_dimensional(values, str(path)), str(path))
+    return _table(_two_dimensional(values, path), path)
 
 
 def read_npz(path: Path) -> Table:
     """Read arrays: the only matrix, or the one named X, and what describes its rows and columns.
 
-    `feature_names` and `row_names` are what they say; other arrays with one value a row are
-    annotations. What `scipy.sparse.save_npz` writes is read too.
+    `feature_names` and `row_names` are what they say; other arrays with one value per
+    row are annotations. What `scipy.sparse.save_npz` writes is read too.
 
     Examples
     --------
@@ -58,22 +48,19 @@ def read_npz(path: Path) -> Table:
     (['age'], ['case', 'control'])
     """
     with (
-        _damage(path, "npz file of plain arrays"),
+        reading(path, "npz file of plain arrays", AGAIN),
         path.open("rb") as raw,
         np.load(raw, allow_pickle=False) as file,
     ):
         if "indptr" in file and "format" in file:
-            return _plain(sparse.csr_array(sparse.load_npz(path)), str(path))
+            return _table(sparse.csr_array(sparse.load_npz(path)), path)
         arrays = {name: file[name] for name in file.files}
-    values = _two_dimensional(arrays.pop(_matrix_name(arrays, path)), str(path))
-    table = _plain(values, str(path))
+    values = _two_dimensional(arrays.pop(_matrix_name(arrays, path)), path)
     features = _names(arrays.pop(FEATURES, None), values.shape[1], FEATURES, path)
     rows = _names(arrays.pop(ROWS, None), values.shape[0], ROWS, path)
     notes = {n: a for n, a in arrays.items() if a.shape == (values.shape[0],)}
-    if features is not None:
-        refuse_repeated([*features, *notes], str(path))
-        table = table._replace(features=features, named=True)
-    return table._replace(row_names=rows, annotations=pd.DataFrame(notes, index=range(len(values))))
+    refuse_repeated([*(features or ()), *notes], str(path))
+    return _table(values, path, features, rows, pd.DataFrame(notes, index=range(len(values))))
 
 
 def _matrix_name(arrays: dict[str, Any], path: Path) -> str:
@@ -100,7 +87,7 @@ def read_parquet(
     path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
 ) -> Table:
     """Read a Parquet file; its index, if it is one of words, names the rows."""
-    with _damage(path, "Parquet file"):
+    with reading(path, "Parquet file", AGAIN):
         frame = pd.read_parquet(path, engine="pyarrow")
     columns = [str(name) for name in frame.columns]
     refuse_repeated(columns, str(path))
@@ -118,24 +105,17 @@ def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
     The layer `raw` is the matrix that AnnData keeps under that name, with features of its own,
     unless a layer is called so.
     """
-    anndata = _anndata()
-    with _damage(path, "h5ad file"):
+    anndata = import_anndata()
+    with reading(path, "h5ad file", AGAIN):
         file = anndata.read_h5ad(path)
     held, names = _layer(file, layer, path)
-    features = [str(name) for name in names]
-    refuse_repeated(features, str(path))
     values: Any = held.tocsr() if hasattr(held, "tocsr") else np.asarray(held)
-    table = _plain(values, str(path))
-    return table._replace(
-        features=features,
-        named=True,
-        row_names=[str(name) for name in file.obs_names],
-        annotations=pd.DataFrame(file.obs).reset_index(drop=True),
-    )
+    features, rows = ([str(name) for name in axis] for axis in (names, file.obs_names))
+    return _table(values, path, features, rows, pd.DataFrame(file.obs).reset_index(drop=True))
 
 
 def _layer(file: Any, layer: str | None, path: Path) -> tuple[Any, Any]:
-    """A matrix of an AnnData file and the names of its columns."""
+    """Return a matrix of an AnnData file and the names of its columns."""
     if layer in file.layers:
         return file.layers[layer], file.var_names
     if layer == RAW and file.raw is not None:
@@ -153,60 +133,40 @@ def _layer(file: Any, layer: str | None, path: Path) -> tuple[Any, Any]:
 def read_tenx(path: Path) -> Table:
     """Read a folder (or tar archive) of counts as 10x Genomics writes them."""
     cells = read_10x(path)
-    table = _plain(cells.counts, str(path))
-    refuse_repeated(cells.genes, str(path))
-    return table._replace(features=cells.genes, named=True, row_names=cells.barcodes)
+    return _table(cells.counts, path, cells.genes, cells.barcodes)
 
 
-def _plain(values: Any, source: str) -> Table:
-    """A matrix without names."""
-    refuse_empty(values.shape[0], values.shape[1], source)
-    return Table(
-        values=as_floats(values, source),
-        features=numbered(values.shape[1]),
-        annotations=pd.DataFrame(index=range(values.shape[0])),
-        row_names=None,
-        named=False,
-        source=source,
-    )
+def _table(
+    values: Any,
+    path: Path,
+    features: list[str] | None = None,
+    row_names: list[str] | None = None,
+    annotations: pd.DataFrame | None = None,
+) -> Table:
+    """Return a matrix, with the names and annotations that its file has."""
+    n, d = values.shape
+    refuse_empty(n, d, str(path))
+    notes = pd.DataFrame(index=range(n)) if annotations is None else annotations
+    named, names = features is not None, numbered(d) if features is None else features
+    refuse_repeated(names, str(path))
+    return Table(as_floats(values, str(path)), names, notes, row_names, named, str(path))
 
 
-def _two_dimensional(values: Any, source: str) -> Any:
+def _two_dimensional(values: Any, path: Path) -> Any:
     if values.ndim != 2:
         raise ValueError(
-            f"{source} has an array of shape {values.shape}, but needs two dimensions, rows and "
+            f"{path} has an array of shape {values.shape}, but needs two dimensions, rows and "
             "features; reshape it."
         )
     return values
 
 
-def _anndata() -> Any:
+def import_anndata() -> Any:
+    """Import the package, or say in one sentence what to install."""
     try:
         return import_module("anndata")
     except ImportError as error:
         raise ImportError(
-            "h5ad files need anndata, which is not installed; "
+            "AnnData objects and h5ad files need anndata, which is not installed; "
             "pip install 'contrastive-lvm[anndata]'."
         ) from error
-
-
-@contextmanager
-def _damage(path: Path, what: str) -> Iterator[None]:
-    """What other packages say about a damaged file, as one sentence."""
-    try:
-        yield
-    except PermissionError:
-        raise
-    except Exception as error:  # packages that read files raise whatever comes to them
-        raise ValueError(f"{path} is not a whole {what} ({_why(error)}); save it again.") from error
-
-
-def _why(error: Exception) -> str:
-    """The first line of what a package says, no advice for programmers, no bytes of the file."""
-    said = str(getattr(error, "strerror", None) or error).strip()
-    if "pickle" in said:
-        return "it holds objects of Python, which are not read"
-    if not said or "header" in said.lower() or isinstance(error, TokenError | SyntaxError):
-        return "its header cannot be read"
-    line = said.splitlines()[0].rstrip(".")
-    return line if len(line) <= LONGEST and line.isprintable() else type(error).__name__

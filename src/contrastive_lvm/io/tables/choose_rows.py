@@ -93,9 +93,7 @@ def matching_rows(table: Table, conditions: Sequence[Condition]) -> Mask:
             mask &= ~found
         else:
             wanted[condition.column] = wanted.get(condition.column, False) | found
-    for found in wanted.values():
-        mask &= found
-    return mask
+    return np.asarray(np.logical_and.reduce([mask, *wanted.values()]))
 
 
 def _rows_with(table: Table, condition: Condition) -> Mask:
@@ -134,13 +132,6 @@ def split_rows(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
 
     Its rows are put in order within the array, the first set above the second, so that there are
     never two of it.
-
-    Examples
-    --------
-    >>> table = Table(np.arange(4.0)[:, None], ["x"], pd.DataFrame(index=range(4)), None, True, "")
-    >>> one, two = split_rows(table, np.array([0, 1, 0, 1], bool), np.array([1, 0, 1, 0], bool))
-    >>> one.values.ravel().tolist(), two.values.ravel().tolist()
-    ([1.0, 3.0], [0.0, 2.0])
     """
     values, n = table.values, int(first.sum())
     if is_sparse(values):

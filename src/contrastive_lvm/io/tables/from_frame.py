@@ -20,17 +20,8 @@ def table_from_frame(
     """Make columns of words annotations, and all others features.
 
     A column that has both numbers and words is refused, by its first value of the rarer kind.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    source : str
-        The file, for messages.
-    annotations : collection of str
-        Columns that are kept out of the numbers even if they hold numbers.
-    row_names : list of str or None
-    typed : bool
-        Whether text that looks like a number is text, as in files that declare their types.
+    `source` is the file, for messages; `annotations` are kept out of the numbers even if they hold
+    numbers; `typed` files declare their types, so that text that looks like a number is text.
 
     Examples
     --------
@@ -39,23 +30,18 @@ def table_from_frame(
     >>> table.features, list(table.annotations)
     (['weight'], ['mouse'])
     """
-    aside, converted, features = set(annotations), {}, []
-    for name in frame.columns:
-        if name in aside:
-            continue
-        column = frame[name]
-        numbers = column if _is_number(column.dtype) else _as_numbers(column, source, typed=typed)
-        if numbers is not None:
-            features.append(name)
-        if numbers is not column and numbers is not None:
-            converted[name] = numbers
+    columns = {
+        name: column if _is_number(column.dtype) else _as_numbers(column, source, typed=typed)
+        for name, column in frame.items()
+        if name not in set(annotations)
+    }
+    features = [str(name) for name, numbers in columns.items() if numbers is not None]
     refuse_empty(len(frame), len(features), source)
-    found = frame[features].assign(**converted) if converted else frame[features]
+    odd = {name: columns[name] for name in features if not _is_number(frame[name].dtype)}
+    found = frame[features].assign(**odd) if odd else frame[features]
     values = found.to_numpy(dtype=_precision(found), na_value=np.nan)
-    rest = frame[[name for name in frame.columns if name not in set(features)]]
-    return Table(
-        values, features, rest.reset_index(drop=True), row_names, named=True, source=source
-    )
+    rest = frame.drop(columns=features).reset_index(drop=True)
+    return Table(values, features, rest, row_names, named=True, source=source)
 
 
 def is_numeric_text(values: "pd.Series[Any]") -> "pd.Series[bool]":
@@ -76,13 +62,13 @@ def _as_numbers(column: "pd.Series[Any]", source: str, *, typed: bool) -> "pd.Se
     if numeric.all():
         return pd.to_numeric(column.astype(object), errors="coerce")
     if numeric.any():
-        rarer = ~numeric if numeric.mean() >= 0.5 else numeric
-        others = "numbers" if numeric.mean() >= 0.5 else "words"
-        raise _mixed(present[rarer], source, others)
+        raise _mixed(present, numeric, source)
     return None
 
 
-def _mixed(odd: "pd.Series[Any]", source: str, others: str) -> ValueError:
+def _mixed(present: "pd.Series[Any]", numeric: "pd.Series[bool]", source: str) -> ValueError:
+    mostly = numeric.mean() >= 0.5
+    odd, others = present[numeric != mostly], "numbers" if mostly else "words"
     return ValueError(
         f"{source} has {odd.iloc[0]!r} in row {int(odd.index[0]) + 1} of column {odd.name!r}, "
         f"where other rows have {others}; correct it, or keep the column out of the model with "

@@ -1,6 +1,6 @@
 """From files to the two sets of a fit, and new rows in the form that a model was fitted to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,14 +22,6 @@ from contrastive_lvm.io.tables.standardize import fit_scaling
 from contrastive_lvm.io.tables.table import Table, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 
-# Given a file, a function that is called with the number of its bytes that have been read.
-Progress = Callable[[Path], Callable[[int], None]]
-
-
-def no_progress(path: Path) -> Callable[[int], None]:
-    """Report nothing."""
-    return lambda n_bytes: None
-
 
 class Sets(NamedTuple):
     """Two sets with the same features, in the units of the model."""
@@ -47,7 +39,6 @@ def read_sets(
     *,
     scale: str = "none",
     alone: bool = False,
-    progress: Progress = no_progress,
 ) -> Sets:
     r"""Read one file or two, choose rows, keep common columns, and scale both sets together.
 
@@ -63,8 +54,6 @@ def read_sets(
     scale : {"standard", "robust", "none"}
     alone : bool
         Whether the target may go without a background.
-    progress : function
-        Given a file, a function that is called with the number of bytes that have been read.
 
     Returns
     -------
@@ -80,7 +69,7 @@ def read_sets(
     ([[40.0], [50.0]], [[30.0]])
     """
     origin = Origin(target_file, background_file, choice)
-    target, background, dropped = _chosen_sets(origin, None, alone=alone, progress=progress)
+    target, background, dropped = _chosen_sets(origin, None, alone=alone)
     tables = [table for table in (target, background) if table is not None]
     for table in tables:
         _refuse_unobserved(table)
@@ -91,23 +80,14 @@ def read_sets(
     return Sets(scaled[0], (*scaled, None)[1], preparation, dropped)
 
 
-def read_again(
-    preparation: Preparation, origin: Origin, *, alone: bool, progress: Progress = no_progress
-) -> Sets:
+def read_again(preparation: Preparation, origin: Origin, *, alone: bool) -> Sets:
     """Read two sets with the features of a model and in its units."""
-    known = _known_features(preparation)
-    target, background, _ = _chosen_sets(origin, known, alone=alone, progress=progress)
+    target, background, _ = _chosen_sets(origin, _known_features(preparation), alone=alone)
     other = None if background is None else _prepare(background, preparation)
     return Sets(_prepare(target, preparation), other, preparation, [])
 
 
-def read_rows(
-    path: Path,
-    preparation: Preparation,
-    where: Sequence[str] = (),
-    *,
-    progress: Progress = no_progress,
-) -> Table:
+def read_rows(path: Path, preparation: Preparation, where: Sequence[str] = ()) -> Table:
     """Read rows to apply a model to, with its features and in its units."""
     choice = Choice(where=where, sizes=preparation.sizes)
     table = read_table(
@@ -115,7 +95,6 @@ def read_rows(
         annotations=choice.columns(),
         features=_known_features(preparation),
         layer=preparation.layer,
-        progress=progress(path),
     )
     return _prepare(_choose(table, choice.conditions("target")), preparation)
 
@@ -137,17 +116,16 @@ def _prepare(table: Table, preparation: Preparation) -> Table:
 
 
 def _chosen_sets(
-    origin: Origin, features: set[str] | None, *, alone: bool, progress: Progress
+    origin: Origin, features: set[str] | None, *, alone: bool
 ) -> tuple[Table, Table | None, list[str]]:
     """Return both sets as the files have them, and the features that only one of two files has."""
     choice = origin.choice
     _check_layer(choice.layer, origin.target, origin.background)
     read = partial(read_table, annotations=choice.columns(), features=features, layer=choice.layer)
-    table = read(origin.target, progress=progress(origin.target))
+    table = read(origin.target)
     if origin.background is None:
         return *_from_one_file(table, choice, alone=alone), []
-    other = read(origin.background, progress=progress(origin.background))
-    background = _choose(other, choice.conditions("background"))
+    background = _choose(read(origin.background), choice.conditions("background"))
     return _with_common_features(_choose(table, choice.conditions("target")), background)
 
 

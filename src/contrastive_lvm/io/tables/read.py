@@ -1,11 +1,15 @@
 """Read any file of the known formats as a table."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from contrastive_lvm.io.tables.binary import read_h5ad, read_npy, read_npz, read_parquet, read_tenx
 from contrastive_lvm.io.tables.read_csv import read_csv
 from contrastive_lvm.io.tables.table import Table, some
+from contrastive_lvm.linalg.matrices import is_sparse
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt")
 KNOWN = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .npy, .npz, .h5ad, or a 10x folder"
@@ -17,7 +21,6 @@ def read_table(
     annotations: Collection[str] = (),
     features: Collection[str] | None = None,
     layer: str | None = None,
-    progress: Callable[[int], None] = lambda n_bytes: None,
 ) -> Table:
     r"""Read a file or a 10x folder; its name says which format it has.
 
@@ -30,8 +33,6 @@ def read_table(
         The only columns that are numbers for the model; others become annotations.
     layer : str, optional
         Which matrix of an h5ad file; other formats have one.
-    progress : function
-        Called with the number of bytes that have been read, where that is known.
 
     Returns
     -------
@@ -53,7 +54,7 @@ def read_table(
     [[40.0], [nan]]
     """
     try:
-        table = _read(path, annotations, features, layer, progress)
+        table = _read(path, annotations, features, layer)
     except FileNotFoundError as error:
         if error.errno is None:  # a sentence of our own
             raise
@@ -78,40 +79,31 @@ def _read(
     annotations: Collection[str],
     features: Collection[str] | None,
     layer: str | None,
-    progress: Callable[[int], None],
 ) -> Table:
     if path.is_dir() or path.name.endswith((".tar", ".tar.gz", ".tgz")):
         return read_tenx(path)
-    if is_text(path):
-        return read_csv(path, annotations=annotations, features=features, progress=progress)
-    ending = path.suffix.lower()
-    if ending in (".parquet", ".pq"):
-        path.open("rb").close()  # whether it is there is said in our own words
-        return read_parquet(path, annotations=annotations, features=features)
-    if ending not in (".npy", ".npz", ".h5ad"):
+    if path.name.lower().removesuffix(".gz").endswith(TEXTS):
+        return read_csv(path, annotations=annotations, features=features)
+    readers: dict[str, Callable[[Path], Table]] = {
+        ".parquet": partial(read_parquet, annotations=annotations, features=features),
+        ".h5ad": partial(read_h5ad, layer=layer),
+        ".npy": read_npy,
+        ".npz": read_npz,
+    }
+    ending = path.suffix.lower().replace(".pq", ".parquet")
+    if ending not in readers:
         raise ValueError(f"{path} has an ending that is not known; use {KNOWN}.")
-    path.open("rb").close()
-    if ending == ".h5ad":
-        return read_h5ad(path, layer=layer)
-    return read_npy(path) if ending == ".npy" else read_npz(path)
-
-
-def is_text(path: Path) -> bool:
-    """Return whether a file is to be read as text, by its name."""
-    ending = "".join(path.suffixes[-2:]).lower()
-    return ending.removesuffix(".gz").endswith(TEXTS) and not path.is_dir()
+    path.open("rb").close()  # whether it is there is said in our own words
+    return readers[ending](path)
 
 
 def _set_aside(table: Table, annotations: Collection[str]) -> Table:
     """Make features annotations, in formats that read all columns as features."""
-    aside = [i for i, name in enumerate(table.features) if name in set(annotations)]
-    if not aside:
+    aside = np.isin(table.features, list(annotations))
+    if not aside.any():
         return table
-    columns = table.values[:, aside]
-    dense = columns.toarray() if hasattr(columns, "toarray") else columns
-    notes = table.annotations.assign(
-        **{table.features[i]: c for i, c in zip(aside, dense.T, strict=True)}
-    )
-    keep = [i for i in range(len(table.features)) if i not in set(aside)]
-    features = [table.features[i] for i in keep]
-    return table._replace(values=table.values[:, keep], features=features, annotations=notes)
+    names, columns = np.array(table.features, dtype=object), table.values[:, aside]
+    dense = columns.toarray() if is_sparse(columns) else columns
+    notes = table.annotations.assign(**dict(zip(names[aside], dense.T, strict=True)))
+    features = names[~aside].tolist()
+    return table._replace(values=table.values[:, ~aside], features=features, annotations=notes)

@@ -25,7 +25,7 @@ from contrastive_lvm.io.tables.table import Table, refuse_empty, refuse_repeated
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
 SAMPLE = 100  # lines that tell columns of words from those of numbers
-BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
+BLOCK = 2 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
 CHUNK = 500_000  # values that pandas reads at a time
 GROWTH = 1.05  # of the array when it is full
 Progress = Callable[[int], None]
@@ -140,13 +140,13 @@ class _PlainBytes(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         block = self._file.read(size)
-        piece = self._last + block  # what is odd may begin in the last byte before
-        self._last = piece[-1:]
-        quoted = b'"' in piece or b"\0" in piece
-        if quoted or piece.count(b"\r", 0, len(piece) - 1) != piece.count(b"\r\n"):
+        text = self._last + block  # what is odd may begin in the last byte before
+        self._last = text[-1:]
+        quoted = b'"' in text or b"\0" in text
+        if quoted or text.count(b"\r", 0, len(text) - 1) != text.count(b"\r\n"):
             raise NotPlainError
         # Most files have no blank at all, which is found much sooner than where it stands.
-        if b" " in piece and any(two in piece for two in self._before_value):
+        if b" " in text and any(two in text for two in self._before_value):
             raise NotPlainError
         return block
 
@@ -154,33 +154,33 @@ class _PlainBytes(io.RawIOBase):
 def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
     with _opened_bytes(path) as (_, data):
         types = _column_types(data, header)
-    numbers = [n for n, kind in types.items() if kind == "double" and n not in header.annotations]
+    is_number = [types[n] == "double" and n not in header.annotations for n in types]
+    numbers, others = np.flatnonzero(is_number).tolist(), np.flatnonzero(~np.array(is_number))
     refuse_empty(1, len(numbers), str(path))
     array, n, notes = np.empty((0, len(numbers))), 0, []
     with _opened_bytes(path) as (raw, data):
         _skip_header(data)
         for batch in _batches(data, header.separator, types):
-            found = _finite_numbers(batch.select(numbers))
-            if n + len(found) > len(array):  # in place: there are never two arrays
-                rows = max(n + len(found), int(GROWTH * len(array)))
-                array.resize((rows, len(numbers)), refcheck=False)
-            array[n : n + len(found)] = found
-            n += len(found)
-            notes.append(batch.select([name for name in types if name not in set(numbers)]))
+            rows = slice(n, n := n + batch.num_rows)
+            if n > len(array):  # in place: there are never two arrays
+                array.resize((max(n, int(GROWTH * len(array))), len(numbers)), refcheck=False)
+            _fill(array[rows], [batch.column(i) for i in numbers])
+            notes.append(batch.select(others.tolist()))
             progress(raw.tell())
     array.resize((n, len(numbers)), refcheck=False)
     rest = _annotations(notes, header)
     row_names = rest.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in rest else None
-    return Table(array, numbers, rest, row_names, named=True, source=str(path))
+    features = [header.names[i] for i in numbers]
+    return Table(array, features, rest, row_names, named=True, source=str(path))
 
 
-def _finite_numbers(batch: Any) -> np.ndarray:
-    """Return the values of a batch; infinities and odd words for NaN are left to pandas."""
-    found: np.ndarray = batch.to_pandas().to_numpy()
-    missing = sum(column.null_count for column in batch.columns)
-    if found.size - np.count_nonzero(np.isfinite(found)) != missing:
+def _fill(rows: np.ndarray, columns: list[Any]) -> None:
+    """Write columns into rows; infinities and odd words for NaN are left to pandas."""
+    for j, column in enumerate(columns):
+        rows[:, j] = column.to_numpy(zero_copy_only=False)
+    missing = sum(column.null_count for column in columns)
+    if rows.size - np.count_nonzero(np.isfinite(rows)) != missing:
         raise NotPlainError
-    return found
 
 
 def _skip_header(file: IO[bytes]) -> None:

@@ -10,33 +10,26 @@ from contrastive_lvm.io.tables.table import Table
 
 
 def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Any]:
-    """The argument `name` of an estimator's method; none without a column or a table.
-
-    Examples
-    --------
-    >>> notes = pd.DataFrame({"depth": [2, 1]})
-    >>> table = Table(np.ones((2, 1)), ["x"], notes, None, True, "here.csv")
-    >>> sizes_of(table, "depth")
-    {'size_factors': array([2., 1.])}
-    """
+    """Return the argument `name` of an estimator's method; none without a column or a table."""
     if table is None or column is None:
         return {}
     if column not in table.annotations.columns:
         raise ValueError(
             f"--size-factors: {table.source} has no column {column!r}; add it, one positive number "
-            "a row."
+            "per row."
         )
-    return {name: _positive(table, column)}
-
-
-def _positive(table: Table, column: str) -> Array:
     given = table.annotations[column]
-    sizes: Array = pd.to_numeric(given.astype(object), errors="coerce").to_numpy(dtype=np.float64)
-    wrong = ~(np.isfinite(sizes) & (sizes > 0))
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+    sizes, wrong = positive_numbers(given)
+    if len(wrong):
         raise ValueError(
-            f"--size-factors: column {column!r} of {table.source} has {str(given.iloc[row])!r} in "
-            f"row {table.labels()[row]}; give one positive number a row."
+            f"--size-factors: column {column!r} of {table.source} has "
+            f"{str(given.iloc[wrong[0]])!r} in row {table.labels()[wrong[0]]}; give one positive "
+            "number per row."
         )
-    return sizes
+    return {name: sizes}
+
+
+def positive_numbers(column: "pd.Series[Any]") -> tuple[Array, np.ndarray]:
+    """Return a column as numbers, and the positions of values that are no positive numbers."""
+    numbers: Array = pd.to_numeric(column.astype(object), errors="coerce").to_numpy(np.float64)
+    return numbers, np.flatnonzero(~(np.isfinite(numbers) & (numbers > 0)))

@@ -20,7 +20,7 @@ class Scaling(NamedTuple):
     scale: Array  # (d,)
 
     def apply(self, values: Matrix) -> Matrix:
-        """The values in these units; a dense array is changed in place."""
+        """Return the values in these units; a dense array is changed in place."""
         if self.method == "none":
             return values
         if is_sparse(values):
@@ -30,19 +30,19 @@ class Scaling(NamedTuple):
         return values
 
     def undo(self, values: Array, *, spread: bool = False) -> Array:
-        """Values, or standard deviations (`spread`), in the units of the data."""
+        """Return values, or standard deviations (`spread`), in the units of the data."""
         return values * self.scale + (0.0 if spread else self.center)
 
 
 def check_method(method: str) -> str:
-    """One of the known words."""
+    """Return the method if it is a known one."""
     if method not in METHODS:
         raise ValueError(f"--scale={method} is unknown; use {', '.join(METHODS)}.")
     return method
 
 
 def fit_scaling(method: str, sets: list[Matrix]) -> Scaling:
-    """Centre and spread of each column over the rows of all sets together.
+    """Find the centre and spread of each column over the rows of all sets together.
 
     Parameters
     ----------

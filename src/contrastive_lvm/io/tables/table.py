@@ -31,7 +31,7 @@ class Table(NamedTuple):
 
 
 def numbered(n: int) -> list[str]:
-    """Names of features that have none.
+    """Make names for features that have none.
 
     >>> numbered(2)
     ['x1', 'x2']
@@ -40,27 +40,25 @@ def numbered(n: int) -> list[str]:
 
 
 def as_floats(values: Any, source: str) -> Matrix:
-    """Numbers in single or double precision, as they come; sparse ones as CSR."""
-    kind, size = values.dtype.kind, values.dtype.itemsize
-    if kind not in "fiub":
+    """Return numbers in single or double precision, as they come."""
+    dtype = values.dtype
+    if dtype.kind not in "fiub":
         raise ValueError(
-            f"{source} holds values of type {values.dtype}, which are not real numbers; "
-            "save numbers."
+            f"{source} holds values of type {dtype}, which are not real numbers; save numbers."
         )
-    dtype = np.float32 if kind == "f" and size <= 4 else np.float64
-    converted: Matrix = values.astype(dtype, copy=False)
-    return converted
+    single = dtype.kind == "f" and dtype.itemsize <= 4
+    return values.astype(np.float32 if single else np.float64, copy=False)
 
 
 def refuse_repeated(names: Iterable[str], source: str) -> None:
-    """Two columns of one name would be told apart by nobody."""
+    """Refuse two columns with the same name."""
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"{source} has more than one column {some(twice)}; rename or remove them.")
 
 
 def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
-    """A model needs rows and numbers."""
+    """Refuse a table without rows or without numbers."""
     if n_rows == 0:
         raise ValueError(f"{source} has no rows; give a file with data.")
     if n_features == 0:
@@ -71,7 +69,7 @@ def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
 
 
 def some(names: Iterable[Any]) -> str:
-    """A few names for a sentence.
+    """Join a few names for a sentence.
 
     >>> some(["a", "b", "c", "d", "e"])
     "'a', 'b', 'c' and 2 more"

@@ -15,7 +15,7 @@ KNOWN = ".csv, .tsv, .csv.gz, .tsv.gz, .npy or .parquet"
 
 
 def described(table: Table, columns: Sequence[str], values: Array) -> pd.DataFrame:
-    """Computed values of rows beside their names and annotations.
+    """Put computed values of rows beside their names and annotations.
 
     Where a computed column has the name of an annotation, the annotation gives way.
     """
@@ -28,7 +28,7 @@ def described(table: Table, columns: Sequence[str], values: Array) -> pd.DataFra
 
 
 def ending_of(path: Path) -> str:
-    """The format that a name asks for; others are refused before any work."""
+    """Return the format that a name asks for, or refuse it before any work."""
     ending = "".join(path.suffixes[-2:]).lower()
     for known in (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".npy", ".parquet"):
         if ending.endswith(known):

@@ -52,32 +52,25 @@ def array(
 
 def number(values: Values = "finite") -> Check:
     """Return the check of a real number."""
-
-    def check(name: str, value: Any, _: Sizes) -> None:
-        value = _plain(value)
-        if type(value) not in (int, float) or not _within(values, np.float64(value)):
-            raise ValueError(f"{name}={clipped(value)} must be a number that is {values}")
-
-    return check
+    wanted = f"a number that is {values}"
+    return _scalar((int, float), lambda value: _within(values, np.float64(value)), wanted)
 
 
 def whole(least: int = 0) -> Check:
     """Return the check of an integer that is at least so large."""
-
-    def check(name: str, value: Any, _: Sizes) -> None:
-        value = _plain(value)
-        if type(value) is not int or value < least:
-            raise ValueError(f"{name}={clipped(value)} must be an integer of at least {least}")
-
-    return check
+    return _scalar((int,), lambda value: value >= least, f"an integer of at least {least}")
 
 
 def flag() -> Check:
     """Return the check of True and False."""
+    return _scalar((bool,), lambda value: True, "true or false")
 
+
+def _scalar(kinds: tuple[type, ...], fits: Callable[[Any], bool], wanted: str) -> Check:
     def check(name: str, value: Any, _: Sizes) -> None:
-        if type(_plain(value)) is not bool:
-            raise ValueError(f"{name}={clipped(value)} must be true or false")
+        plain = value.item() if isinstance(value, np.generic) else value
+        if type(plain) not in kinds or not fits(plain):
+            raise ValueError(f"{name}={clipped(plain)} must be {wanted}")
 
     return check
 
@@ -90,10 +83,6 @@ def optional(inner: Check) -> Check:
             inner(name, value, sizes)
 
     return check
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _within(values: Values, array: Any) -> bool:
