@@ -78,12 +78,7 @@ def _ours(X: Any, Y: Any) -> Callable[[], Any]:
 
     def run() -> Any:
         found = training.functions.steps(
-            state.weights,
-            state.optimizer,
-            inputs,
-            training.constants,
-            training.objective_weights(),
-            training.key,
+            state.weights, state.optimizer, inputs, training.objective()
         )
         return module("jax").block_until_ready(found)
 

@@ -18,8 +18,8 @@ from benchmarks.measure import Result, best_seconds
 from contrastive_lvm._jax import double_precision, module
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.initialization import starting_point
-from contrastive_lvm.black_box.svi.svi_batches import Rows
-from contrastive_lvm.black_box.svi.svi_loop import Climb
+from contrastive_lvm.black_box.svi.svi_batches import SviRows
+from contrastive_lvm.black_box.svi.svi_loop import StepSchedule, SviLoop
 
 STEPS, RATE, LIMIT = 100, 0.01, 1.5
 N, M, D, K, T = 1000, 500, 100, 4, 2
@@ -62,17 +62,20 @@ def _ours(X: Array, B: Array) -> tuple[Callable[[], Any], float]:
     model = clvm.contrastive_model(T, K, clvm.Poisson("none"))
     sizes = [np.zeros(N), np.zeros(M)]
     begin = starting_point(model, [X, B], sizes)
-    climb = Climb(clvm.SVI(learning_rate=RATE), Rows([X, B], sizes, None, np.float64), begin, 0)
+    rows = SviRows([X, B], sizes, None, np.float64)
+    engine = clvm.SVI(learning_rate=RATE)
+    schedule = StepSchedule(engine.max_iter, engine.tol, RATE)
+    loop = SviLoop(engine._layout(begin.model, rows), rows, begin, schedule, 0)
     rates = np.full(STEPS, RATE)
 
     def run() -> Any:
-        keys = climb.rng.integers(0, 2**32, size=(STEPS, 4), dtype=np.uint32)
-        found = climb.compiled.steps(
-            climb.parameters, climb.optimiser, keys, rates, climb.whole, climb.scaling
+        keys = loop.rng.integers(0, 2**32, size=(STEPS, 4), dtype=np.uint32)
+        found = loop.compiled.steps(
+            loop.parameters, loop.optimiser, keys, rates, loop.whole, loop.scaling
         )
         return module("jax").block_until_ready(found)
 
-    return run, float(climb.best_looks.mean())
+    return run, float(loop.best_looks.mean())
 
 
 def _by_hand(X: Array, B: Array) -> Callable[[], Any]:

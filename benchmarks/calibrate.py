@@ -12,9 +12,9 @@ times the sign of W's first loading, which has none of that freedom.
 *Simulation-based calibration* (Talts et al. 2018). When parameters are drawn from the prior, the
 rank of the true value of any quantity among independent draws of the posterior is uniform. Noise is
 given, since its own prior, flat in the logarithm, cannot be drawn from. Nor can the flat prior of
-the means; but the model is invariant to translations, so that ranks have the same law whatever the
-true means are, and that law is the uniform one. Two models: ARD with a column each, and the group
-lasso with two columns each, which is invariant to rotations and sampled without them. Ranks are
+the means; but the model is invariant to translations, so that ranks have the same distribution
+whatever the true means are, which is the uniform one. Two models: ARD with a column each, and the
+group lasso with two columns each, which is invariant to rotations and sampled without them. Ranks are
 tested by chi-square (20 bins) and Kolmogorov-Smirnov; p-values are judged after Bonferroni's
 correction over all of them.
 
@@ -47,6 +47,8 @@ BINS, THIN = 20, 10
 LEVEL = 0.05  # of the smallest p-value, times the number of p-values
 PAGE = Path(__file__).parent.parent / "docs" / "calibration.md"
 
+SHARED, TARGET = "shared loadings", "target loadings"
+T, Z = "target latents of target", "shared latents of target"
 Values = dict[str, Array]
 
 
@@ -55,6 +57,7 @@ class Case(NamedTuple):
 
     name: str
     model: clvm.Model
+    width: int  # of both blocks
     draw: Callable[[np.random.Generator, int], tuple[Array, Values]]  # loadings and their scales
 
 
@@ -80,13 +83,13 @@ def group_lasso(rng: np.random.Generator, width: int) -> tuple[Array, Values]:
     return direction * rng.gamma(width, 0.5, (D, 1)), {}
 
 
+def _model(width: int, prior: clvm.Prior) -> clvm.Model:
+    return clvm.contrastive_model(width, width, shared_prior=prior, target_prior=prior)
+
+
 CASES = (
-    Case("ARD, 1 + 1", clvm.Model(1, 1, clvm.Gaussian(), clvm.ARD(2, 1), clvm.ARD(2, 1)), ard),
-    Case(
-        "group lasso, 2 + 2",
-        clvm.Model(2, 2, clvm.Gaussian(), clvm.GroupLasso(2.0), clvm.GroupLasso(2.0)),
-        group_lasso,
-    ),
+    Case("ARD, 1 + 1", _model(1, clvm.ARD(2, 1)), 1, ard),
+    Case("group lasso, 2 + 2", _model(2, clvm.GroupLasso(2.0)), 2, group_lasso),
 )
 
 
@@ -94,15 +97,14 @@ def simulated(case: Case, first: int) -> Iterator[tuple[int, Values, Array, Arra
     """Seeds, true values, target and background rows; means are zero."""
     for seed in range(first, first + DATASETS):
         rng = np.random.default_rng(seed)
-        model = case.model
-        S, own_S = case.draw(rng, model.n_shared)
-        W, own_W = case.draw(rng, model.n_target)
-        t, z = rng.standard_normal((N, model.n_target)), rng.standard_normal((N, model.n_shared))
-        truth = {"S": S, "W": W, "t": t, "z target": z, "target mean": np.zeros(D)}
-        truth |= {f"S {name}": value for name, value in own_S.items()}
-        truth |= {f"W {name}": value for name, value in own_W.items()}
+        S, own_S = case.draw(rng, case.width)
+        W, own_W = case.draw(rng, case.width)
+        t, z = rng.standard_normal((N, case.width)), rng.standard_normal((N, case.width))
+        truth = {SHARED: S, TARGET: W, T: t, Z: z, "target mean": np.zeros(D)}
+        truth |= {f"{SHARED} {name}": value for name, value in own_S.items()}
+        truth |= {f"{TARGET} {name}": value for name, value in own_W.items()}
         noise = np.sqrt(NOISE) * rng.standard_normal((N + M, D))
-        background = rng.standard_normal((M, model.n_shared)) @ S.T + noise[N:]
+        background = rng.standard_normal((M, case.width)) @ S.T + noise[N:]
         yield seed, truth, z @ S.T + t @ W.T + noise[:N], background
 
 
@@ -110,11 +112,11 @@ def known_parameters(first: int) -> float:
     """Coverage of intervals of target latents from the exact row posterior."""
     held = []
     for _, truth, X, _ in simulated(CASES[0], first):
-        L = np.hstack([truth["S"], truth["W"]])
+        L = np.hstack([truth[SHARED], truth[TARGET]])
         view = predict.Linear(Loadings(L), truth["target mean"], np.full(D, NOISE))
         mean, cov = predict.latent_moments(view, X)
         half = stats.norm.ppf(0.5 + 0.5 * MASS) * np.sqrt(cov[:, 1, 1])
-        held.append(np.abs(truth["t"][:, 0] - mean[:, 1]) < half)
+        held.append(np.abs(truth[T][:, 0] - mean[:, 1]) < half)
     return float(np.mean(held))
 
 
@@ -146,12 +148,12 @@ def ranks(case: Case, first: int) -> list[Rank]:
 
 def quantities(v: Values) -> Values:
     """Functions of true values, or of draws, that no change of signs or rotation alters."""
-    W, S = v["W"], v["S"]
+    W, S = v[TARGET], v[SHARED]
     WW, SS = W @ W.swapaxes(-1, -2), S @ S.swapaxes(-1, -2)
     found = {
-        "(t W')[0, 0]": (v["t"] @ W.swapaxes(-1, -2))[..., 0, 0],
-        "(z S')[0, 0]": (v["z target"] @ S.swapaxes(-1, -2))[..., 0, 0],
-        "t t' of a row": (v["t"][..., 0, :] ** 2).sum(axis=-1),
+        "(t W')[0, 0]": (v[T] @ W.swapaxes(-1, -2))[..., 0, 0],
+        "(z S')[0, 0]": (v[Z] @ S.swapaxes(-1, -2))[..., 0, 0],
+        "t t' of a row": (v[T][..., 0, :] ** 2).sum(axis=-1),
         "log tr(W W')": np.log((W**2).sum(axis=(-1, -2))),
         "log tr(S S')": np.log((S**2).sum(axis=(-1, -2))),
         "(W W')[0, 1]": WW[..., 0, 1],
@@ -160,9 +162,9 @@ def quantities(v: Values) -> Values:
     }
     if W.shape[-1] == 1:
         found["t of a row, signed"] = _signed(v)[..., 0]
-    for name in ("S variance", "W variance"):
-        if name in v:
-            found[f"log {name}"] = np.log(v[name]).sum(axis=-1)
+    for letter, name in (("S", SHARED), ("W", TARGET)):
+        if f"{name} variance" in v:
+            found[f"log {letter} variance"] = np.log(v[f"{name} variance"]).sum(axis=-1)
     return found
 
 
@@ -174,15 +176,16 @@ def uniformity(ranks: np.ndarray, n_values: int, rng: np.random.Generator) -> tu
 
 
 def _draws(engine: NUTS, model: clvm.Model, X: Array, B: Array, seed: int) -> Values:
-    posterior = engine.run(model, X, B, seed=seed)
-    if posterior.draws is None or posterior.target_loadings.shape[1] != model.n_target:
+    posterior = engine._run(model, [X, B], seed=seed)
+    sizes = {name: L.shape[1] for name, L in posterior.loadings.items()}
+    if posterior.draws is None or sizes != {b.name: b.n_components for b in model.blocks}:
         raise RuntimeError(f"the fit to dataset {seed} dropped a column; raise the signal.")
     return posterior.draws.values
 
 
 def _signed(v: Values) -> Array:
     """Target latents times the sign of W's first loading, (..., N)."""
-    return np.asarray(v["t"][..., 0] * np.sign(v["W"][..., 0, :]))
+    return np.asarray(v[T][..., 0] * np.sign(v[TARGET][..., 0, :]))
 
 
 def page(coverage: dict[str, float], found: list[Rank]) -> str:
@@ -190,25 +193,25 @@ def page(coverage: dict[str, float], found: list[Rank]) -> str:
     tests = 2 * len(found)
     least = min(min(r.chi2, r.ks) for r in found)
     begin = (
-        f"What `python -m benchmarks.calibrate` found over {DATASETS} simulated datasets of "
+        f"Results of `python -m benchmarks.calibrate` on {DATASETS} simulated datasets of "
         f"{N} + {M} rows and {D} features."
     )
     ranking = (
         "When the truth is drawn from the prior, its rank among draws of the posterior should be "
-        "uniform (simulation-based calibration, Talts et al. 2018). Here the noise is given; "
-        "loadings, their scales, latents and means are unknown. The p-values are of a chi-square "
-        f"test in {BINS} bins and of a Kolmogorov-Smirnov test:"
+        "uniform (simulation-based calibration, Talts et al. 2018). Here the noise variance is "
+        "known; loadings, their scales, latents and means are unknown. The p-values are those of a "
+        f"chi-square test in {BINS} bins and of a Kolmogorov-Smirnov test:"
     )
     end = (
-        f"The smallest of the {tests} p-values is {least:.3f}. By Bonferroni's correction one "
-        f"below {LEVEL / tests:.4f} would speak against the draws."
+        f"The smallest of the {tests} p-values is {least:.3f}. With Bonferroni's correction, one "
+        f"below {LEVEL / tests:.4f} would be evidence against the draws."
     )
     lines = [
         "# Calibration",
         "",
         begin,
         "",
-        "A 90 % interval should hold the truth in 90 % of the datasets:",
+        "A 90 % interval should contain the truth in 90 % of the datasets:",
         "",
         "| intervals of target latents | coverage |",
         "|---|---|",

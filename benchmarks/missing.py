@@ -3,15 +3,16 @@
 from typing import Any
 
 import numpy as np
-from contrastive_lvm.coordinate_ascent.sweep import Task
 
 import contrastive_lvm as clvm
 from benchmarks.complete import planted
 from benchmarks.measure import Result, best_seconds
-from contrastive_lvm.coordinate_ascent.engine import compress
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.coordinate_ascent.problem import Problem
+from contrastive_lvm.coordinate_ascent.starts import deterministic_starts
 
 
-def gappy() -> tuple[Any, Any]:
+def with_missing_entries() -> tuple[Any, Any]:
     """7,000 + 3,000 x 200 with 30 % of the entries missing at random."""
     X, B = (rows.astype(np.float64) for rows in planted(7_000, 3_000, 200))
     rng = np.random.default_rng(1)
@@ -20,18 +21,22 @@ def gappy() -> tuple[Any, Any]:
     return X, B
 
 
+def first_start(X: Any, B: Any) -> tuple[Problem, Array]:
+    """The first deterministic start of EM with ten shared and two target dimensions."""
+    model = clvm.contrastive_model(n_target=2, n_shared=10)
+    return deterministic_starts(Problem(model, clvm.EM()._prepare(model, [X, B])))[0]
+
+
 def sweep(repeats: int = 9) -> list[Result]:
     """One E-step and M-step over 10,000 rows against the product at its heart."""
-    X, B = gappy()
-    model = clvm.Model(n_shared=10, n_target=2)
-    task = Task(model, compress(model, [X, B]))
-    start = task.spectral_starts()[0]
-    carry = task.start_carry(task.unflatten(start).L)
+    X, B = with_missing_entries()
+    problem, start = first_start(X, B)
+    carry = problem.first_carry()
     observed = (~np.isnan(np.vstack([X, B]))).astype(np.float64)
     pairs = np.random.default_rng(0).standard_normal((200, 78))
 
     def one_sweep() -> None:
-        task.improve(start, task.evaluate(start, carry)[1])
+        problem.improve(start, problem.evaluate(start, carry)[1])
 
     seconds = best_seconds({"sweep": one_sweep, "product": lambda: observed @ pairs}, repeats)
     return [
@@ -48,13 +53,11 @@ def acceleration() -> list[Result]:
     """Sweeps to plain EM's log-likelihood at its stop, missing and complete."""
     complete = tuple(rows.astype(np.float64) for rows in planted(7_000, 3_000, 200))
     results = []
-    for name, (X, B) in (("30 % missing", gappy()), ("complete", complete)):
-        model = clvm.Model(n_shared=10, n_target=2)
-        task = Task(model, compress(model, [X, B]))
-        start = task.spectral_starts()[0]
-        begin = clvm.EM().begin(task, start)
-        plain = clvm.EM(memory=0, max_iter=600, tol=1e-4).ascend(task, *begin)
-        fast = clvm.EM(max_iter=600).ascend(task, *begin)
+    for name, (X, B) in (("30 % missing", with_missing_entries()), ("complete", complete)):
+        problem, start = first_start(X, B)
+        carry = problem.first_carry()
+        plain = problem.ascend(start, carry, memory=0, max_sweeps=600, tol=1e-4)
+        fast = problem.ascend(start, carry, memory=15, max_sweeps=600, tol=1e-6)
         reached = np.flatnonzero(fast.trace >= plain.trace[-1])
         rejected = fast.n_sweeps - len(fast.trace)
         sweeps = int(reached[0]) + 1 + rejected if len(reached) else fast.n_sweeps * 10

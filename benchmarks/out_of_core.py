@@ -1,4 +1,4 @@
-"""Rows that are elsewhere: memory and time of fits to files, and of fits on a Dask cluster.
+"""Rows out of core: memory and time of fits to files, and of fits on a Dask cluster.
 
 Memory is the most that a process of its own held in RAM, with everything it imported.
 """
@@ -21,8 +21,8 @@ D = 100
 BLOCK = 16_384  # rows of the bare pass, as many as the fit takes at a time
 
 
-def write(path: Path, n_rows: int, *, gaps: bool = False, seed: int = 0) -> None:
-    """Twelve dimensions in unit noise, float32; `gaps` brings heavy tails and 5 % missing."""
+def write(path: Path, n_rows: int, *, missing: bool = False, seed: int = 0) -> None:
+    """Twelve dimensions in unit noise, float32; `missing` also brings heavy tails."""
     rng = np.random.default_rng(seed)
     L = np.random.default_rng(0).standard_normal((12, D), dtype=np.float32)
     header = {"descr": "<f4", "fortran_order": False, "shape": (n_rows, D)}
@@ -30,10 +30,10 @@ def write(path: Path, n_rows: int, *, gaps: bool = False, seed: int = 0) -> None
         np.lib.format.write_array_header_1_0(file, header)
         for _ in range(0, n_rows, 50_000):
             rows = rng.standard_normal((50_000, D), dtype=np.float32)
-            if gaps:
+            if missing:
                 rows /= np.sqrt(rng.chisquare(4.0, rows.shape).astype(np.float32) / 4.0)
             rows += rng.standard_normal((50_000, 12), dtype=np.float32) @ L
-            if gaps:
+            if missing:
                 rows[rng.random(rows.shape, dtype=np.float32) < 0.05] = np.nan
             rows.tofile(file)
         os.fsync(file.fileno())  # or the disk is still busy with it while others read
@@ -54,7 +54,7 @@ def gaussian(path: Path) -> Any:
 
 
 def robust(path: Path) -> Any:
-    """A few sweeps of Student-t noise with gaps."""
+    """A few sweeps of Student-t noise with missing entries."""
     engine = clvm.EM(max_iter=6)
     model = clvm.ContrastiveLVM(2, 0, likelihood="student_t", inference=engine)
     return model.fit(np.load(path, mmap_mode="r"))
@@ -96,14 +96,14 @@ def disk(repeats: int = 7) -> list[Result]:
     ]
 
 
-def streamed() -> list[Result]:
-    """1,000,000 x 100 with gaps under Student-t noise: weights as large as the file."""
+def missing() -> list[Result]:
+    """1,000,000 x 100 with missing entries under Student-t noise: weights as large as the file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
-        write(path, 1_000_000, gaps=True)
+        write(path, 1_000_000, missing=True)
         seconds, peak = alone("robust", path)
     detail = f"the file has 400; six sweeps in {seconds:.0f} s"
-    what = "1,000,000 x 100 with gaps in a file, Student-t: megabytes in RAM"
+    what = "1,000,000 x 100 with missing entries in a file, Student-t: megabytes in RAM"
     return [Result(what, peak, 600.0, detail)]
 
 

@@ -18,7 +18,7 @@ GROUPS = (
     robust.memory,
     command.fit,
     out_of_core.disk,
-    out_of_core.streamed,
+    out_of_core.missing,
     out_of_core.cluster,
 )
 

@@ -96,14 +96,15 @@ def _draw(data: Any, plain: DigitsResult, others: tuple[Space, ...]) -> None:
 
 PAGE = """# Digits on grass
 
-What `make digits` found. 30,000 MNIST digits at two intensities on photographs of grass against
-30,000 photographs without: the paper's sizes and networks (2 + 8 dimensions, hidden layers of 128
-and 256), {epochs} epochs, {n_seeds} seeds that draw digits, patches and networks. Accuracy is
-that of 20 nearest neighbours among 10,000 rows of the target for 5,000 held-out rows with other
-digits and other patches, from the target latents and from the shared ones, which should tell
-nothing (0.1 is chance). Means, and the least and greatest over seeds. Latents are posterior means
-after `refine_steps=30`; "by encoder" is what the encoder alone says, as in the paper
-(`refine_steps=0`). The bound is in nats a row of the data that a model was trained on, by encoders.
+These are the results of `make digits`. The target has 30,000 MNIST digits at two intensities on
+photographs of grass, the background 30,000 photographs without digits. Sizes and networks are those
+of the paper (2 + 8 dimensions, hidden layers of 128 and 256), with {epochs} epochs and {n_seeds}
+seeds for digits, patches and networks. Accuracy is that of 20 nearest neighbours among 10,000 rows
+of the target for 5,000 held-out rows with other digits and other patches, from the target latents
+and from the shared latents, which should reveal nothing (0.1 is chance). The table gives means, and
+the smallest and largest value over seeds. Latents are posterior means after `refine_steps=30`; "by
+encoder" uses the encoder alone, as in the paper (`refine_steps=0`). The bound is in nats per row of
+the training data, by encoders.
 
 | intensity | model | target latents | by encoder | shared latents | by encoder | bound |
 |---|---|---|---|---|---|---|
@@ -113,19 +114,19 @@ after `refine_steps=30`; "by encoder" is what the encoder alone says, as in the 
 
 ![Samples](images/digits_seeds_samples.png)
 
-The t-SNE has no map for new rows: a half of the held-out rows judges the other.
+t-SNE has no map for new rows, so one half of the held-out rows is classified by the other half.
 
-Two dimensions of the contrastive autoencoder tell 1.32 times as many digits at intensity 0.5 as
-those of a standard one, both refined, and 1.43 times as many as its encoder alone.
+At intensity 0.5, two dimensions of the contrastive autoencoder identify 1.32 times as many digits
+as two of a standard one, both refined, and 1.43 times as many as the standard encoder alone.
 
-Single models differ: with and without the penalty, another seed moves the accuracy from target
-latents by about 0.03. Weaker penalties gave with seed 0, by encoders, at intensities 0.5 and 1,
-target / shared latents 0.646 / 0.168 and 0.695 / 0.561 (`separation=300`), 0.636 / 0.147 and 0.723
-/ 0.393 (`separation=1000`).
+Single models vary: with and without the penalty, another seed changes the accuracy from target
+latents by about 0.03. With weaker penalties and seed 0, accuracies by encoders from the target /
+shared latents at intensities 0.5 and 1 were 0.646 / 0.168 and 0.695 / 0.561 (`separation=300`), and
+0.636 / 0.147 and 0.723 / 0.393 (`separation=1000`).
 
-How this was chosen: the warm-up, the learning rate, the form of the penalty and its weight were
-picked on seed 0, after looking at accuracies on its 5,000 held-out digits (about seven schedules
-and three weights); the steps and the rate of refinement on seed 1, by bounds and accuracies.
+The warm-up, the learning rate, the form of the penalty and its weight were chosen on seed 0, after
+looking at accuracies on its 5,000 held-out digits (about seven schedules and three weights). The
+steps and the rate of refinement were chosen on seed 1, by bounds and accuracies.
 """
 
 

@@ -19,6 +19,7 @@ from numpyro.infer.initialization import init_to_value
 import contrastive_lvm as clvm
 
 STEPS = 2000
+LATENTS = "target latents of target"  # the site of the latents that only the target has
 
 
 def simulated(seed: int = 0) -> tuple[Any, Any, Any, Any]:
@@ -33,10 +34,10 @@ def simulated(seed: int = 0) -> tuple[Any, Any, Any, Any]:
 
 def joint(model: clvm.Model, X: Any, B: Any, score: Any) -> None:
     """Combine the density of the cLVM with a regression on its target latents."""
-    hidden = clvm.density(model, X, B)
+    unobserved = clvm.density(model, X, B)
     effect = numpyro.sample("effect", dist.Normal(0.0, 3.0))
     spread = numpyro.sample("spread", dist.HalfNormal(3.0))
-    mean = effect * hidden.target_latents[:, 0]
+    mean = effect * unobserved.latents["target"]["target"][:, 0]
     numpyro.sample("score", dist.Normal(mean, spread), obs=score)
 
 
@@ -45,12 +46,12 @@ def fitted_latents(model: Any, start: dict[str, Any]) -> Any:
     guide = AutoNormal(model, init_loc_fn=init_to_value(values=start), init_scale=0.05)
     svi = SVI(model, guide, numpyro.optim.Adam(0.01), Trace_ELBO())
 
-    # One compilation each: run eagerly, the set-up would compile hundreds of small pieces.
+    # One compilation each: run eagerly, the set-up would compile hundreds of small programs.
     @jax.jit
     def run(key: Any) -> Any:
         return jax.lax.fori_loop(0, STEPS, lambda _, s: svi.update(s)[0], svi.init(key))
 
-    return np.asarray(svi.get_params(run(jax.random.PRNGKey(0)))["t_auto_loc"])
+    return np.asarray(svi.get_params(run(jax.random.PRNGKey(0)))[f"{LATENTS}_auto_loc"])
 
 
 def main() -> dict[str, float]:
@@ -60,11 +61,11 @@ def main() -> dict[str, float]:
     found, others = alone.latents(X), alone.latents(B, of="background")
     latents = alone.transform(X)
     start = {
-        "S": alone.shared_components_.T,
-        "W": alone.target_components_.T,
-        "t": latents,
-        "z target": found.shared,
-        "z background": others.shared,
+        "shared loadings": alone.shared_components_.T,
+        "target loadings": alone.target_components_.T,
+        LATENTS: latents,
+        "shared latents of target": found.shared,
+        "shared latents of background": others.shared,
         "target mean": alone.mean_,
         "background mean": alone.background_mean_,
         "log noise": np.log(alone.noise_variance_),

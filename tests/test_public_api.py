@@ -5,14 +5,14 @@ from pathlib import Path
 
 import contrastive_lvm as clvm
 
-ROOMS = ("anndata", "datasets", "plots")
+PACKAGES = ("anndata", "datasets", "plots")
 SNAPSHOT = Path(__file__).parent / "public_api.txt"
 
 
 def surface() -> list[str]:
     lines = []
     for home, names in (
-        ("", [n for n in clvm.__all__ if n not in (*ROOMS, "__version__")]),
+        ("", [n for n in clvm.__all__ if n not in (*PACKAGES, "__version__")]),
         ("anndata.", clvm.anndata.__all__),
         ("datasets.", clvm.datasets.__all__),
         ("plots.", clvm.plots.__all__),

@@ -77,8 +77,11 @@ def test_latents_are_drawn_from_their_posterior() -> None:
     with jax.enable_x64(True):  # noqa: FBT003
         repeated = {name: np.repeat(np.asarray(v)[None], n, axis=0) for name, v in values.items()}
         found = jax.tree.map(np.asarray, CompiledNuts(layout).latents(0, repeated, (X, B)))
-    drawn = np.concatenate([found["t"], found["z target"]], axis=2)  # the oracle has W first
-    for side, rows, h in zip(sides(point), (X, B), (drawn, found["z background"]), strict=True):
+    drawn = np.concatenate(  # the oracle has W first
+        [found["target latents of target"], found["shared latents of target"]], axis=2
+    )
+    background = found["shared latents of background"]
+    for side, rows, h in zip(sides(point), (X, B), (drawn, background), strict=True):
         exact = [conditional(side, x) for x in rows]
         sd = np.array([np.sqrt(np.diag(c.cov)) for c in exact])
         assert (np.abs(h.mean(axis=0) - [c.mean for c in exact]) < 5.0 * sd / np.sqrt(n)).all()

@@ -391,9 +391,8 @@ def test_draws_of_svi_go_to_arviz(small: Problem, fit: Posterior) -> None:
     assert fit.state is not None
     draws = guide_draws(fit.state, 400, seed=0)
     assert draws.to_arviz().posterior["target latents of target"].shape == (1, 400, 80, 1)
-    np.testing.assert_allclose(
-        draws.values["target loadings"][0].mean(axis=0), fit.loadings["target"], atol=0.05
-    )
+    drawn = draws.values["target loadings"][0]
+    np.testing.assert_allclose(drawn.mean(axis=0), fit.loadings["target"], atol=0.05)
     stds = fit.loading_stds()
     target_std = stds["target"]
     assert stds["shared"] is None  # flat: points

@@ -155,7 +155,9 @@ def test_nothing_reads_all_rows_at_once() -> None:
 @pytest.mark.usefixtures("little_memory")
 def test_a_start_from_some_rows_has_latents_of_all(tmp_path: Path) -> None:
     X, B = counts()
-    model = in_memory().posterior_.state.layout.model
+    state = in_memory().posterior_.state
+    assert state is not None
+    model = state.layout.model
     sizes = [np.zeros(N), np.zeros(M)]
     sets: list[Any] = [source(memory_map(X, tmp_path / "X.npy")), source(Spied(B))]
     start = starting_point(model, sets, sizes, sample=1)

@@ -63,17 +63,3 @@ class LaplaceNoise(clvm.Likelihood):
 
     def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
         return -abs(x - predictor) / self.scale - float(np.log(2.0 * self.scale))
-
-
-class SoftplusPoisson(clvm.Likelihood):
-    """Counts whose rate is `ln(1 + exp(predictor))`."""
-
-    def __repr__(self) -> str:
-        return "SoftplusPoisson()"
-
-    def log_density(self, x: Any, predictor: Any, parameters: dict[str, Any]) -> Any:
-        import jax.numpy as jnp
-        from jax.scipy.special import gammaln
-
-        rate = jnp.logaddexp(0.0, predictor) + 1e-6
-        return x * jnp.log(rate) - rate - gammaln(x + 1.0)

@@ -110,7 +110,7 @@ def test_names_are_known_to_the_command_and_others_refused(tmp_path: Path, capsy
         reproduce("rice")
     for words in (["rice"], ["all", "--skip", "rice"]):
         assert run(["reproduce", *words, "--output", str(tmp_path / "new")]) == 2
-        assert "'rice' is not an experiment; choose all, or" in capsys.readouterr().err
+        assert "'rice' is not an experiment; use all, or" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
 
@@ -130,7 +130,7 @@ def test_a_missing_file_is_one_sentence(
     words = ["reproduce", "all", "--quick", "--output", str(tmp_path / "out")]
     others = [name for name in NAMES if name not in ("generative", "mice")]
     assert run([*words, *(word for name in others for word in ("--skip", name))]) == 1
-    assert "clvm: mice is left out: mice_protein/Data_Cortex" in capsys.readouterr().err
+    assert "clvm: mice was left out: mice_protein/Data_Cortex" in capsys.readouterr().err
     text = (tmp_path / "out" / "index.md").read_text(encoding="utf-8")
     assert "Data drawn from the model" in text
 

@@ -1,5 +1,6 @@
 """Model files: exact round trips; damaged, foreign and newer files refused."""
 
+import copy
 import os
 import struct
 import threading
@@ -12,11 +13,9 @@ import pandas as pd
 import pytest
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
-from sklearn.base import clone
 
 import contrastive_lvm as clvm
 from contrastive_lvm.io import container
-from contrastive_lvm.io.flatten import flatten, unflatten
 from tests.io.model_bytes import change
 
 DATA = clvm.datasets.make_contrastive(60, 50, n_features=8, n_shared=2, random_state=0)
@@ -75,7 +74,7 @@ def test_round_trip_is_exact(model: Any, tmp_path: Path) -> None:
         ({"version": True}, "is damaged: version=True"),
         ({"version": 0}, "is damaged: version=0"),
         ({"feature_names": ["a"]}, "is damaged: its 1 names are not those of its features"),
-        ({"n_features": 10**15, "feature_names": None}, "is damaged: shared_loadings has shape"),
+        ({"n_features": 10**15, "feature_names": None}, "is damaged: shared has shape"),
         ({"more": 1}, r"is damaged: its settings are not those of the model"),
         ({"parameters": {"nonsense": 1}}, "is damaged"),
         ({"parameters": {"likelihood": {"$class": "os:Popen", "fields": {}}}}, "needs the class"),
@@ -192,7 +191,7 @@ def test_two_writers_leave_one_whole_file(tmp_path: Path) -> None:
         writer.start()
     for writer in writers:
         writer.join()
-    assert clvm.load_model(path).bound_ in {model.bound_ for model in MODELS[:2]}
+    assert clvm.load_model(path).lower_bound_ in {model.lower_bound_ for model in MODELS[:2]}
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -207,7 +206,7 @@ def test_permissions_and_links_are_those_of_any_file(tmp_path: Path) -> None:
     MODELS[1].save(link)
     assert link.is_symlink()
     assert path.stat().st_mode & 0o777 == 0o640
-    assert clvm.load_model(path).bound_ == MODELS[1].bound_
+    assert clvm.load_model(path).lower_bound_ == MODELS[1].lower_bound_
     with pytest.raises(IsADirectoryError, match="is a folder; name a file in it"):
         MODELS[0].save(tmp_path)
 
@@ -239,6 +238,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "tuple groups": {"target_prior": clvm.GroupLasso(3.0, groups=(0, 0, 1, 1, 2, 2, 3, 3))},
     "list groups": {"target_prior": clvm.GroupLasso(3.0, groups=list("aabbccdd"))},
     "dict groups": {"target_prior": clvm.Horseshoe(0.3, groups={1: (0, 1), "b": [2]}, p0=0.4)},
+    "infinite": {"target_prior": clvm.GroupLasso(3.0, groups={float("inf"): [1, 2]})},
     "numpy": {"n_target": np.int64(1), "inference": clvm.EM(tol=np.float64(0.5))},
     "student": {"likelihood": clvm.StudentT(3.5, "sample", "feature")},
     "ard": {"shared_prior": clvm.ARD(0.5, 0.25), "inference": clvm.VariationalBayes(50, 0.1, 3)},
@@ -257,11 +257,6 @@ def test_settings_come_back_as_they_were(case: str, tmp_path: Path) -> None:
     again = clvm.load_model(tmp_path / "model.clvm")
     assert again.get_params() == model.get_params()
     assert repr(again) == repr(model) or case == "numpy"
-
-
-def test_numbers_that_json_lacks_come_back() -> None:
-    flat, arrays = flatten([float("inf"), -float("inf"), float("nan")])
-    np.testing.assert_array_equal(unflatten(flat, arrays), [np.inf, -np.inf, np.nan])
 
 
 def test_a_random_state_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -290,7 +285,7 @@ def test_a_model_that_makes_no_sense_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "model.clvm"
     model = clvm.ContrastiveLVM(1, 1).fit(DATA.target, background=DATA.background)
     for wrong in ({"n_target": "two"}, {"n_init": 0}, {"likelihood": "student_t"}):
-        changed = clone(model).adopt(model, model.posterior_).set_params(**wrong)
+        changed = copy.copy(model).set_params(**wrong)
         with pytest.raises(ValueError, match=r"this ContrastiveLVM cannot be saved: .*; fit it"):
             changed.save(path)
     model.target_prior = object()
@@ -332,4 +327,4 @@ def test_a_function_as_learning_rate_cannot_be_saved(tmp_path: Path) -> None:
         model.save(tmp_path / "model")
     model.inference = "svi"
     model.save(tmp_path / "model")
-    assert clvm.load_model(tmp_path / "model").bound_ == model.bound_
+    assert clvm.load_model(tmp_path / "model").lower_bound_ == model.lower_bound_

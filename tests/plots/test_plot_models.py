@@ -353,7 +353,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "two different",
     ),
     "nothing shared": (lambda: plots.plot_shared(fit(2, 0), X, B), ValueError, "n_shared > 0"),
-    "dimension": (lambda: plots.plot_loadings(fit(), 2), ValueError, "dimension=2 must be below 2"),
+    "dimension": (
+        lambda: plots.plot_loadings(fit(), 2),
+        ValueError,
+        "dimension=2 must be an integer from 0 to 1",
+    ),
     "no dimension": (lambda: plots.plot_loadings(fit(0)), ValueError, "at least one"),
     "of": (lambda: plots.plot_loadings(fit(), of="both"), ValueError, "of='both' is unknown"),
     "shared of PPCA": (
@@ -379,7 +383,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "target_prior=None, which has no scale for each feature; fit it with",
     ),
     "no path": (lambda: plots.plot_lasso_path(fit()), TypeError, "not a LassoPath; pass what"),
-    "mark": (lambda: plots.plot_lasso_path(path(), mark=4), ValueError, "mark=4 must be below 4"),
+    "mark": (
+        lambda: plots.plot_lasso_path(path(), mark=4),
+        ValueError,
+        "mark=4 must be an integer from 0 to 3",
+    ),
     "no trace": (
         lambda: plots.plot_trace(clvm.PPCA(1).fit(X)),
         TypeError,
@@ -405,12 +413,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no imputation": (
         lambda: plots.plot_imputation(clvm.ContrastivePCA().fit(X, background=B), X, X > 0),
         TypeError,
-        "has no method impute; pass a fitted",
+        "has no impute; pass a fitted",
     ),
     "no outliers": (
         lambda: plots.plot_outliers(clvm.PPCA(1).fit(X), X),
         TypeError,
-        "has no method outliers",
+        "has no outliers",
     ),
     "names": (lambda: plots.plot_outliers(fit(), X, ["a"]), ValueError, "labels has shape"),
     "equal weights": (

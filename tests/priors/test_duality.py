@@ -51,7 +51,7 @@ def test_precision_is_minus_twice_the_slope_of_the_bound(
     name: str, seed: int, n_updates: int
 ) -> None:
     prior, rng = PRIORS[name], np.random.default_rng(seed)
-    state, squares = reached(prior, rng, n_updates), 1.0 + random_squares(rng)
+    state, squares = reached(prior, rng, n_updates), random_squares(rng)
     expected = np.broadcast_to(prior.precision(state), (D, K))
     # The bound is linear in the squares: a long step costs no accuracy and saves the digits.
     slope = slopes(lambda s: prior.bound(state, s), squares, step=1.0 + float(squares.max()))

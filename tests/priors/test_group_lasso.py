@@ -123,7 +123,7 @@ def test_a_dict_of_groups_takes_names_and_positions() -> None:
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        (["a", "b"], "groups has 2 labels for 3 features; give one a feature"),
+        (["a", "b"], "groups has 2 labels for 3 features; give one per feature"),
         ({"g": ["q"]}, "groups names the feature 'q', which is not in the data"),
         ({"g": [3]}, "groups names the feature 3, which is not in the data"),
         ({"g": [-1]}, "groups names the feature -1, which is not in the data"),

@@ -316,8 +316,7 @@ def test_words_say_when_little_is_enriched() -> None:
     model = fitted()
     names = unprepared(model)
     tables = [
-        _table(rows, rows, None, "labels", names.features)
-        for rows in (DATA.target, DATA.background)
+        _table(rows, rows, None, "", names.features) for rows in (DATA.target, DATA.background)
     ]
     sets = Sets(tables[0], tables[1], names, [])
     said = diagnostics(model, sets, findings(model, sets, top=2), points)

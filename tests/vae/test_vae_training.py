@@ -103,7 +103,7 @@ def test_training_ends_when_held_out_rows_gain_nothing() -> None:
     assert len(model.history_["epoch"]) - best == 4
 
 
-# Rows from elsewhere
+# Rows out of core
 
 
 @pytest.mark.slow
@@ -164,8 +164,8 @@ def test_an_epoch_goes_through_all_rows(few: int, monkeypatch: pytest.MonkeyPatc
         assert left.n_rows == 48
         np.testing.assert_array_equal(left[np.array([5, 3, 47])][:, 0], [6, 4, 49])
         monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * 7 * few)
-        pieces = list(left.epoch(np.random.default_rng(0), 4, 12))
-        seen = np.concatenate(pieces)[:, 0]
+        parts = list(left.epoch(np.random.default_rng(0), 4, 12))
+        seen = np.concatenate(parts)[:, 0]
         np.testing.assert_array_equal(np.sort(seen), np.delete(np.arange(50), [3, 30]))
         assert (seen != np.sort(seen)).any()
         np.testing.assert_array_equal(

@@ -97,10 +97,9 @@ def read(
     from contrastive_lvm.cli.parse_options import locate_features
     from contrastive_lvm.io.tables.prepare import read_sets
     from contrastive_lvm.io.tables.standardize import check_method
-    from contrastive_lvm.likelihoods.gaussian import Gaussian
-    from contrastive_lvm.likelihoods.student_t import StudentT
+    from contrastive_lvm.likelihoods.base import ScaleMixture
 
-    scalable = isinstance(estimator.likelihood, Gaussian | StudentT)
+    scalable = isinstance(estimator.likelihood, ScaleMixture)
     if check_method(scale) != "none" and not scalable:
         raise ValueError(
             f"--scale={scale} has no meaning for {estimator.likelihood!r}, because counts and "

@@ -15,8 +15,6 @@ from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.likelihoods.mixed import Mixed
-from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
-from contrastive_lvm.likelihoods.poisson import Poisson
 
 LITERALS = {"none": None, "true": True, "false": False}
 FIT_SETTINGS = {"resume"}  # settings of --model vae that are arguments of `fit`
@@ -112,7 +110,7 @@ def _sized(likelihood: Any, size_factors: str | None, model: str) -> Any:
     if size_factors is None:
         return likelihood
     by_word = size_column(size_factors) is None
-    counts = isinstance(likelihood, Poisson | NegativeBinomial)
+    counts = hasattr(likelihood, "size_factors")
     if not counts and (by_word or not isinstance(likelihood, Mixed)):
         reason = "needs --likelihood poisson or negative_binomial; otherwise leave it out."
         raise InvalidParameterError("--size-factors", size_factors, reason)

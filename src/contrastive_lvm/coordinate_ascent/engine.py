@@ -103,7 +103,7 @@ class CoordinateAscent(Engine):
             spent += trial.n_sweeps
             if best is None or trial.trace[-1] > best.lower_bounds[-1]:
                 # Weights are as large as the data, and soon found again.
-                carry = trial.info.carry._replace(weights=problem.data.first_weights())
+                carry = trial.info.carry._replace(weights=(None,) * len(problem.data.sets))
                 best = WarmStart(problem, trial.point, carry, trial.trace)
             del trial
         if best is None:

@@ -106,7 +106,7 @@ class Problem:
         """Return what is carried when nothing is known of scales and covariances."""
         D = len(self.unit)
         states = [block.prior.init((D, block.n_components)) for block in self.model.blocks]
-        return Carry(None, tuple(states), self.data.first_weights())
+        return Carry(None, tuple(states), (None,) * len(self.data.sets))
 
     def begin(self, point: Array, carry: Carry) -> tuple[Array, Carry]:
         """Return a point and its carry; where loadings have a posterior, after one sweep."""

@@ -49,9 +49,9 @@ def deterministic_starts(problem: Problem) -> list[tuple[Problem, Array]]:
     if problem.model.drops_columns:
         return [_started(problem, starts.sized(first, others, exclusive))]
     if exclusive is None or first.n_components == 0:
-        return [_started(problem, starts.from_sets(first.sets))]
+        return [_started(problem, starts.from_source(starts.pooled(first.sets)))]
     sources = [exclusive, first.sets]
-    return [_started(problem, starts.from_sets(names)) for names in sources]
+    return [_started(problem, starts.from_source(starts.pooled(names))) for names in sources]
 
 
 def random_start(problem: Problem, rng: np.random.Generator) -> Array:
@@ -96,11 +96,12 @@ class _Starts:
         fewest = tuple(name for name in first.sets if beside[name] == min(beside.values()))
         return None if fewest == first.sets else fewest
 
-    def from_sets(self, names: Sequence[str], width: int | None = None) -> Start:
-        """Start the first block from the named sets, then the others from all of theirs."""
-        return self._from(_pooled([self.sets[name] for name in names]), width)
+    def pooled(self, names: Sequence[str]) -> CovarianceOperator:
+        """Return the covariance of the rows of some sets."""
+        return _pooled([self.sets[name] for name in names])
 
-    def _from(self, source: CovarianceOperator, width: int | None = None) -> Start:
+    def from_source(self, source: CovarianceOperator, width: int | None = None) -> Start:
+        """Start the first block from a covariance, then the others from all of their sets."""
         first, *others = self.blocks
         n = first.n_components if width is None else width
         beside = sum(block.n_components for block in others)
@@ -132,16 +133,16 @@ class _Starts:
         slow to give them back.
         """
         if exclusive is None:
-            source = _pooled([self.sets[name] for name in first.sets])
-            return self._from(source, self._width(first, source))
-        source = _pooled([self.sets[name] for name in exclusive])
-        rough = self._from(source, self._width(first, source))
+            source = self.pooled(first.sets)
+            return self.from_source(source, self._width(first, source))
+        source = self.pooled(exclusive)
+        rough = self.from_source(source, self._width(first, source))
         cleaned = []
         for name in first.sets:
             parts = (rough.loadings[b.name] for b in others if name in b.sets and b.n_components)
             cleaned.append(reduce(_without, parts, self.sets[name]))
         source = _pooled(cleaned)
-        return self._from(source, self._width(first, source))
+        return self.from_source(source, self._width(first, source))
 
     def _width(self, block: Block, source: CovarianceOperator) -> int:
         if not block.prior._drops_columns or block.n_components == 0:

@@ -14,7 +14,7 @@ from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
-from contrastive_lvm.estimators.frames import unnamed
+from contrastive_lvm.estimators.frames import follows_output, unnamed
 from contrastive_lvm.estimators.input_rows import (
     check_features,
     open_input,
@@ -25,7 +25,7 @@ from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks
 from contrastive_lvm.estimators.validation import refuse_constant
 from contrastive_lvm.exceptions import InvalidParameterError
-from contrastive_lvm.io.checks import array, check_values, flag, number, whole
+from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.progress import verbosity
 from contrastive_lvm.rows.file_rows import LocalRows
@@ -215,15 +215,37 @@ class Autoencoder(Estimator, ABC):
 
     # Predictions
 
-    def _given_latents(self, T: Any, k: int) -> Array:
+    @property
+    def _n_features_out(self) -> int:
+        return self.network_.architecture.n_target
+
+    def transform(self, X: Any) -> Array:
+        """Return the posterior mean of the target latents of rows, (n, n_target).
+
+        Parameters
+        ----------
+        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
+        """
+        networks, rows = self._rows(X)
+        return networks.latents(rows, "target")[0][:, : self._n_features_out]
+
+    @follows_output
+    def inverse_transform(self, T: Any) -> Array:
+        """Return features from target latents: the expected row at `mean_ + f_t(t)`.
+
+        Parameters
+        ----------
+        T : array-like of shape (n, n_target)
+        """
         check_is_fitted(self)
         given: Array = np.asarray(T, dtype=np.float64)
+        k = self._n_features_out
         if given.ndim != 2 or given.shape[1] != k or not np.isfinite(given).all():
             raise ValueError(
                 f"T has shape {given.shape}, but needs finite numbers in one column for each of "
                 f"the {k} dimensions; pass what transform returns."
             )
-        return given
+        return self.network_.expected_rows(len(given), given, None, "target")
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the (weighted) mean of `score_samples`."""

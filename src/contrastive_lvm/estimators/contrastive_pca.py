@@ -11,7 +11,7 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
-from contrastive_lvm.io.checks import array, check_values, number
+from contrastive_lvm.io.value_checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.file_rows import LocalRows

@@ -106,9 +106,38 @@ class ContrastiveVAE(Autoencoder):
     --------
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=9, random_state=0)
-    >>> model.fit_transform(data.target, background=data.background).shape
+    >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=50, random_state=0)
+    >>> model = model.fit(data.target, background=data.background)
+    >>> bool(model.lower_bounds_[-1] > model.lower_bounds_[0])
+    True
+
+    Latents of the target, and of both sets with standard deviations:
+
+    >>> model.transform(data.target).shape
     (400, 2)
+    >>> latents = model.latents(data.background, of="background")
+    >>> latents.shared.shape, latents.shared_std.shape, latents.cov.shape
+    ((400, 4), (400, 4), (400, 4, 4))
+
+    Rows from latents, without the shared part, without missing entries, and new ones:
+
+    >>> model.inverse_transform([[0, 0]]).shape
+    (1, 30)
+    >>> model.reconstruct(data.target, parts=("target",)).shape
+    (400, 30)
+    >>> model.denoise(data.target).shape
+    (400, 30)
+    >>> data.target[0, 0] = float("nan")
+    >>> filled, std = model.impute(data.target, return_std=True)
+    >>> bool(filled[0, 0] == filled[0, 0]), bool(std[0, 0] > 0), bool(std[0, 1] > 0)
+    (True, True, False)
+    >>> model.sample(5, of="denoised", random_state=0).shape
+    (5, 30)
+
+    How well rows are described:
+
+    >>> model.score_samples(data.target).shape
+    (400,)
     """
 
     n_target_: int
@@ -172,15 +201,6 @@ class ContrastiveVAE(Autoencoder):
             Cross-validation slices it by the folds of X if it is as long as X; pass one row less.
         resume : TrainingState, path or None
             `state_` of an earlier fit to the same data, or the file of its `checkpoint`.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> model = model.fit(data.target, background=data.background)
-        >>> bool(model.history_["bound"][-1] > model.history_["bound"][0])
-        True
         """
         sizes, separation = self._sizes(), self._separation()
         if background is None:
@@ -213,29 +233,11 @@ class ContrastiveVAE(Autoencoder):
         self.n_target_ = networks.architecture.n_target
         self.n_shared_ = networks.architecture.n_shared
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_target_
-
     def fit_transform(
         self, X: Any, y: Any = None, *, background: Any = None, resume: Any = None
     ) -> Array:
         """Fit, then `transform(X)`; the parameters are those of `fit`."""
         return self.fit(X, y, background=background, resume=resume).transform(X)
-
-    def transform(self, X: Any) -> Array:
-        """Return the posterior mean of the target latents of rows of the target, (n, n_target).
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> model.fit(data.target, background=data.background).transform(data.target[:3]).shape
-        (3, 2)
-        """
-        networks, rows = self._rows(X)
-        return networks.latents(rows, "target")[0][:, : self.n_target_]
 
     def latents(self, X: Any, *, of: str = "target") -> Latents:
         """Return the posterior of all latents of rows, with standard deviations.
@@ -249,15 +251,6 @@ class ContrastiveVAE(Autoencoder):
         -------
         Latents
             Named tuple `target, target_std, shared, shared_std, cov`; `cov` is diagonal.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> latents = model.fit(data.target, background=data.background).latents(data.target)
-        >>> latents.shared_std.shape, latents.cov.shape
-        ((400, 4), (400, 6, 6))
         """
         networks, rows = self._rows(X, of)
         mean, std = networks.latents(rows, of)
@@ -266,22 +259,6 @@ class ContrastiveVAE(Autoencoder):
             return Latents(None, None, mean, std, cov)
         t = self.n_target_
         return Latents(mean[:, :t], std[:, :t], mean[:, t:], std[:, t:], cov)
-
-    @follows_output
-    def inverse_transform(self, T: Any) -> Array:
-        """Return features from target latents: the expected row at `mean_ + f_t(t)`.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> model.fit(data.target, background=data.background).inverse_transform([[0, 0]]).shape
-        (1, 30)
-        """
-        check_is_fitted(self)
-        T = self._given_latents(T, self.n_target_)
-        return self.network_.expected_rows(len(T), T, None, "target")
 
     @follows_output
     def reconstruct(self, X: Any, *, parts: tuple[str, ...] = PARTS, of: str = "target") -> Array:
@@ -293,15 +270,6 @@ class ContrastiveVAE(Autoencoder):
         parts : tuple of {"shared", "target"}
             What to add to the mean; rows of the background have no target part.
         of : {"target", "background"}
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> model = model.fit(data.target, background=data.background)
-        >>> model.reconstruct(data.target, parts=("target",)).shape
-        (400, 30)
         """
         chosen = (parts,) if isinstance(parts, str) else tuple(parts)
         for part in chosen:
@@ -318,14 +286,6 @@ class ContrastiveVAE(Autoencoder):
 
         Missing entries come back filled: `mean_ + f_t(E[t | x])`. Counts and binary entries become
         the expected value there, for a row of average size.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> model.fit(data.target, background=data.background).denoise(data.target).shape
-        (400, 30)
         """
         latents = self.latents(X)
         networks, rows = self._rows(X)
@@ -350,17 +310,6 @@ class ContrastiveVAE(Autoencoder):
             Also return standard deviations, zero for observed entries.
         n_draws : int
             Number of draws of the latents.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> model = model.fit(data.target, background=data.background)
-        >>> data.target[0, 0] = float("nan")
-        >>> filled, std = model.impute(data.target, return_std=True)
-        >>> bool(filled[0, 0] == filled[0, 0]), bool(std[0, 0] > 0), bool(std[0, 1] > 0)
-        (True, True, False)
         """
         n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X, of)
@@ -377,15 +326,6 @@ class ContrastiveVAE(Autoencoder):
         of : {"target", "background", "denoised"}
             `"denoised"` draws the target without its shared part and without noise.
         random_state : int, RandomState instance or None
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> model = model.fit(data.target, background=data.background)
-        >>> model.sample(5, of="denoised", random_state=0).shape
-        (5, 30)
         """
         check_is_fitted(self)
         check_choice("of", of, (*SETS, "denoised"))
@@ -407,15 +347,6 @@ class ContrastiveVAE(Autoencoder):
         of : {"target", "background"}
         n_draws : int
             Number of draws of the latents.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastiveVAE(2, 4, hidden_layer_sizes=(8,), max_epochs=5, random_state=0)
-        >>> model = model.fit(data.target, background=data.background)
-        >>> model.score_samples(data.target).shape
-        (400,)
         """
         n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X, of)

@@ -17,12 +17,12 @@ FOLDS = 5
 
 
 class Leakage(NamedTuple):
-    """What held-out rows' shared latents tell; the first two are 0.5 and 0 at their best."""
+    """How much the shared latents of held-out rows tell; 0.5 and 0 are best for the first two."""
 
     set_auc: float  # target rows against background rows: area under the ROC curve
     target_r2: float  # share of the target latents' variance that shared latents predict
-    label_accuracy: float | None  # of labels from shared latents
-    label_accuracy_of_target: float | None  # from target latents
+    label_accuracy: float | None  # of labels predicted from shared latents
+    label_accuracy_of_target: float | None  # of labels predicted from target latents
     chance: float | None  # the most frequent label's share
 
     @property
@@ -59,7 +59,7 @@ def leakage(
         Groups of the target's rows.
     n_neighbors : int
     random_state : int or RandomState instance
-        Of the folds.
+        Shuffles the rows before they are divided into folds.
 
     Examples
     --------
@@ -76,7 +76,8 @@ def leakage(
     if fewest < 2 * max(FOLDS, n_neighbors):
         raise ValueError(
             f"n_neighbors={n_neighbors} and {FOLDS} folds need at least "
-            f"{2 * max(FOLDS, n_neighbors)} rows a set, but one has {fewest}; use fewer neighbours."
+            f"{2 * max(FOLDS, n_neighbors)} rows in each set, but one has {fewest}; use fewer "
+            "neighbours."
         )
     target_r2 = _predicted(ours.shared, ours.target, n_neighbors, random_state)
     set_auc = _told_apart(ours.shared, theirs, n_neighbors, random_state)

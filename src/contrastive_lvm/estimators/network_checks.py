@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.io.checks import Values, array, check_values
+from contrastive_lvm.io.value_checks import Values, array, check_values
 from contrastive_lvm.vae.architecture import (
     Architecture,
     FeatureUnits,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm.draws import Draws
-from contrastive_lvm.io.checks import array, check_values, flag, number, optional, whole
+from contrastive_lvm.io.value_checks import array, check_values, flag, number, optional, whole
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior

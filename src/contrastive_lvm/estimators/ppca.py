@@ -18,7 +18,7 @@ from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.linear_predictions import check_latents
 from contrastive_lvm.estimators.validation import refuse_constant, refuse_too_many_dimensions
-from contrastive_lvm.io.checks import array, check_values, flag, number, whole
+from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings

@@ -29,10 +29,10 @@ class VAE(Autoencoder):
     Attributes
     ----------
     mean_ : ndarray of shape (n_features,)
-        What the decoder adds to; it averages to zero over the rows.
+        What the decoder adds to; the decoder averages to zero over the rows.
     noise_variance_, dispersion_, history_, lower_bound_, lower_bounds_, lower_bound_error_,
     n_iter_, converged_, state_, n_samples_
-        As of `ContrastiveVAE`.
+        As for `ContrastiveVAE`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -40,8 +40,14 @@ class VAE(Autoencoder):
     --------
     >>> import contrastive_lvm as clvm
     >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-    >>> clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=9, random_state=0).fit_transform(rows).shape
-    (400, 2)
+    >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
+    >>> model.transform(rows).shape, model.inverse_transform([[0.0, 0.0]]).shape
+    ((400, 2), (1, 30))
+    >>> model.reconstruct(rows).shape, model.sample(3, random_state=0).shape
+    ((400, 30), (3, 30))
+    >>> rows[0, 0] = float("nan")
+    >>> bool(model.impute(rows)[0, 0] == rows[0, 0]), model.score_samples(rows).shape
+    (False, (400,))
     """
 
     def __init__(
@@ -82,16 +88,7 @@ class VAE(Autoencoder):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, resume: Any = None) -> Self:
-        """Train on rows (an array, memory map, sparse matrix or Dask array).
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
-        >>> model.n_iter_
-        5
-        """
+        """Train on rows (an array, memory map, sparse matrix or Dask array)."""
         k = check_integer("n_components", self.n_components, 1)
         self._fit((self._read(X, "X", fit=True),), (k, 0), 0.0, resume)
         return self
@@ -102,52 +99,9 @@ class VAE(Autoencoder):
             raise ValueError("a VAE has no shared dimensions")
         check_integer("n_components", self.n_components, 1)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.network_.architecture.n_target
-
-    def transform(self, X: Any) -> Array:
-        """Posterior mean of the latents, (n, n_components).
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
-        >>> model.transform(rows).shape
-        (400, 2)
-        """
-        networks, rows = self._rows(X)
-        return networks.latents(rows, "target")[0]
-
-    @follows_output
-    def inverse_transform(self, T: Any) -> Array:
-        """Expected rows at latents.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
-        >>> model.inverse_transform([[0.0, 0.0]]).shape
-        (1, 30)
-        """
-        check_is_fitted(self)
-        T = self._given_latents(T, self._n_features_out)
-        return self.network_.expected_rows(len(T), T, None, "target")
-
     @follows_output
     def reconstruct(self, X: Any) -> Array:
-        """Expected rows at the posterior means of their latents.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
-        >>> model.reconstruct(rows).shape
-        (400, 30)
-        """
+        """Return the expected rows at the posterior means of their latents."""
         networks, rows = self._rows(X)
         t, _ = networks.latents(rows, "target")
         return networks.expected_rows(len(t), t, None, "target", networks.size_factors(rows))
@@ -156,17 +110,7 @@ class VAE(Autoencoder):
     def impute(
         self, X: Any, *, return_std: bool = False, n_draws: int = 100
     ) -> Array | tuple[Array, Array]:
-        """X with its NaN replaced by their expectations (and standard deviations).
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
-        >>> rows[0, 0] = float("nan")
-        >>> bool(model.impute(rows)[0, 0] == rows[0, 0])
-        False
-        """
+        """Return X with its NaN replaced by their expectations (and standard deviations)."""
         n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X)
         filled, std = networks.impute(rows, "target", n_draws)
@@ -174,32 +118,14 @@ class VAE(Autoencoder):
 
     @follows_output
     def sample(self, n_samples: int, *, random_state: Any = None) -> Array:
-        """Draw new rows.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
-        >>> model.sample(3, random_state=0).shape
-        (3, 30)
-        """
+        """Draw new rows."""
         check_is_fitted(self)
         n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t: Array = rng.standard_normal((n, self._n_features_out))
         return self.network_.draw_rows(n, t, None, "target", rng)
 
     def score_samples(self, X: Any, *, n_draws: int = 100) -> Array:
-        """An importance-weighted bound on the log-likelihood of each row's observed entries.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.VAE(2, hidden_layer_sizes=(8,), max_epochs=5, random_state=0).fit(rows)
-        >>> model.score_samples(rows).shape
-        (400,)
-        """
+        """Return an importance-weighted lower bound on the log-likelihood of each row."""
         n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X)
         return networks.weighted_bounds(rows, "target", n_draws)

@@ -1,6 +1,5 @@
 """Digits on grass: the contrastive autoencoder against standard ones (the paper, section 3.5)."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from contrastive_lvm.datasets import DigitsOnGrass, fetch_mnist_on_grass
 from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 from contrastive_lvm.estimators.vae import VAE
 from contrastive_lvm.experiments.drawing import grid_of_latents
-from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs
+from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, tabulate
 
 NEIGHBOURS = 20
 KNOWN = 10_000  # rows of the target among which neighbours are looked for
@@ -50,7 +49,7 @@ class Space(NamedTuple):
 
 
 class DigitsResult(NamedTuple):
-    """What the models made of one set of images."""
+    """What a contrastive autoencoder made of one set of images."""
 
     spaces: tuple[Space, ...]
     denoised: Array  # (n, 784) samples
@@ -67,12 +66,9 @@ def run(*, quick: bool = False) -> Outcome:
     data = fetch_mnist_on_grass(*sizes)
     plain = contrastive(data, **words)
     others = standard(data, **words)
-    models: dict[str, tuple[Space, ...]] = {
-        "contrastive VAE": plain.spaces,
-        **{space.name: (space,) for space in others},
-    }
     flat, _, drawn = others
-    planes = (plain.spaces[0]._replace(name="contrastive VAE"), flat, drawn)
+    ours = plain.spaces[0]._replace(name="contrastive VAE")
+    spaces = (ours, *others)
     samples = {
         "samples of the target, denoised": plain.denoised,
         "samples of the background": plain.background,
@@ -82,23 +78,21 @@ def run(*, quick: bool = False) -> Outcome:
         title="Digits on grass",
         data=f"{data.description} {sizes[0]:,} + {sizes[1]:,} images, {sizes[2]:,} held out, one "
         "seed",
-        table=[_row(name, *spaces) for name, spaces in models.items()],
+        table=tabulate(
+            "model",
+            {
+                "target latents": {s.name: s.accuracy for s in spaces},
+                "by encoder": {s.name: s.by_encoder for s in spaces if s.by_encoder is not None},
+                "shared latents": {ours.name: plain.accuracy("shared")},
+            },
+        ),
         claims=_claims(plain, flat),
         figures={
-            "latents": draw_spaces(planes, data.held_out_labels),
+            "latents": draw_spaces((ours, flat, drawn), data.held_out_labels),
             "samples": draw_images(samples),
         },
         notes=paragraphs(NOTES),
     )
-
-
-def _row(name: str, target: Space, shared: Space | None = None) -> dict[str, Any]:
-    return {
-        "model": name,
-        "target latents": target.accuracy,
-        "by encoder": "" if target.by_encoder is None else target.by_encoder,
-        "shared latents": "" if shared is None else shared.accuracy,
-    }
 
 
 def _claims(plain: DigitsResult, flat: Space) -> list[Claim]:
@@ -124,12 +118,7 @@ def contrastive(
     """Train a contrastive autoencoder of 2 + 8 dimensions: both spaces, and samples."""
     model = ContrastiveVAE(2, 8, separation=separation, random_state=random_state, **words)
     model.fit(data.target, background=data.background)
-    found = _both_ways(model, data, lambda latents: (latents.target, latents.shared))
-    bound = model.lower_bound_ / (len(data.target) + len(data.background))
-    spaces = tuple(
-        Space(name, new, accuracy, by_encoder, bound)
-        for name, (new, accuracy, by_encoder) in zip(("target", "shared"), found, strict=True)
-    )
+    spaces = _spaces(model, data, "target", "shared")
     denoised = model.sample(16, of="denoised", random_state=0)
     seen = model.reconstruct(model.sample(16, of="background", random_state=0), of="background")
     return DigitsResult(spaces, denoised, seen)
@@ -137,41 +126,44 @@ def contrastive(
 
 def standard(data: DigitsOnGrass, *, random_state: int = 0, **words: Any) -> tuple[Space, ...]:
     """Train standard autoencoders of 2 and of 10 dimensions, with a t-SNE of the latter."""
-    plane, wide = (VAE(k, random_state=random_state, **words).fit(data.target) for k in (2, 10))
-    ((flat, accuracy, by_encoder),) = _both_ways(plane, data)
-    ((ten, told, told_by_encoder),) = _both_ways(wide, data)
-    drawn: Array = TSNE(random_state=random_state).fit_transform(ten)
-    half = len(drawn) // 2  # t-SNE has no map for new rows: one half of them judges the other
-    judge = KNeighborsClassifier(NEIGHBOURS).fit(drawn[:half], data.held_out_labels[:half])
-    apart = float(judge.score(drawn[half:], data.held_out_labels[half:]))
-    return (
-        Space("VAE", flat, accuracy, by_encoder, plane.lower_bound_ / len(data.target)),
-        Space("VAE of 10", ten, told, told_by_encoder, wide.lower_bound_ / len(data.target)),
-        Space("t-SNE of VAE of 10", drawn, apart, None, None),
+    flat, ten = (
+        _spaces(VAE(k, random_state=random_state, **words).fit(data.target), data, name)[0]
+        for name, k in (("VAE", 2), ("VAE of 10", 10))
     )
+    drawn: Array = TSNE(random_state=random_state).fit_transform(ten.latents)
+    half, labels = len(drawn) // 2, data.held_out_labels
+    # t-SNE has no map for new rows: one half of them judges the other.
+    apart = _accuracy(drawn[:half], labels[:half], drawn[half:], labels[half:])
+    return flat, ten, Space("t-SNE of VAE of 10", drawn, apart, None, None)
 
 
-def _both_ways(
-    model: Any,
-    data: DigitsOnGrass,
-    spaces: Callable[[Any], tuple[Array, ...]] | None = None,
-) -> list[tuple[Array, float, float]]:
-    """Return latents of held-out rows, accuracy, and accuracy by encoders, for each space."""
-    steps, found = model.refine_steps, []
-    for own in (steps, 0):
-        model.set_params(refine_steps=own)
-        known, new = (
-            (model.transform(rows),) if spaces is None else spaces(model.latents(rows))
-            for rows in (data.target[:KNOWN], data.held_out)
-        )
-        found.append([(h, _accuracy(data, k, h)) for k, h in zip(known, new, strict=True)])
-    model.set_params(refine_steps=steps)
-    return [(h, told, alone) for (h, told), (_, alone) in zip(*found, strict=True)]
+def _spaces(model: ContrastiveVAE | VAE, data: DigitsOnGrass, *names: str) -> tuple[Space, ...]:
+    """Return a model's spaces of latents, judged with refinement and by the encoder alone."""
+    accuracies = []
+    for steps in (0, model.refine_steps):
+        model.set_params(refine_steps=steps)
+        known, new = _latents(model, data.target[:KNOWN]), _latents(model, data.held_out)
+        own = [
+            _accuracy(k, data.target_labels[:KNOWN], h, data.held_out_labels)
+            for k, h in zip(known, new, strict=True)
+        ]
+        accuracies.append(own)
+    by_encoder, refined = accuracies
+    n_rows = len(data.target) + (len(data.background) if isinstance(model, ContrastiveVAE) else 0)
+    found = zip(names, new, refined, by_encoder, strict=True)
+    return tuple(Space(*own, model.lower_bound_ / n_rows) for own in found)
 
 
-def _accuracy(data: DigitsOnGrass, known: Array, new: Array) -> float:
-    judge = KNeighborsClassifier(NEIGHBOURS).fit(known, data.target_labels[: len(known)])
-    return float(judge.score(new, data.held_out_labels))
+def _latents(model: ContrastiveVAE | VAE, X: Any) -> tuple[Any, ...]:
+    if isinstance(model, VAE):
+        return (model.transform(X),)
+    found = model.latents(X)
+    return found.target, found.shared
+
+
+def _accuracy(known: Array, labels: Any, new: Array, new_labels: Any) -> float:
+    judge = KNeighborsClassifier(NEIGHBOURS).fit(known, labels)
+    return float(judge.score(new, new_labels))
 
 
 def draw_spaces(spaces: tuple[Space, ...], labels: Any) -> Figure:

@@ -1,13 +1,13 @@
-"""Figures of experiments: grids of panels."""
+"""Figures of experiments: latents in grids of panels."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.plots import plot_comparison
+from contrastive_lvm.plots.style import empty_figure
 
 PANEL = (2.7, 2.6)  # inches: two of them, as wide as a phone, leave names of nine points readable
 SMALL = (2.0, 1.9)  # of panels without ticks
@@ -15,30 +15,14 @@ SMALL = (2.0, 1.9)  # of panels without ticks
 
 def grid_of_latents(panels: Mapping[str, Array], labels: Any) -> Figure:
     """Draw latents of the same rows, two panels beside each other."""
-    return plot_comparison(panels, labels, columns=2, figure=_figure(len(panels), 2, PANEL))
+    return plot_comparison(panels, labels, columns=2, figure=empty_figure(len(panels), 2, PANEL))
 
 
 def grid_of_densities(panels: Mapping[str, Array], labels: Any, columns: int) -> Figure:
     """Draw latents in small panels with the density of each group."""
-    figure = _figure(len(panels), columns, SMALL)
+    figure = empty_figure(len(panels), columns, SMALL)
     plot_comparison(panels, labels, kind="both", columns=columns, figure=figure)
     for ax in figure.axes:
         ax.set(xticks=[], yticks=[], xlabel="", ylabel="")
         ax.set_title(ax.get_title(loc="left"), loc="left", fontsize=9)
     return figure
-
-
-def axes_in_a_grid(
-    count: int, columns: int = 2, panel: tuple[float, float] = PANEL
-) -> tuple[Figure, list[Axes]]:
-    """Make a figure of panels, some beside each other."""
-    figure = _figure(count, columns, panel)
-    axes = list(figure.subplots(-(-count // columns), columns, squeeze=False).ravel())
-    for ax in axes[count:]:
-        ax.set_axis_off()
-    return figure, axes[:count]
-
-
-def _figure(count: int, columns: int, panel: tuple[float, float]) -> Figure:
-    inches = (panel[0] * columns, panel[1] * -(-count // columns))
-    return Figure(figsize=inches, layout="constrained")

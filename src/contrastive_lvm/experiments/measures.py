@@ -1,8 +1,10 @@
 """How well latents show what is known about the rows, and how the data are scaled."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.linalg import orthogonal_procrustes
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
@@ -13,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
+from contrastive_lvm.experiments.outcome import SeedSpread, spread
 
 
 def ari(latents: Array, labels: Any) -> float:
@@ -25,6 +28,14 @@ def ari(latents: Array, labels: Any) -> float:
 def silhouette(latents: Array, labels: Any) -> float:
     """Return the silhouette of the true groups."""
     return float(silhouette_score(latents, labels))
+
+
+def scores(latents: Sequence[Array], labels: Any) -> dict[str, SeedSpread]:
+    """Return both measures over the latents of several seeds."""
+    return {
+        "ARI": spread(ari(h, labels) for h in latents),
+        "silhouette": spread(silhouette(h, labels) for h in latents),
+    }
 
 
 def neighbour_accuracy(
@@ -40,10 +51,9 @@ def procrustes(before: Array, after: Array) -> Array:
     """Rotate and scale the later latents onto the earlier ones, rows in common first."""
     own = after[: len(before)]
     centre, mean = before.mean(axis=0), own.mean(axis=0)
-    U, values, Vt = np.linalg.svd((own - mean).T @ (before - centre))
-    scale = values.sum() / ((own - mean) ** 2).sum()
-    rotated: Array = scale * (after - mean) @ (U @ Vt) + centre
-    return rotated
+    rotation, values = orthogonal_procrustes(own - mean, before - centre)
+    scale = values / ((own - mean) ** 2).sum()
+    return np.asarray(scale * (after - mean) @ rotation + centre)
 
 
 def displacement(before: Array, after: Array) -> float:
@@ -59,20 +69,16 @@ def scale_about_own_means(X: Array, B: Array) -> tuple[Array, Array]:
     return X / std, B / std
 
 
-def scale_about_common_mean(X: Array, B: Array) -> tuple[Array, Array]:
-    """Divide both sets by the features' standard deviations about their common mean."""
-    std = np.nanstd(np.vstack([X, B]), axis=0)
-    return X / std, B / std
-
-
-def pca(X: Array) -> Array:
+def pca(X: Array, _: Array) -> Array:
     """Return two principal components of the target, missing entries replaced by means."""
-    latents: Array = PCA(2).fit_transform(SimpleImputer().fit_transform(X))
-    return latents
+    return np.asarray(PCA(2).fit_transform(SimpleImputer().fit_transform(X)))
 
 
 def contrastive_pca(X: Array, B: Array) -> Array:
     """Return two components of contrastive PCA, missing entries replaced by means."""
     X, B = (SimpleImputer().fit_transform(rows) for rows in (X, B))
-    latents: Array = ContrastivePCA(2).fit(X, background=B).transform(X)
-    return latents
+    return np.asarray(ContrastivePCA(2).fit(X, background=B).transform(X))
+
+
+# What the model is compared with, as functions of the target and the background.
+BASELINES: dict[str, Callable[[Array, Array], Array]] = {"PCA": pca, "cPCA": contrastive_pca}

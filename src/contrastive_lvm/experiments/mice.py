@@ -1,7 +1,5 @@
 """Genotypes of mice from proteins with more and more missing entries (the paper, figure 1)."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from contrastive_lvm.arrays import Array
@@ -9,24 +7,15 @@ from contrastive_lvm.datasets import MiceProtein, fetch_mice_protein
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.experiments.drawing import grid_of_densities
 from contrastive_lvm.experiments.measures import (
-    ari,
-    contrastive_pca,
+    BASELINES,
     neighbour_accuracy,
-    pca,
     scale_about_own_means,
-    silhouette,
+    scores,
 )
 from contrastive_lvm.experiments.outcome import Claim, Outcome, SeedSpread, paragraphs, spread
 
 LEVELS = {"natural": 0.0, "25 % missing": 0.25, "50 % missing": 0.5, "75 % missing": 0.75}
 GENOTYPES = ("control", "trisomic")
-METHODS: dict[str, Callable[[Array, Array], Array]] = {
-    "PCA": lambda X, _: pca(X),
-    "cPCA": contrastive_pca,
-    "robust cLVM": lambda X, B: ContrastiveLVM(2, 2, likelihood="student_t").fit_transform(
-        X, background=B
-    ),
-}
 OURS = "robust cLVM"
 NOTES = """
 Rows are 15 repeated measurements of a mouse, so held-out accuracy leaves out whole mice; the models
@@ -42,17 +31,17 @@ def run(*, quick: bool = False) -> Outcome:
     """Run PCA, cPCA and the robust model at four levels, each with several missing patterns."""
     data, n_patterns = fetch_mice_protein(), 1 if quick else 5
     levels = {"natural": 0.0, "75 % missing": 0.75} if quick else LEVELS
-    found = {
+    methods = BASELINES | {OURS: _robust}
+    latents = {
         (name, level): [
-            METHODS[name](*with_missing(data, share, seed))
-            for seed in range(n_patterns if share else 1)
+            method(*with_missing(data, share, seed)) for seed in range(n_patterns if share else 1)
         ]
-        for name in METHODS
+        for name, method in methods.items()
         for level, share in levels.items()
     }
-    scores = {key: _scores(own, data) for key, own in found.items()}
-    table = [{"method": n, "target": level, **scores[n, level]} for n, level in found]
-    panels = {f"{name}, {level}": found[name, level][0] for level in levels for name in METHODS}
+    found = {key: _scores(own, data) for key, own in latents.items()}
+    table = [{"method": name, "target": level, **own} for (name, level), own in found.items()]
+    panels = {f"{name}, {level}": latents[name, level][0] for level in levels for name in methods}
     genotypes = [GENOTYPES[int(label)] for label in data.target_labels]
     return Outcome(
         name="mice",
@@ -60,8 +49,8 @@ def run(*, quick: bool = False) -> Outcome:
         data=f"{data.description} {len(data.target)} + {len(data.background)} rows, "
         f"{data.target.shape[1]} proteins, {n_patterns} missing patterns per level",
         table=table,
-        claims=_claims(scores, levels),
-        figures={"latents": grid_of_densities(panels, genotypes, len(METHODS))},
+        claims=_claims(found, levels),
+        figures={"latents": grid_of_densities(panels, genotypes, len(methods))},
         notes=paragraphs(NOTES),
     )
 
@@ -75,44 +64,37 @@ def with_missing(data: MiceProtein, share: float, seed: int) -> tuple[Array, Arr
     return scale_about_own_means(X, data.background)
 
 
+def _robust(X: Array, B: Array) -> Array:
+    return ContrastiveLVM(2, 2, likelihood="student_t").fit_transform(X, background=B)
+
+
 def _scores(latents: list[Array], data: MiceProtein) -> dict[str, SeedSpread]:
-    labels = data.target_labels
-    return {
-        "ARI": spread(ari(h, labels) for h in latents),
-        "silhouette": spread(silhouette(h, labels) for h in latents),
-        "accuracy for new mice": spread(
-            neighbour_accuracy(h, labels, data.target_mice) for h in latents
-        ),
-    }
+    labels, mice = data.target_labels, data.target_mice
+    accuracy = spread(neighbour_accuracy(h, labels, mice) for h in latents)
+    return scores(latents, labels) | {"accuracy for new mice": accuracy}
 
 
 def _claims(
-    scores: dict[tuple[str, str], dict[str, SeedSpread]], levels: dict[str, float]
+    found: dict[tuple[str, str], dict[str, SeedSpread]], levels: dict[str, float]
 ) -> list[Claim]:
     claims = [
         Claim(
             "PCA does not recover the subgroups.",
             "largest ARI of PCA at any level",
-            max(scores["PCA", level]["ARI"].most for level in levels),
+            max(found["PCA", level]["ARI"].most for level in levels),
             0.2,
             at_least=False,
         ),
         Claim(
             "Robust cLVM finds them in the data as they are.",
             "ARI",
-            scores[OURS, "natural"]["ARI"].least,
+            found[OURS, "natural"]["ARI"].least,
             0.7,
         ),
     ]
     for level in [name for name, share in levels.items() if share >= 0.5]:
         for measure in ("ARI", "silhouette"):
-            ahead = scores[OURS, level][measure].least - scores["cPCA", level][measure].most
-            claims.append(
-                Claim(
-                    f"Robust cLVM does better than cPCA at {level}.",
-                    f"{measure}: worst of cLVM less best of cPCA",
-                    ahead,
-                    0.0,
-                )
-            )
+            says = f"Robust cLVM does better than cPCA at {level}."
+            ahead = found[OURS, level][measure].least - found["cPCA", level][measure].most
+            claims.append(Claim(says, f"{measure}: worst of cLVM less best of cPCA", ahead, 0.0))
     return claims

@@ -78,15 +78,24 @@ class Outcome(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """Return everything but the figures, for JSON."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "data": self.data,
+        return self._asdict() | {
             "table": [{key: _plain(value) for key, value in row.items()} for row in self.table],
             "claims": [claim._asdict() | {"met": claim.met} for claim in self.claims],
             "figures": list(self.figures),
-            "notes": self.notes,
         }
+
+
+def tabulate(head: str, columns: Mapping[str, Mapping[Any, Any]]) -> list[dict[str, Any]]:
+    """Make the rows of a table from its columns, each a mapping from the rows' names to values.
+
+    >>> tabulate("model", {"ARI": {"one": 0.5, "two": 0.7}, "size": {"two": 8}})
+    [{'model': 'one', 'ARI': 0.5, 'size': ''}, {'model': 'two', 'ARI': 0.7, 'size': 8}]
+    """
+    names = dict.fromkeys(name for values in columns.values() for name in values)
+    return [
+        {head: name} | {column: values.get(name, "") for column, values in columns.items()}
+        for name in names
+    ]
 
 
 def paragraphs(text: str) -> list[str]:

@@ -8,12 +8,12 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.datasets import make_contrastive, make_outliers
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.experiments.drawing import axes_in_a_grid
+from contrastive_lvm.experiments.drawing import PANEL
 from contrastive_lvm.experiments.measures import displacement, procrustes
-from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread
+from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread, tabulate
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.plots.style import INK, PALETTE, finish, name_at
+from contrastive_lvm.plots.style import INK, PALETTE, finish, name_at, panels
 
 SHARED, OUTLIERS = 8, 20
 LITTLE = 0.1  # of the latents' spread
@@ -47,21 +47,15 @@ def run(*, quick: bool = False) -> Outcome:
     shift = {
         name: spread(displacement(p.before, p.after) for p in own) for name, own in pairs.items()
     }
-    table = [
-        {
-            "model": name,
-            "clean rows moved by": shift[name],
-            "outliers among the 20 most outlying rows": spread(p.recognised for p in own),
-        }
-        for name, own in pairs.items()
-    ]
+    found = {name: spread(p.recognised for p in own) for name, own in pairs.items()}
+    table = {"clean rows moved by": shift, "outliers among the 20 most outlying rows": found}
     robust = [name for name in VARIANTS if "robust" in name]
     return Outcome(
         name="outliers",
         title="Outliers",
         data=f"make_outliers: 400 + 400 rows and {OUTLIERS} outliers in each set, 50 features, "
         f"{len(seeds)} seeds",
-        table=table,
+        table=tabulate("model", table),
         claims=[
             Claim(
                 "Robust cLVM recovers the latents that it finds without outliers.",
@@ -88,7 +82,7 @@ def _pair(likelihood: Any, seed: int) -> Pair:
 
 
 def _draw(pairs: dict[str, Pair]) -> Figure:
-    figure, axes = axes_in_a_grid(len(pairs))
+    figure, axes = panels(len(pairs), 2, PANEL)
     for ax, (name, pair) in zip(axes, pairs.items(), strict=True):
         after = procrustes(pair.before, pair.after)[: len(pair.before)]
         (x, y), (u, v) = pair.before.T, after.T

@@ -12,16 +12,19 @@ from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.datasets import CellCounts, fetch_bmmc, fetch_kang_pbmc
 from contrastive_lvm.datasets.download import BMMC, present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.experiments.drawing import axes_in_a_grid, grid_of_latents
-from contrastive_lvm.experiments.measures import (
-    contrastive_pca,
-    neighbour_accuracy,
-    pca,
-    silhouette,
+from contrastive_lvm.experiments.drawing import grid_of_latents
+from contrastive_lvm.experiments.measures import BASELINES, neighbour_accuracy, silhouette
+from contrastive_lvm.experiments.outcome import (
+    Claim,
+    Outcome,
+    SeedSpread,
+    paragraphs,
+    spread,
+    tabulate,
 )
-from contrastive_lvm.experiments.outcome import Claim, Outcome, SeedSpread, paragraphs, spread
 from contrastive_lvm.plots import plot_spectrum
 from contrastive_lvm.plots.spectra import component_shares
+from contrastive_lvm.plots.style import panels
 from contrastive_lvm.priors.ard import ARD
 
 SHARE = 0.9  # of the cells that a seed draws
@@ -56,44 +59,35 @@ def run(*, quick: bool = False) -> Outcome:
     draws = [_drawn(counts, seed) for seed in seeds]
     models = {WITHOUT: [_without(draws[0])], WITH: [_with(d) for d in draws]}
     latents = {
-        "PCA": [pca(d.target) for d in draws],
-        "cPCA": [contrastive_pca(d.target, d.background) for d in draws],
-        **{
-            name: [m.transform(d.target) for m, d in zip(own, draws, strict=False)]
-            for name, own in models.items()
-        },
+        name: [method(d.target, d.background) for d in draws] for name, method in BASELINES.items()
     }
+    for name, own in models.items():
+        latents[name] = [m.transform(d.target) for m, d in zip(own, draws, strict=False)]
     columns = {
         name: spread((component_shares(m.shared_components_) > NEGLIGIBLE).sum() for m in own)
         for name, own in models.items()
     }
-    shape = {
-        name: spread(silhouette(h, d.labels) for h, d in zip(own, draws, strict=False))
+    judged = {
+        name: [(h, d.labels) for h, d in zip(own, draws, strict=False)]
         for name, own in latents.items()
     }
-    table = [
-        {
-            "method": name,
-            "silhouette": shape[name],
-            "accuracy of 20 neighbours": spread(
-                neighbour_accuracy(h, d.labels, n_neighbors=20)
-                for h, d in zip(own, draws, strict=False)
-            ),
-            "shared columns in use": columns.get(name, ""),
-        }
-        for name, own in latents.items()
-    ]
-    panels = {name: own[0] for name, own in latents.items() if name != WITHOUT}
+    shape = {name: spread(silhouette(*pair) for pair in own) for name, own in judged.items()}
+    accuracy = {
+        name: spread(neighbour_accuracy(*pair, n_neighbors=20) for pair in own)
+        for name, own in judged.items()
+    }
+    table = {"silhouette": shape, "accuracy of 20 neighbours": accuracy}
+    planes = {name: own[0] for name, own in latents.items() if name != WITHOUT}
     shown = [names[int(label)] for label in draws[0].labels]
     return Outcome(
         name="rnaseq",
         title="Single cells: how many shared dimensions",
         data=f"{which} {len(draws[0].target)} + {len(draws[0].background)} of the cells, "
         f"{counts.target.shape[1]} genes, {len(seeds)} draws of {SHARE:.0%} of the cells",
-        table=table,
+        table=tabulate("method", table | {"shared columns in use": columns}),
         claims=_claims(columns, shape),
         figures={
-            "latents": grid_of_latents(panels, shown),
+            "latents": grid_of_latents(planes, shown),
             "columns": _draw({name: own[0] for name, own in models.items()}),
         },
         notes=paragraphs(NOTES),
@@ -122,8 +116,7 @@ def _drawn(counts: CellCounts, seed: int) -> LogCounts:
 
 
 def _with(cells: LogCounts) -> ContrastiveLVM:
-    most = cells.target.shape[1] - 1
-    model = ContrastiveLVM(TARGET, most, shared_prior=ARD())
+    model = ContrastiveLVM(TARGET, cells.target.shape[1] - 1, shared_prior=ARD())
     return model.fit(cells.target, background=cells.background)
 
 
@@ -138,10 +131,7 @@ def _claims(columns: dict[str, SeedSpread], shape: dict[str, SeedSpread]) -> lis
     fewer = columns[WITHOUT].least - columns[WITH].most
     return [
         Claim(
-            "ARD uses over 100 fewer columns of the shared loadings.",
-            "columns fewer",
-            fewer,
-            100,
+            "ARD uses over 100 fewer columns of the shared loadings.", "columns fewer", fewer, 100
         ),
         Claim(
             "cLVM with ARD shows the subgroups, PCA does not.",
@@ -159,7 +149,7 @@ def _claims(columns: dict[str, SeedSpread], shape: dict[str, SeedSpread]) -> lis
 
 
 def _draw(models: dict[str, ContrastiveLVM]) -> Figure:
-    figure, (ax,) = axes_in_a_grid(1, 1, (5.0, 3.2))
+    figure, (ax,) = panels(1, 1, (5.0, 3.2))
     title = "Variance explained by shared columns"
     plot_spectrum(models, negligible=NEGLIGIBLE, ax=ax, title=title)
     return figure

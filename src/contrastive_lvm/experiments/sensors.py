@@ -1,9 +1,10 @@
 """Which body-worn sensors tell activities apart (the paper, figures 2c and 2d; supplement)."""
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 
 from contrastive_lvm.arrays import Array
@@ -12,15 +13,22 @@ from contrastive_lvm.datasets.download import present
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.lasso_path import LassoPath, group_lasso_path
 from contrastive_lvm.experiments.drawing import grid_of_latents
-from contrastive_lvm.experiments.measures import ari, scale_about_common_mean
-from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread
-from contrastive_lvm.experiments.sensor_pictures import draw_norms, draw_path, draw_scales
+from contrastive_lvm.experiments.measures import ari
+from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, spread, tabulate
+from contrastive_lvm.plots import plot_lasso_path, plot_relevance, plot_scales
+from contrastive_lvm.plots.style import INK, PALETTE, finish, names_in_corner, panels
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
 SHARED = 1
 EVERY = 5  # rows beside each other are nearly the same
 SEPARABLE = 0.95  # adjusted Rand index
 THRESHOLDS = (1e-4, 1e-3, 1e-2, 1e-1)  # of the pruning rule, times the features' variance
+TYPES = {
+    "acc": "accelerometers",
+    "ecg": "electrocardiogram",
+    "gyro": "gyroscopes",
+    "mag": "magnetometers",
+}
 NAMES = {8: "squatting", 9: "cycling", 15: "cycling", 17: "rowing"}
 NOTES = """
 Signals are divided by their standard deviation in both sets together.
@@ -38,25 +46,10 @@ class Fits(NamedTuple):
 
     target: Array
     labels: np.ndarray
-    plain: ContrastiveLVM
     path: LassoPath
     agreement: Array  # (R,) of the activities, along the path
-    horseshoe: ContrastiveLVM
-
-    @property
-    def sparsest(self) -> int:
-        """The largest strength that keeps the activities apart."""
-        apart = np.flatnonzero(self.agreement >= SEPARABLE)
-        return int(apart[-1]) if len(apart) else 0
-
-    @property
-    def chosen(self) -> ContrastiveLVM:
-        """The model of that strength."""
-        return self.path.models[self.sparsest]
-
-    def ari(self, model: ContrastiveLVM) -> float:
-        """Return the adjusted Rand index of the activities in a model's target latents."""
-        return ari(model.transform(self.target), self.labels)
+    chosen: int  # index of the largest strength that keeps the activities apart
+    models: dict[str, ContrastiveLVM]  # by what is asked of the target loadings
 
 
 def run(*, quick: bool = False) -> Outcome:
@@ -64,43 +57,33 @@ def run(*, quick: bool = False) -> Outcome:
     data = _data()
     fits = [_fits(data, start, quick=quick) for start in range(1 if quick else 3)]
     first, total = fits[0], data.target.shape[1]
-    left = spread(f.path.n_selected[f.sparsest] for f in fits)
-    agreement = {
-        "no penalty": spread(f.ari(f.plain) for f in fits),
-        "group lasso": spread(f.ari(f.chosen) for f in fits),
-        "horseshoe": spread(f.ari(f.horseshoe) for f in fits),
-    }
-    kept = spread(f.horseshoe.selected_features_.sum() for f in fits)
-    table: list[dict[str, Any]] = [
-        {"target loadings": name, "ARI": own, "signals left": signals}
-        for (name, own), signals in zip(agreement.items(), (total, left, kept), strict=True)
-    ]
-    table += [
-        {
-            "target loadings": f"horseshoe, pruned below {threshold:g}",
-            "ARI": "",
-            "signals left": spread(_left(f.horseshoe, threshold) for f in fits),
-        }
+    agreement, left = {}, {}
+    for name in first.models:
+        agreement[name] = spread(ari(f.models[name].transform(f.target), f.labels) for f in fits)
+        left[name] = spread(f.models[name].selected_features_.sum() for f in fits)
+    pruned = {
+        f"horseshoe, pruned below {threshold:g}": spread(
+            _left(f.models["horseshoe"], threshold) for f in fits
+        )
         for threshold in THRESHOLDS
-    ]
-    panels = {
-        "no penalty": first.plain.transform(first.target),
-        f"group lasso, {left.values[0]:.0f} of {total} signals": first.chosen.transform(
-            first.target
-        ),
-        "horseshoe": first.horseshoe.transform(first.target),
+    }
+    apart = agreement["group lasso"].least >= SEPARABLE
+    signals = f", {left['group lasso'].values[0]:.0f} of {total} signals"
+    planes = {
+        name + (signals if name == "group lasso" else ""): model.transform(first.target)
+        for name, model in first.models.items()
     }
     return Outcome(
         name="sensors",
         title="Sensors that tell activities apart",
         data=f"{data.description} {len(first.target)} rows of the target, {total} signals, "
         f"{len(fits)} draws of every {EVERY}th row",
-        table=table,
+        table=tabulate("target loadings", {"ARI": agreement, "signals left": left | pruned}),
         claims=[
             Claim(
                 "A penalty drops signals while the activities stay apart.",
                 f"least share of signals dropped at an ARI of {SEPARABLE} or more",
-                1.0 - left.most / total if agreement["group lasso"].least >= SEPARABLE else 0.0,
+                1.0 - left["group lasso"].most / total if apart else 0.0,
                 0.25,
             ),
             *(
@@ -110,10 +93,10 @@ def run(*, quick: bool = False) -> Outcome:
             ),
         ],
         figures={
-            "latents": grid_of_latents(panels, [NAMES[int(label)] for label in first.labels]),
-            "norms": draw_norms(data, first.plain, first.chosen, first.horseshoe),
-            "path": draw_path(data, first.path, first.agreement, first.sparsest),
-            "scales": draw_scales(data, first.horseshoe),
+            "latents": grid_of_latents(planes, [NAMES[int(label)] for label in first.labels]),
+            "norms": _draw_norms(data, first.models),
+            "path": _draw_path(data, first),
+            "scales": _draw_scales(data, first.models["horseshoe"]),
         },
         notes=_notes(data, first),
     )
@@ -129,23 +112,25 @@ def _data() -> SensorData:
 def _fits(data: SensorData, start: int, *, quick: bool) -> Fits:
     """Fit all models to every fifth row, from one of the first five on."""
     step = 10 * EVERY if quick else EVERY
-    target, background = scale_about_common_mean(
-        data.target[start::step], data.background[start::step]
-    )
-    labels, model = data.target_labels[start::step], ContrastiveLVM(2, SHARED)
+    sets = (data.target[start::step], data.background[start::step])
+    std = np.nanstd(np.vstack(sets), axis=0)
+    target, background = (rows / std for rows in sets)
+    labels, plain = data.target_labels[start::step], ContrastiveLVM(2, SHARED)
     with warnings.catch_warnings():  # noise that reaches its floor, and clusters without loadings
         warnings.simplefilter("ignore", ConvergenceWarning)
-        plain = ContrastiveLVM(2, SHARED).fit(target, background=background)
-        path = group_lasso_path(model, target, background=background, n_rhos=10 if quick else 30)
+        path = group_lasso_path(plain, target, background=background, n_rhos=10 if quick else 30)
         horseshoe = ContrastiveLVM(2, SHARED, target_prior=Horseshoe())
-        horseshoe.fit(target, background=background)
+        for model in (plain, horseshoe):
+            model.fit(target, background=background)
         agreement = np.array(
             [
                 ari(m.transform(target), labels) if m.feature_relevance_.any() else 0.0
                 for m in path.models
             ]
         )
-    return Fits(target, labels, plain, path, agreement, horseshoe)
+    chosen = int(np.flatnonzero(agreement >= SEPARABLE).max(initial=0))
+    models = {"no penalty": plain, "group lasso": path.models[chosen], "horseshoe": horseshoe}
+    return Fits(target, labels, path, agreement, chosen, models)
 
 
 def _left(model: ContrastiveLVM, threshold: float) -> int:
@@ -157,10 +142,43 @@ def _left(model: ContrastiveLVM, threshold: float) -> int:
 
 
 def _notes(data: SensorData, fits: Fits) -> list[str]:
-    gone = np.array(data.sensor_types)[~fits.chosen.selected_features_]
+    gone = np.array(data.sensor_types)[~fits.models["group lasso"].selected_features_]
     names, counts = np.unique(gone, return_counts=True)
     listed = ", ".join(f"{n} of {name}" for name, n in zip(names, counts, strict=True))
-    return [
-        f"Signals that the group lasso dropped in the first draw: {listed}.",
-        *paragraphs(NOTES),
-    ]
+    dropped = f"Signals that the group lasso dropped in the first draw: {listed}."
+    return [dropped, *paragraphs(NOTES)]
+
+
+def _draw_norms(data: SensorData, models: dict[str, ContrastiveLVM]) -> Figure:
+    figure, axes = panels(len(models), 1, (5.2, 1.9))
+    for ax, (title, model) in zip(axes, models.items(), strict=True):
+        plot_relevance(model, groups=data.sensor_types, ax=ax, title=title)
+        ax.set_ylabel("norm of loadings")
+    return figure
+
+
+def _draw_path(data: SensorData, fits: Fits) -> Figure:
+    """Draw the path of the norms, and how well the activities stay apart."""
+    figure, (left, right) = panels(2, 1, (5.0, 2.4))
+    path, mark = fits.path, fits.chosen
+    plot_lasso_path(path, mark=mark, groups=_types(data), ax=left, title="Group-lasso path")
+    share = path.n_selected / path.row_norms.shape[1]
+    curves = {"share of signals left": share, "ARI of the activities": fits.agreement}
+    for curve, colour in zip(curves.values(), PALETTE, strict=False):
+        right.plot(path.rhos, curve, color=colour, linewidth=1.8)
+    right.set_xscale("log")
+    right.axvline(path.rhos[mark], color=INK, linewidth=0.8, linestyle=":")
+    names_in_corner(right, zip(curves, PALETTE, strict=False), top=False)
+    finish(right, "What the penalty costs", "strength", "share, ARI")
+    right.set_ylim(bottom=-0.2)
+    return figure
+
+
+def _draw_scales(data: SensorData, model: ContrastiveLVM) -> Figure:
+    figure, (ax,) = panels(1, 1, (5.0, 3.0))
+    plot_scales(model, groups=_types(data), ax=ax, title="Scales of the horseshoe")
+    return figure
+
+
+def _types(data: SensorData) -> list[str]:
+    return [TYPES[kind] for kind in data.sensor_types]

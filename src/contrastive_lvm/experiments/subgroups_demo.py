@@ -12,7 +12,7 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.datasets import ContrastiveData, make_subgroups
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.experiments.measures import ari, contrastive_pca, pca, silhouette
+from contrastive_lvm.experiments.measures import BASELINES, ari, silhouette
 from contrastive_lvm.plots import plot_comparison
 
 SUBGROUPS = ("A", "B", "C", "D")  # the paper's names
@@ -55,11 +55,7 @@ def run_demo(*, random_state: int = 0) -> DemoResult:
     1.0
     """
     data = make_subgroups(random_state=check_integer("random_state", random_state, 0))
-    fits: dict[str, Callable[[ContrastiveData], Array]] = {
-        "PCA": lambda own: pca(own.target),
-        "cPCA": lambda own: contrastive_pca(own.target, own.background),
-        "cLVM": _contrastive_lvm,
-    }
+    fits = BASELINES | {"cLVM": lambda X, B: _model(X, B).transform(X)}
     return DemoResult(data, tuple(_measure(name, fit, data) for name, fit in fits.items()))
 
 
@@ -72,7 +68,11 @@ def draw_demo(result: DemoResult) -> Figure:
     >>> len(draw_demo(run_demo()).axes)
     3
     """
-    panels = {_title(method): method.latents for method in result.methods}
+    titles = [f"{m.name}  (silhouette {m.silhouette:.2f})" for m in result.methods]
+    panels = {
+        title.replace("-", "\N{MINUS SIGN}"): method.latents
+        for title, method in zip(titles, result.methods, strict=True)
+    }
     return plot_comparison(panels, np.array(SUBGROUPS)[result.data.target_labels])
 
 
@@ -87,7 +87,7 @@ def report_demo(result: DemoResult, path: Path) -> Path:
     'report.html'
     """
     data = result.data
-    return _model(data).report(
+    return _model(data.target, data.background).report(
         path,
         data.target,
         background=data.background,
@@ -96,25 +96,16 @@ def report_demo(result: DemoResult, path: Path) -> Path:
     )
 
 
-def _title(method: MethodResult) -> str:
-    silhouette = f"{method.silhouette:.2f}".replace("-", "\N{MINUS SIGN}")
-    return f"{method.name}  (silhouette {silhouette})"
-
-
 def _measure(
-    name: str, fit: Callable[[ContrastiveData], Array], data: ContrastiveData
+    name: str, fit: Callable[[Array, Array], Array], data: ContrastiveData
 ) -> MethodResult:
-    fit(data)  # the first call also loads code and starts threads
+    fit(data.target, data.background)  # the first call also loads code and starts threads
     start = time.perf_counter()
-    latents = fit(data)
+    latents = fit(data.target, data.background)
     seconds = time.perf_counter() - start
     labels = data.target_labels
     return MethodResult(name, latents, silhouette(latents, labels), ari(latents, labels), seconds)
 
 
-def _contrastive_lvm(data: ContrastiveData) -> Array:
-    return _model(data).transform(data.target)
-
-
-def _model(data: ContrastiveData) -> ContrastiveLVM:
-    return ContrastiveLVM(n_target=2, n_shared=10).fit(data.target, background=data.background)
+def _model(X: Array, B: Array) -> ContrastiveLVM:
+    return ContrastiveLVM(n_target=2, n_shared=10).fit(X, background=B)

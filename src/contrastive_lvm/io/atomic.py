@@ -62,4 +62,4 @@ def write_text_atomically(path: str | os.PathLike[str], text: str, name: str = "
 
 def _not_writable(path: Path, error: OSError, name: str) -> OSError:
     reason = error.strerror or error
-    return type(error)(f"{name}={path} cannot be written ({reason}); name a file elsewhere.")
+    return type(error)(f"{name}={path} cannot be written ({reason}); choose another file.")

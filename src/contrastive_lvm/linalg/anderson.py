@@ -123,7 +123,7 @@ class _History:
         return combined if np.isfinite(combined).all() else image
 
     def _inner_products(self) -> Array:
-        """Of the residuals' differences; those of the last sweep with the others are new."""
+        """Return products of the residuals' differences, of which the last sweep's are new."""
         fresh = np.array([d @ self.residuals[-1] for d in self.residuals])
         n = len(fresh)
         products = np.empty((n, n))

@@ -76,7 +76,7 @@ def has_missing(X: Matrix) -> bool:
     return any(bool(np.isnan(X[rows]).any()) for rows in row_slices(*X.shape))
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows with their missingness patterns: rows that miss the same entries share one pattern."""
 
     values: Array  # (B, D) zeros where missing
@@ -92,18 +92,18 @@ def patterns_of(missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return representative, pattern.ravel()
 
 
-def make_block(rows: Matrix) -> Block:
+def make_block(rows: Matrix) -> RowBlock:
     """A block of rows as zero-filled values, distinct patterns and their index."""
     values = widen(rows)
     missing = np.isnan(values)
     if not missing.any():
         everything = np.ones((1, values.shape[1]))
-        return Block(values, everything, np.zeros(len(values), dtype=np.intp))
+        return RowBlock(values, everything, np.zeros(len(values), dtype=np.intp))
     representative, pattern = patterns_of(missing)
     if len(representative) == len(values):  # every row has its own: keep the rows' order
         representative = pattern = np.arange(len(values))
     observed = (~missing[representative]).astype(np.float64)
-    return Block(np.where(missing, 0.0, values), observed, pattern)
+    return RowBlock(np.where(missing, 0.0, values), observed, pattern)
 
 
 def column_means(X: Matrix) -> Array:

@@ -6,23 +6,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from scipy.sparse import coo_array
+from sklearn.preprocessing import StandardScaler
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.linalg.matrices import is_sparse
-from contrastive_lvm.plots.inputs import MissingEntries, able, learned, named_models, read_missing
-from contrastive_lvm.plots.style import (
-    BACKGROUND,
-    INK,
-    PALETTE,
-    axes_or_new,
-    colour_of,
-    finish,
-    limits_of,
-    names_at_ends,
-    names_in_corner,
-    point_size,
-    shortened,
-)
+from contrastive_lvm.plots import style
+from contrastive_lvm.plots.inputs import learned, named_models, read_missing
 from contrastive_lvm.plots.uncertainty import Z90
 
 FEW = 30  # iterations that are drawn with a point each
@@ -40,9 +30,7 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
     ----------
     models : fitted estimator with a `lower_bounds_`, or a mapping of str to such estimators
         One model, or several with their names.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -56,24 +44,23 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
     named = named_models(models)
     which = "ContrastiveLVM, ContrastiveVAE or VAE"
     traces = {n: np.asarray(learned(m, "lower_bounds_", which)) for n, m in named.items()}
-    ax = axes_or_new(ax, (5.4, 3.6))
-    last = [
-        _draw_trace(ax, model, traces[name], colour_of(code))
-        for code, (name, model) in enumerate(named.items())
-    ]
-    if max(last) > LONG:
-        ax.set_xscale("log")
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax = style.axes_or_new(ax, (5.4, 3.6))
+    last, words = 0.0, []
+    for code, (name, model) in enumerate(named.items()):
+        colour = style.colour_of(code)
+        last = max(last, _draw_trace(ax, model, traces[name], colour))
+        words.append((_outcome(name, model, traces[name]), colour))
+    if last > LONG:
+        style.logarithmic(ax, "x")
     epochs = any(hasattr(model, "history_") for model in named.values())
-    finish(ax, title, "epoch" if epochs else "iteration", "lower bound")
-    words = [(_outcome(n, m, traces[n]), colour_of(i)) for i, (n, m) in enumerate(named.items())]
+    style.finish(ax, title, "epoch" if epochs else "iteration", "lower bound")
     if len(words) == 1:  # a bound rises to the right, which leaves the lower corner free
-        names_in_corner(ax, words, right=True, top=False)
+        style.names_in_corner(ax, words, right=True, top=False)
         return ax
     low, high = ax.get_xlim()
     ax.set_xlim(low, high * 6.0 if ax.get_xscale() == "log" else high + 0.5 * (high - low))
     ends = zip(traces.values(), words, strict=True)
-    names_at_ends(ax, ((max(last), float(own[-1]), *word) for own, word in ends))
+    style.names_at_ends(ax, ((last, float(own[-1]), *word) for own, word in ends))
     return ax
 
 
@@ -93,7 +80,7 @@ def _outcome(name: str, model: Any, trace: Array) -> str:
     """Say how a fit ended: in full for a single one, after its name otherwise."""
     early = not getattr(model, "converged_", True)
     if name:
-        return shortened(name) + (", stopped early" if early else "")
+        return style.shortened(name) + (", stopped early" if early else "")
     return f"{'stopped early' if early else 'converged'} at {trace[-1]:.6g}"
 
 
@@ -109,8 +96,7 @@ def plot_missing(
     X : array-like or sparse matrix of shape (n, d)
         The target set; NaN is a missing entry.
     background : array-like or sparse matrix of shape (m, d), optional
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
+    ax : as in `plot_latents`
     title : str, optional
         By default the shares that are missing.
 
@@ -131,33 +117,32 @@ def plot_missing(
             f"X and background have different numbers of features, {widths}; "
             "give both the same columns."
         )
-    ax = axes_or_new(ax, (5.4, 4.2))
-    middles, top = [], 0.0
-    for (name, missing), colour in zip(sets.items(), (PALETTE[0], BACKGROUND), strict=False):
-        bottom = top + missing.shape[0]
-        extent = (-0.5, missing.shape[1] - 0.5, bottom, top)
+    ax = style.axes_or_new(ax, (5.4, 4.2))
+    middles, top = {}, 0.0
+    for name, missing in sets.items():
+        colour = style.PALETTE[0] if name == "target" else style.BACKGROUND
+        n, d = missing.shape
+        bottom, extent = top + n, (-0.5, d - 0.5, top + n, top)
         ax.imshow(_shaded(missing, colour), extent=extent, aspect="auto", interpolation="nearest")
-        middles.append(((top + bottom) / 2.0, f"{name}\n{missing.shape[0]} rows"))
+        middles[f"{name}\n{n} rows"] = (top + bottom) / 2.0
         top = bottom + 0.03 * sum(own.shape[0] for own in sets.values())
     ax.set_ylim(bottom, 0.0)
-    shares = ", ".join(f"{name} {_percent(missing.share)}" for name, missing in sets.items())
-    finish(ax, f"Missing: {shares}" if title is None else title, "feature", "")
-    ax.set_yticks([at for at, _ in middles], [name for _, name in middles])
-    ax.spines[["left", "bottom"]].set_visible(False)
-    ax.tick_params(axis="y", length=0)
-    return ax
+    shares = ", ".join(f"{name} {_percent(missing)}" for name, missing in sets.items())
+    style.finish(ax, f"Missing: {shares}" if title is None else title, "feature", "")
+    ax.set_yticks(list(middles.values()), list(middles))
+    return style.without_frame(ax)
 
 
-def _shaded(missing: MissingEntries, colour: str) -> Array:
+def _shaded(missing: coo_array, colour: str) -> Array:
     """Shade tiles by their share of missing entries, from light grey, (rows, columns, 3)."""
     edges = [np.linspace(0, n, min(n, MOST_TILES) + 1).round() for n in missing.shape]
-    counts, _, _ = np.histogram2d(missing.rows + 0.5, missing.columns + 0.5, bins=edges)
+    counts, _, _ = np.histogram2d(missing.row + 0.5, missing.col + 0.5, bins=edges)
     share = (counts / np.outer(*(np.diff(e) for e in edges)))[:, :, None]
-    blend: Array = (1.0 - share) * 0.94 + share * np.array(to_rgb(colour))
-    return blend
+    return np.asarray((1.0 - share) * 0.94 + share * np.array(to_rgb(colour)))
 
 
-def _percent(share: float) -> str:
+def _percent(missing: coo_array) -> str:
+    share = missing.nnz / np.prod(missing.shape)
     return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.3g} %"
 
 
@@ -178,8 +163,7 @@ def plot_imputation(
 
     Parameters
     ----------
-    model : ContrastiveLVM, ContrastiveVAE, PPCA or VAE
-        Fitted.
+    model : fitted ContrastiveLVM, ContrastiveVAE, PPCA or VAE
     X : array-like of shape (n, d)
         Rows with the held-out entries in place.
     held_out : array-like of bool of shape (n, d)
@@ -188,9 +172,7 @@ def plot_imputation(
         Which set the rows belong to.
     scaled : bool
         Whether to draw entries in standard deviations of their feature about its mean in X.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -204,31 +186,29 @@ def plot_imputation(
     >>> ax.get_ylabel()
     'imputed value, with 90 % intervals'
     """
-    impute = able(model, "impute", "ContrastiveLVM, ContrastiveVAE, PPCA or VAE")
+    impute = learned(model, "impute", "ContrastiveLVM, ContrastiveVAE, PPCA or VAE")
     rows, hidden = _held_out(X, held_out)
     which = {"of": of} if of != "target" else {}  # PPCA and VAE have one set
     seen: Any = np.where(hidden, np.nan, rows)
     if hasattr(X, "columns"):  # models remember the names of features
         seen = pd.DataFrame(seen, columns=X.columns)
     filled, std = (np.asarray(found) for found in impute(seen, return_std=True, **which))
-    mean, spread = _units(rows) if scaled else (0.0, 1.0)
-    truth, guess = (((values - mean) / spread)[hidden] for values in (rows, filled))
-    std = (std / spread)[hidden]
-    ax = axes_or_new(ax)
+    units = StandardScaler(with_mean=scaled, with_std=scaled).fit(rows)
+    truth, guess = (units.transform(values)[hidden] for values in (rows, filled))
+    std = (std / units.scale_ if scaled else std)[hidden]
+    ax = style.axes_or_new(ax)
     drawn = _draw_guesses(ax, truth, guess, std)
     inside = float((np.abs(truth - guess) <= Z90 * std).mean())
     error = float(np.sqrt(np.mean((truth - guess) ** 2)))
-    names_in_corner(
-        ax,
-        [
-            (f"{len(truth)} entries", INK),
-            (f"error {error:.2g} (root mean square)", INK),
-            (f"{100.0 * inside:.0f} % inside 90 % intervals", INK),
-        ],
+    words = (
+        f"{len(truth)} entries",
+        f"error {error:.2g} (root mean square)",
+        f"{100.0 * inside:.0f} % inside 90 % intervals",
     )
+    style.names_in_corner(ax, [(word, style.INK) for word in words])
     unit = ", standard deviations" if scaled else ""
     intervals = ", with 90 % intervals" if drawn else ""
-    return finish(ax, title, f"true value{unit}", f"imputed value{intervals}")
+    return style.finish(ax, title, f"true value{unit}", f"imputed value{intervals}")
 
 
 def _held_out(X: Any, held_out: Any) -> tuple[Array, np.ndarray]:
@@ -245,23 +225,16 @@ def _held_out(X: Any, held_out: Any) -> tuple[Array, np.ndarray]:
     return rows, mask
 
 
-def _units(rows: Array) -> tuple[Array, Array]:
-    """Return the mean and standard deviation of each feature over its observed entries."""
-    observed = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
-    mean = np.nansum(rows, axis=0) / observed
-    spread = np.sqrt(np.nansum((rows - mean) ** 2, axis=0) / observed)
-    return mean, np.where(spread > 0, spread, 1.0)
-
-
 def _draw_guesses(ax: Axes, truth: Array, guess: Array, std: Array) -> bool:
     """Draw points about the diagonal; return whether there are few enough for intervals."""
     few = len(truth) <= MOST_INTERVALS
     reach = Z90 * std if few else np.zeros(len(std))
-    both = limits_of(truth, guess - reach, guess + reach, margin=0.04)
-    ax.plot(both, both, color=INK, linewidth=0.8, linestyle=":")
+    both = style.limits_of(truth, guess - reach, guess + reach, margin=0.04)
+    ax.plot(both, both, color=style.INK, linewidth=0.8, linestyle=":")
     if few:
-        ax.vlines(truth, guess - reach, guess + reach, colors=PALETTE[4], linewidths=0.8, alpha=0.7)
-    size = point_size(len(truth))
-    ax.scatter(truth, guess, s=size, color=PALETTE[0], alpha=0.7, linewidths=0.0, zorder=3)
+        line: dict[str, Any] = {"colors": style.PALETTE[4], "linewidths": 0.8, "alpha": 0.7}
+        ax.vlines(truth, guess - reach, guess + reach, **line)
+    size = style.point_size(len(truth))
+    ax.scatter(truth, guess, s=size, color=style.PALETTE[0], alpha=0.7, linewidths=0.0, zorder=3)
     ax.set(xlim=both, ylim=(both[0], both[1] + 0.22 * (both[1] - both[0])))  # space for words
     return few

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from contrastive_lvm.arrays import Array
@@ -21,34 +22,18 @@ class Grouping(NamedTuple):
     names: list[str]
     codes: npt.NDArray[np.intp]  # (N,) position in names; -1 without a label
 
+    def colour(self, code: int) -> str:
+        """Return the colour of a group, or of everything if there are no groups."""
+        return colour_of(code) if self.names else PALETTE[0]
+
     def colours(self) -> npt.NDArray[np.str_]:
-        """Return the colour of each row or feature, (N,); one for all if there are no groups."""
-        if not self.names:
-            return np.full(len(self.codes), PALETTE[0])
-        return np.array([colour_of(int(code)) for code in self.codes])
+        """Return the colour of each row or feature, (N,)."""
+        return np.array([self.colour(code) for code in self.codes])
 
     def legend(self, shown: Any = slice(None)) -> list[tuple[str, str]]:
         """Return the names and colours of the groups that some rows or features have."""
         present = np.unique(self.codes[shown])
         return [(shortened(self.names[code]), colour_of(code)) for code in present[present >= 0]]
-
-
-class MissingEntries(NamedTuple):
-    """Where entries of a set are missing."""
-
-    rows: np.ndarray
-    columns: np.ndarray
-    shape: tuple[int, int]
-
-    @property
-    def share(self) -> float:
-        """The share of all entries that is missing."""
-        return len(self.rows) / max(1, self.shape[0] * self.shape[1])
-
-    def observed(self) -> Array:
-        """Count the observed entries of each row, (N,)."""
-        missing = np.bincount(self.rows, minlength=self.shape[0])
-        return np.asarray(self.shape[1] - missing, dtype=np.float64)
 
 
 def read_points(latents: Any, name: str) -> Array:
@@ -65,31 +50,23 @@ def read_points(latents: Any, name: str) -> Array:
     return points
 
 
-def read_missing(X: Any, name: str) -> MissingEntries:
+def read_missing(X: Any, name: str) -> sp.coo_array:
     """Find the missing entries of dense or sparse rows."""
-    values: Any = X.tocoo() if is_sparse(X) else np.asarray(X, dtype=np.float64)
-    shape = tuple(int(size) for size in values.shape)
+    shape = np.shape(X)
     if len(shape) != 2 or 0 in shape:
         raise ValueError(f"{name} has shape {shape}, but needs rows and features; give an array.")
-    if is_sparse(X):
-        missing = np.isnan(values.data)
-        return MissingEntries(values.row[missing], values.col[missing], (shape[0], shape[1]))
-    rows, columns = np.nonzero(np.isnan(values))
-    return MissingEntries(rows, columns, (shape[0], shape[1]))
+    if not is_sparse(X):
+        return sp.coo_array(np.isnan(np.asarray(X, dtype=np.float64)))
+    stored = X.tocoo()
+    missing = np.isnan(stored.data)
+    places = (stored.row[missing], stored.col[missing])
+    return sp.coo_array((missing[missing], places), shape=shape)
 
 
 def row_groups(labels: Any, n_rows: int) -> Grouping:
     """Group rows by their labels, sorted by name; missing labels belong to no group."""
-    if labels is None:
-        return Grouping([], np.full(n_rows, -1))
-    values = labels if isinstance(labels, pd.Series | pd.Categorical) else np.asarray(labels)
-    if values.ndim != 1 or len(values) != n_rows:
-        raise ValueError(
-            f"labels has shape {values.shape}, but the latents have {n_rows} rows; "
-            "give one label per row."
-        )
-    codes, names = pd.factorize(values, sort=True)
-    return Grouping([str(name) for name in names], codes)
+    wanted = f"the latents have {n_rows} rows; give one label per row."
+    return _labelled("labels", labels, n_rows, wanted, sort=True)
 
 
 def feature_groups(groups: Any, n_features: int, names: list[str]) -> Grouping:
@@ -98,18 +75,23 @@ def feature_groups(groups: Any, n_features: int, names: list[str]) -> Grouping:
     `groups` is None, one label per feature, or a dict from group to its features by name or
     position; features that the dict leaves out belong to no group.
     """
-    if groups is None:
-        return Grouping([], np.full(n_features, -1))
     if isinstance(groups, Mapping):
         return _named_groups(groups, names)
-    values = groups if isinstance(groups, pd.Series | pd.Categorical) else np.asarray(groups)
-    if values.ndim != 1 or len(values) != n_features:
-        raise ValueError(
-            f"groups has shape {values.shape}, but there are {n_features} features; "
-            "give one label per feature, or a dict from group to features."
-        )
-    codes, found = pd.factorize(values)
-    return Grouping([str(name) for name in found], codes)
+    wanted = (
+        f"there are {n_features} features; give one label per feature, or a dict from group to "
+        "features."
+    )
+    return _labelled("groups", groups, n_features, wanted, sort=False)
+
+
+def _labelled(name: str, labels: Any, n: int, wanted: str, *, sort: bool) -> Grouping:
+    if labels is None:
+        return Grouping([], np.full(n, -1))
+    values = labels if isinstance(labels, pd.Series | pd.Categorical) else np.asarray(labels)
+    if values.shape != (n,):
+        raise ValueError(f"{name} has shape {values.shape}, but {wanted}")
+    codes, found = pd.factorize(values, sort=sort)
+    return Grouping([str(label) for label in found], codes)
 
 
 def _named_groups(groups: Mapping[Any, Any], names: list[str]) -> Grouping:
@@ -127,26 +109,18 @@ def _named_groups(groups: Mapping[Any, Any], names: list[str]) -> Grouping:
     return Grouping([str(group) for group in groups], codes)
 
 
-def learned(model: Any, attribute: str, instead: str) -> Any:
-    """Return an attribute of a fitted model; `instead` says which models have it."""
-    value = getattr(model, attribute, None)
-    if value is not None:
+def learned(model: Any, name: str, instead: str) -> Any:
+    """Return an attribute or method of a fitted model; `instead` says which models have it."""
+    value, fitted = getattr(model, name, None), hasattr(model, "n_features_in_")
+    if value is not None and (fitted or not callable(value)):
         return value
     if not hasattr(model, "fit"):
         raise TypeError(f"model={model!r} is not an estimator; pass a fitted {instead}.")
-    if not hasattr(model, "n_features_in_"):
+    if not fitted:
         raise NotFittedError(
             f"model={model!r} is not fitted, so there is nothing to draw; call its fit first."
         )
-    raise TypeError(f"model={model!r} has no {attribute}; pass a fitted {instead}.")
-
-
-def able(model: Any, method: str, instead: str) -> Any:
-    """Return a method of a fitted model; `instead` says which models have it."""
-    if not hasattr(model, method) and hasattr(model, "n_features_in_"):
-        raise TypeError(f"model={model!r} has no method {method}; pass a fitted {instead}.")
-    learned(model, "n_features_in_", instead)
-    return getattr(model, method)
+    raise TypeError(f"model={model!r} has no {name}; pass a fitted {instead}.")
 
 
 def feature_names(model: Any, n_features: int) -> list[str]:

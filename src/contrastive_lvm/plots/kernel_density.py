@@ -30,10 +30,7 @@ def draw_contours(ax: Axes, points: Array, colour: str) -> Array | None:
 def density_curve(values: Array, at: Array) -> Array | None:
     """Return the rows per unit of length of one group, or None if it has no density."""
     kernel = _kernel(values[:, None])
-    if kernel is None:
-        return None
-    curve: Array = len(values) * kernel(at[None, :])
-    return curve
+    return None if kernel is None else np.asarray(len(values) * kernel(at[None, :]))
 
 
 def _kernel(points: Array) -> gaussian_kde | None:

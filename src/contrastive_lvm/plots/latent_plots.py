@@ -10,23 +10,9 @@ from matplotlib.lines import Line2D
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_integer
-from contrastive_lvm.plots.inputs import KINDS, Grouping, able, read_points, row_groups
+from contrastive_lvm.plots import style
+from contrastive_lvm.plots.inputs import KINDS, Grouping, learned, read_points, row_groups
 from contrastive_lvm.plots.kernel_density import density_curve, draw_contours
-from contrastive_lvm.plots.style import (
-    BACKGROUND,
-    LETTER,
-    MARKERS,
-    PALETTE,
-    axes_or_new,
-    colour_of,
-    finish,
-    limits_of,
-    name_at,
-    names_in_corner,
-    point_size,
-)
-
-PANEL_INCHES = (3.6, 3.4)
 
 
 def plot_latents(
@@ -68,7 +54,7 @@ def plot_latents(
     check_choice("kind", kind, KINDS)
     points = read_points(latents, "latents")
     groups = row_groups(labels, len(points))
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     centres = draw_rows(ax, points, groups, kind)
     _finish(ax, latents, points, title)
     if not name_centres(ax, centres, groups) and groups.names:
@@ -118,28 +104,14 @@ def plot_comparison(
     points = _panels(panels)
     groups = row_groups(labels, len(next(iter(points.values()))))
     wide = min(len(points), check_integer("columns", columns or len(points), 1))
-    high = -(-len(points) // wide)
-    if figure is None:
-        width, height = PANEL_INCHES
-        figure = Figure(figsize=(width * wide, height * high), layout="constrained")
-    grid = list(figure.subplots(high, wide, squeeze=False).flat)
-    for empty in grid[len(points) :]:
-        empty.remove()
+    figure, grid = style.panels(len(points), wide, figure=figure)
     named = False
-    for ax, (title, array) in zip(grid, points.items(), strict=False):
+    for ax, (title, array) in zip(grid, points.items(), strict=True):
         centres = draw_rows(ax, array, groups, kind)
         _finish(ax, panels[title], array, title)
         named |= name_centres(ax, centres, groups)
     if groups.names and not named:
-        figure.legend(
-            handles=_handles(groups),
-            loc="outside lower center",
-            ncols=_legend_columns(figure, groups.names),
-            frameon=False,
-            fontsize=9,
-            columnspacing=1.0,
-            handletextpad=0.1,
-        )
+        _legend_below(figure, groups)
     return figure
 
 
@@ -168,9 +140,7 @@ def plot_shared(
         Which of the shared dimensions to draw, from 0.
     kind : {"points", "density", "both"}
         As in `plot_latents`.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -182,53 +152,55 @@ def plot_shared(
     ['target, 400 rows', 'background, 400 rows']
     """
     check_choice("kind", kind, KINDS)
-    read = able(model, "latents", "ContrastiveLVM or ContrastiveVAE")
+    read = learned(model, "latents", "ContrastiveLVM or ContrastiveVAE")
     if not model.n_shared_:
         raise ValueError(f"model={model!r} has no shared dimensions; fit it with n_shared > 0.")
     columns = _columns(dimensions, model.n_shared_)
     sets = {"target": read(X).shared, "background": read(background, of="background").shared}
     points = np.vstack([rows[:, columns] for rows in sets.values()])
     sizes = [len(rows) for rows in sets.values()]
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     # The rows of the background are drawn like rows without a label, in grey.
     draw_rows(ax, points, Grouping(["target"], np.repeat([0, -1], sizes)), kind)
-    shades = (PALETTE[0], BACKGROUND)
     words = [f"{name}, {size} rows" for name, size in zip(sets, sizes, strict=True)]
-    names_in_corner(ax, zip(words, shades, strict=True))
-    names = [f"shared dimension {column + 1}" for column in columns]
-    return finish(ax, title, names[0], names[1] if len(names) > 1 else "rows")
+    style.names_in_corner(ax, [(words[0], style.PALETTE[0]), (words[1], style.BACKGROUND)])
+    x, y = [*(f"shared dimension {column + 1}" for column in columns), "rows"][:2]
+    return style.finish(ax, title, x, y)
 
 
 def _columns(dimensions: Any, n_shared: int) -> list[int]:
     """Return the positions of the shared dimensions to draw, one if there is only one."""
     if n_shared == 1:
         return [0]
-    wrong = ValueError(
-        f"dimensions={dimensions!r} must be two different dimensions of the {n_shared} shared "
-        f"ones, from 0 to {n_shared - 1}."
+    known = list(dimensions) if isinstance(dimensions, tuple | list) else []
+    known = [c for c in known if c in range(n_shared)]
+    if len(known) != 2 or len(dimensions) != 2 or known[0] == known[1]:
+        raise ValueError(
+            f"dimensions={dimensions!r} must be two different dimensions of the {n_shared} shared "
+            f"ones, from 0 to {n_shared - 1}."
+        )
+    return [int(c) for c in known]
+
+
+def _legend_below(figure: Figure, groups: Grouping) -> None:
+    """Draw one legend for all panels, as wide as a rough width of a letter lets it be."""
+    entry = 0.4 + 0.08 * max(len(name) for name in groups.names)
+    most = int(float(figure.bbox.width) / float(figure.dpi) / entry)
+    look: dict[str, Any] = {"frameon": False, "columnspacing": 1.0, "handletextpad": 0.1}
+    figure.legend(
+        handles=_handles(groups),
+        loc="outside lower center",
+        ncols=max(1, min(len(groups.names) + 1, most)),
+        fontsize=9,
+        **look,
     )
-    chosen = list(dimensions) if isinstance(dimensions, tuple | list) else []
-    if len(set(chosen)) != 2 or len(chosen) != 2:
-        raise wrong
-    if not all(isinstance(c, int | np.integer) and 0 <= c < n_shared for c in chosen):
-        raise wrong
-    return [int(c) for c in chosen]
-
-
-def _legend_columns(figure: Figure, names: list[str]) -> int:
-    """Return how many entries fit side by side, by a rough width of a letter."""
-    inches = float(figure.bbox.width) / float(figure.dpi)
-    entry = 0.4 + 0.08 * max(len(name) for name in names)
-    return max(1, min(len(names) + 1, int(inches / entry)))
 
 
 def _panels(panels: Mapping[str, Any]) -> dict[str, Array]:
     """Check latents of the same rows."""
     if not panels:
         raise ValueError("panels is empty; give at least one title with its latents.")
-    points = {
-        title: read_points(latents, f"panels[{title!r}]") for title, latents in panels.items()
-    }
+    points = {title: read_points(own, f"panels[{title!r}]") for title, own in panels.items()}
     rows = {title: len(array) for title, array in points.items()}
     if len(set(rows.values())) > 1:
         raise ValueError(f"panels have different numbers of rows, {rows}; give each the same rows.")
@@ -238,7 +210,7 @@ def _panels(panels: Mapping[str, Any]) -> dict[str, Array]:
 def _finish(ax: Axes, latents: Any, points: Array, title: str | None) -> None:
     columns = getattr(latents, "columns", ["dimension 1", "dimension 2"])
     names = [str(column) for column in columns[:2]]
-    finish(ax, title, names[0], names[1] if points.shape[1] > 1 else "rows")
+    style.finish(ax, title, names[0], names[1] if points.shape[1] > 1 else "rows")
 
 
 def draw_rows(ax: Axes, points: Array, groups: Grouping, kind: str) -> Array:
@@ -247,7 +219,7 @@ def draw_rows(ax: Axes, points: Array, groups: Grouping, kind: str) -> Array:
         return _histograms(ax, points[:, 0], groups, kind)
     plane = points[:, :2]
     if kind == "points":
-        _scatter(ax, plane, groups.codes, labelled=bool(groups.names))
+        _scatter(ax, plane, groups)
         ax.margins(0.06)
     else:
         _densities(ax, plane, groups, points_too=kind == "both")
@@ -259,15 +231,14 @@ def _densities(ax: Axes, points: Array, groups: Grouping, *, points_too: bool) -
     bare, corners = np.ones(len(points), dtype=bool), []
     for code in np.unique(groups.codes):
         own = groups.codes == code
-        colour = _colour(int(code), labelled=bool(groups.names))
-        enclosed = draw_contours(ax, points[own], colour)
+        enclosed = draw_contours(ax, points[own], groups.colour(code))
         bare[own] = points_too or enclosed is None
         corners.append(points[own] if enclosed is None else enclosed)
     if bare.any():
-        _scatter(ax, points[bare], groups.codes[bare], labelled=bool(groups.names))
+        _scatter(ax, points[bare], groups._replace(codes=groups.codes[bare]))
     # Matplotlib would show the whole grids.
     x, y = np.vstack([points[bare], *corners]).T
-    ax.set(xlim=limits_of(x), ylim=limits_of(y))
+    ax.set(xlim=style.limits_of(x), ylim=style.limits_of(y))
 
 
 def centres_of(points: Array, groups: Grouping) -> Array:
@@ -276,35 +247,27 @@ def centres_of(points: Array, groups: Grouping) -> Array:
     return np.array([np.median(rows, axis=0) for rows in members]).reshape(-1, 2)
 
 
-def _scatter(ax: Axes, points: Array, all_codes: np.ndarray, *, labelled: bool) -> None:
+def _scatter(ax: Axes, points: Array, groups: Grouping) -> None:
     """Draw small translucent points in an order that lets no group hide another."""
     order = np.random.default_rng(0).permutation(len(points))
-    codes = all_codes[order]
-    styles = np.where(codes < 0, 0, codes // len(PALETTE) % len(MARKERS))
-    colours = np.array([_colour(code, labelled=labelled) for code in codes])
-    for style in np.unique(styles):
-        chosen = styles == style
+    codes, colours = groups.codes[order], groups.colours()[order]
+    markers = np.array([style.marker_of(code) for code in codes])
+    for marker in np.unique(markers):
+        chosen = markers == marker
         x, y = points[order[chosen]].T
-        ax.scatter(
-            x,
-            y,
-            s=point_size(len(points)),
-            c=colours[chosen],
-            marker=MARKERS[style],
-            alpha=0.65,
-            linewidths=0.0,
-            rasterized=len(points) > 10_000,  # keeps vector files small
-        )
+        look: dict[str, Any] = {"marker": marker, "alpha": 0.65, "linewidths": 0.0}
+        # Rasterized, so that vector files stay small.
+        look |= {"s": style.point_size(len(points)), "rasterized": len(points) > 10_000}
+        ax.scatter(x, y, c=colours[chosen], **look)
 
 
 def _histograms(ax: Axes, values: Array, groups: Grouping, kind: str) -> Array:
     """Draw a translucent histogram of each group over common bins; names go to the peaks."""
     edges = np.histogram_bin_edges(values, bins=min(60, max(10, int(np.sqrt(len(values))))))
-    at = np.linspace(*limits_of(values, margin=0.1), 200)
+    at = np.linspace(*style.limits_of(values, margin=0.1), 200)
     centres = []
     for code in np.unique(groups.codes):
-        colour = _colour(int(code), labelled=bool(groups.names))
-        members = values[groups.codes == code]
+        members, colour = values[groups.codes == code], groups.colour(code)
         curve = None if kind == "points" else density_curve(members, at)
         if curve is not None:
             curve *= edges[1] - edges[0]  # rows per bin, as the histogram has
@@ -321,16 +284,12 @@ def _histograms(ax: Axes, values: Array, groups: Grouping, kind: str) -> Array:
     return np.array(centres).reshape(-1, 2)
 
 
-def _colour(code: int, *, labelled: bool) -> str:
-    return colour_of(code) if labelled else PALETTE[0]
-
-
 def name_centres(ax: Axes, centres: Array, groups: Grouping) -> bool:
     """Write each name at its centre if none would touch another; return whether it was done."""
     if not groups.names or _crowded(ax, centres, groups.names):
         return False
     for name, (x, y) in zip(groups.names, centres, strict=True):
-        name_at(ax, x, y, name, fontsize=10, ha="center")
+        style.name_at(ax, x, y, name, fontsize=10, ha="center")
     return True
 
 
@@ -338,7 +297,7 @@ def _crowded(ax: Axes, centres: Array, names: list[str]) -> bool:
     """Return whether two names would touch."""
     low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T
     places = (centres - low) / (high - low)
-    widths = LETTER / 2 * np.array([len(name) + 1 for name in names])  # half a name
+    widths = style.LETTER / 2 * np.array([len(name) + 1 for name in names])  # half a name
     apart = np.abs(places[:, None] - places[None, :])  # (G, G, 2)
     touching = (apart[:, :, 0] < widths[:, None] + widths[None, :]) & (apart[:, :, 1] < 0.08)
     return bool(np.triu(touching, k=1).any())
@@ -346,18 +305,9 @@ def _crowded(ax: Axes, centres: Array, names: list[str]) -> bool:
 
 def _handles(groups: Grouping) -> list[Line2D]:
     """Return the entries of a legend; points are not drawn group by group."""
-    entries = [(code, name) for code, name in enumerate(groups.names)]
-    if (groups.codes < 0).any():
-        entries.append((-1, "unlabelled"))
+    names = dict(enumerate(groups.names)) | ({-1: "unlabelled"} if -1 in groups.codes else {})
+    point: dict[str, Any] = {"xdata": [], "ydata": [], "linestyle": "none", "markersize": 5}
     return [
-        Line2D(
-            [],
-            [],
-            linestyle="none",
-            marker=MARKERS[max(code, 0) // len(PALETTE) % len(MARKERS)],
-            color=colour_of(code),
-            markersize=5,
-            label=name,
-        )
-        for code, name in entries
+        Line2D(**point, marker=style.marker_of(code), color=style.colour_of(code), label=name)
+        for code, name in names.items()
     ]

@@ -7,17 +7,8 @@ from matplotlib.axes import Axes
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_integer
+from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names, learned
-from contrastive_lvm.plots.style import (
-    INK,
-    LETTER,
-    axes_or_new,
-    finish,
-    name_at,
-    names_in_corner,
-    names_of_rows,
-    shortened,
-)
 from contrastive_lvm.plots.uncertainty import Z90
 
 MOST_CROSSES = 150  # features, beyond which crosses would touch
@@ -50,8 +41,7 @@ def plot_loadings(
     groups : array-like of shape (d,) or dict, optional
         Group of each feature, which decides its colour: one label per feature, or a dict from
         group to its features by name or position.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
+    ax : as in `plot_latents`
     title : str, optional
         By default it names the dimension.
 
@@ -66,21 +56,26 @@ def plot_loadings(
     (5, 'loading, with 90 % intervals')
     """
     components, stds = _components(model, check_choice("of", of, ("target", "shared")))
-    dimension, n = _dimension(dimension, len(components)), check_integer("n", n, 1)
+    if not len(components):
+        raise ValueError(f"model has no {of} dimensions; fit it with at least one.")
+    dimension = check_integer("dimension", dimension, 0, len(components) - 1)
     loadings = components[dimension]
     names = feature_names(model, len(loadings))
     grouping = feature_groups(groups, len(loadings), names)
-    order = np.argsort(-np.abs(loadings), kind="stable")[:n]
-    ax = axes_or_new(ax, (4.6, 1.2 + 0.19 * len(order)))
+    order = np.argsort(-np.abs(loadings), kind="stable")[: check_integer("n", n, 1)]
+    ax = style.axes_or_new(ax, (4.6, 1.2 + 0.19 * len(order)))
     reach = None if stds is None else Z90 * stds[dimension][order]
     _draw_ranked(ax, loadings[order], reach, list(grouping.colours()[order]))
     label = "loading" if reach is None else "loading, with 90 % intervals"
-    finish(ax, _title(title, of, dimension, len(order), len(loadings)), label, "")
-    names_of_rows(ax, [shortened(names[i]) for i in order])
+    if title is None:
+        most = f", {len(order)} largest of {len(loadings)}" if len(order) < len(loadings) else ""
+        title = f"{of.capitalize()} dimension {dimension + 1}{most}"
+    style.finish(ax, title, label, "")
+    style.names_of_rows(ax, [style.shortened(names[i]) for i in order])
     low, high = ax.get_xlim()
     small = loadings[order[len(order) // 2 :]]  # beside which a lower corner is free
     right = bool(high - small.max() > small.min() - low)
-    names_in_corner(ax, grouping.legend(order), right=right, top=False)
+    style.names_in_corner(ax, grouping.legend(order), right=right, top=False)
     return ax
 
 
@@ -92,38 +87,16 @@ def _components(model: Any, of: str) -> tuple[Array, Array | None]:
     return components, getattr(model, f"{of}_components_std_", None)
 
 
-def _dimension(dimension: Any, count: int) -> int:
-    if count == 0:
-        raise ValueError("model has no such dimensions; fit it with at least one.")
-    chosen = check_integer("dimension", dimension, 0)
-    if chosen >= count:
-        raise ValueError(f"dimension={chosen} must be below {count}, the number of dimensions.")
-    return chosen
-
-
-def _title(title: str | None, of: str, dimension: int, shown: int, total: int) -> str:
-    if title is not None:
-        return title
-    most = f", {shown} largest of {total}" if shown < total else ""
-    return f"{of.capitalize()} dimension {dimension + 1}{most}"
-
-
 def _draw_ranked(ax: Axes, values: Array, reach: Array | None, colours: list[str]) -> None:
     at = np.arange(len(values))
-    if reach is None:
-        ax.hlines(at, 0.0, values, colors=colours, linewidth=1.8)
-    else:
-        ax.hlines(at, values - reach, values + reach, colors=colours, linewidth=1.8)
+    low, high = (np.zeros(len(at)), values) if reach is None else (values - reach, values + reach)
+    ax.hlines(at, low, high, colors=colours, linewidth=1.8)
     ax.scatter(values, at, s=22, c=colours, zorder=3, linewidths=0.0)
-    ax.axvline(0.0, color=INK, linewidth=0.6)
+    ax.axvline(0.0, color=style.INK, linewidth=0.6)
 
 
 def plot_relevance(
-    model: Any,
-    *,
-    groups: Any = None,
-    ax: Axes | None = None,
-    title: str | None = None,
+    model: Any, *, groups: Any = None, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Plot the norm of each feature's target loadings, groups side by side.
 
@@ -131,13 +104,10 @@ def plot_relevance(
 
     Parameters
     ----------
-    model : ContrastiveLVM
-        Fitted.
+    model : fitted ContrastiveLVM
     groups : array-like of shape (d,) or dict, optional
         As in `plot_loadings`; features of a group stand together.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -154,17 +124,17 @@ def plot_relevance(
     grouping = feature_groups(groups, len(norms), feature_names(model, len(norms)))
     codes = grouping.codes
     order = np.argsort(np.where(codes < 0, len(grouping.names), codes), kind="stable")
-    ax = axes_or_new(ax, (5.4, 3.4))
+    ax = style.axes_or_new(ax, (5.4, 3.4))
     ax.bar(np.arange(len(norms)), norms[order], color=list(grouping.colours()[order]), width=0.8)
     crosses = np.flatnonzero(dropped[order] & (len(norms) <= MOST_CROSSES))
     small = float(np.clip(600.0 / len(norms), 4.0, 16.0))
-    ax.scatter(crosses, norms[order][crosses], marker="x", s=small, color=INK, linewidths=0.9)
+    ax.scatter(crosses, norms[order][crosses], marker="x", s=small, color=style.INK, linewidths=0.9)
     ax.margins(x=0.01, y=0.18)
     ax.set_ylim(bottom=min(0.0, -0.02 * float(norms.max())))
     axis = "feature"
     if dropped.any():
         axis += f" (\N{MULTIPLICATION SIGN} {int(dropped.sum())} of {len(norms)} dropped)"
-    finish(ax, title, axis, "norm of target loadings")
+    style.finish(ax, title, axis, "norm of target loadings")
     _name_groups(ax, grouping, codes[order])
     return ax
 
@@ -174,9 +144,9 @@ def _name_groups(ax: Axes, grouping: Grouping, codes: np.ndarray) -> None:
     names = grouping.legend()
     middles = [float(np.flatnonzero(codes == code).mean()) for code in np.unique(codes[codes >= 0])]
     letters = np.array([len(name) for name, _ in names])
-    if (np.diff(middles) / len(codes) < LETTER / 2 * (letters[1:] + letters[:-1])).any():
-        names_in_corner(ax, names)
+    if (np.diff(middles) / len(codes) < style.LETTER / 2 * (letters[1:] + letters[:-1])).any():
+        style.names_in_corner(ax, names)
         return
     top = ax.get_ylim()[1]
     for (name, colour), at in zip(names, middles, strict=True):
-        name_at(ax, at, 0.99 * top, name, colour, ha="center", va="top")
+        style.name_at(ax, at, 0.99 * top, name, colour, ha="center", va="top")

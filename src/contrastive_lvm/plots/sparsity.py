@@ -9,19 +9,8 @@ from matplotlib.collections import LineCollection
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params as resolve
+from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names, learned
-from contrastive_lvm.plots.style import (
-    BACKGROUND,
-    INK,
-    LETTER,
-    PALETTE,
-    UNLABELLED,
-    axes_or_new,
-    finish,
-    name_at,
-    names_in_corner,
-    shortened,
-)
 
 FAINT = 0.01  # share of a density's peak, below which it is cut off
 MOST_NAMES, SHORT = 8, 16  # features that are named, and letters of each
@@ -45,11 +34,8 @@ def plot_lasso_path(
         Index of a strength to mark, such as `path.steadiest`; without groups, features that it
         drops are grey.
     groups : array-like of shape (d,) or dict, optional
-        Group of each feature, which decides its colour: one label per feature, or a dict from
-        group to its features by name or position.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+        Group of each feature, as in `plot_loadings`.
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -63,20 +49,23 @@ def plot_lasso_path(
     'log'
     """
     rhos, norms = _path(path)
-    mark = _mark(mark, len(rhos))
+    if mark is not None:
+        mark = check_integer("mark", mark, 0, len(rhos) - 1)
     names = feature_names(path.models[0] if path.models else None, norms.shape[1])
     grouping = feature_groups(groups, norms.shape[1], names)
     kept = np.ones(norms.shape[1], dtype=bool) if mark is None else norms[mark] > 0
-    ax = axes_or_new(ax, (5.4, 3.8))
+    ax = style.axes_or_new(ax, (5.4, 3.8))
     _draw_curves(ax, rhos, norms, _colours(grouping, kept))
     ax.set_xlim(_log_limits(rhos))
     ax.set_ylim(-0.03 * float(norms.max() or 1.0), 1.12 * float(norms.max() or 1.0))
-    finish(ax, title, "strength", "norm of target loadings")
-    _mark_path(ax, rhos, mark, int(kept.sum()), len(kept))
+    style.finish(ax, title, "strength", "norm of target loadings")
+    if mark is not None:
+        side = "right" if rhos[mark] ** 2 > rhos[0] * rhos[-1] else "left"
+        _mark(ax, float(rhos[mark]), f" {kept.sum()} of {len(kept)} left ", side)
     if grouping.names:
-        names_in_corner(ax, grouping.legend(), right=True)
+        style.names_in_corner(ax, grouping.legend(), right=True)
     else:
-        _name_largest(ax, rhos, norms, names, kept)
+        _name_largest(ax, rhos, norms[0], names, kept)
     return ax
 
 
@@ -88,15 +77,6 @@ def _path(path: Any) -> tuple[Array, Array]:
     return np.asarray(path.rhos), np.asarray(path.row_norms)
 
 
-def _mark(mark: Any, count: int) -> int | None:
-    if mark is None:
-        return None
-    chosen = check_integer("mark", mark, 0)
-    if chosen >= count:
-        raise ValueError(f"mark={chosen} must be below {count}, the number of strengths.")
-    return chosen
-
-
 def _log_limits(values: Array) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     margin = (high / low) ** 0.03 if high > low else 2.0
@@ -104,7 +84,8 @@ def _log_limits(values: Array) -> tuple[float, float]:
 
 
 def _colours(grouping: Grouping, kept: np.ndarray) -> np.ndarray:
-    return grouping.colours() if grouping.names else np.where(kept, PALETTE[0], UNLABELLED)
+    by_use = np.where(kept, style.PALETTE[0], style.UNLABELLED)
+    return grouping.colours() if grouping.names else by_use
 
 
 def _draw_curves(ax: Axes, at: Array, curves: Array, colours: np.ndarray) -> None:
@@ -114,45 +95,24 @@ def _draw_curves(ax: Axes, at: Array, curves: Array, colours: np.ndarray) -> Non
     ax.set_xscale("log")
 
 
-def _mark_path(ax: Axes, rhos: Array, mark: int | None, kept: int, total: int) -> None:
-    if mark is None:
-        return
-    ax.axvline(float(rhos[mark]), color=INK, linewidth=0.9, linestyle=":")
-    right = np.log(rhos[mark] / rhos[0]) > 0.5 * np.log(rhos[-1] / rhos[0])
-    words = f" {kept} of {total} left "
-    name_at(
-        ax,
-        float(rhos[mark]),
-        0.98,
-        words,
-        ha="right" if right else "left",
-        va="top",
-        transform=ax.get_xaxis_transform(),
-    )
+def _mark(ax: Axes, at: float, words: str, side: str = "left") -> None:
+    """Draw a vertical line with words beside it."""
+    ax.axvline(at, color=style.INK, linewidth=0.9, linestyle=":")
+    place: dict[str, Any] = {"ha": side, "va": "top", "transform": ax.get_xaxis_transform()}
+    style.name_at(ax, at, 0.98, words, **place)
 
 
 def _name_largest(ax: Axes, rhos: Array, norms: Array, names: list[str], kept: np.ndarray) -> None:
-    """Write the names of the largest features where their lines begin, unless they touch."""
-    apart = 0.065 * float(norms.max())
-    placed: list[float] = []
-    space = 0.03  # as a share of the axes
-    for i in np.argsort(-norms[0], kind="stable"):
-        if not kept[i] or not norms[0, i] > 0 or len(placed) == MOST_NAMES:
-            continue
-        if all(abs(norms[0, i] - other) > apart for other in placed):
-            placed.append(float(norms[0, i]))
-            words = f"{shortened(names[i], SHORT)} "
-            space = max(space, 0.03 + LETTER * len(words))
-            name_at(ax, rhos[0], norms[0, i], words, ha="right", fontweight="normal")
+    """Write the names of the largest features where their lines begin, with space for them."""
+    order = [i for i in np.argsort(-norms, kind="stable") if kept[i] and norms[i] > 0]
+    starts, words = np.full(len(order), rhos[0]), [style.shortened(names[i], SHORT) for i in order]
+    letters = style.name_apart(ax, starts, norms[order], words, left=True, most=MOST_NAMES)
+    space = 0.03 + style.LETTER * (letters + 1)  # as a share of the axes
     ax.set_xlim(rhos[0] / (rhos[-1] / rhos[0]) ** (space / (1.0 - space)), None)
 
 
 def plot_scales(
-    model: Any,
-    *,
-    groups: Any = None,
-    ax: Axes | None = None,
-    title: str | None = None,
+    model: Any, *, groups: Any = None, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Plot the posterior densities of the scales of a sparse prior, with its pruning threshold.
 
@@ -165,11 +125,9 @@ def plot_scales(
     model : ContrastiveLVM
         Fitted with a `Horseshoe` as `target_prior`, by variational Bayes.
     groups : array-like of shape (d,) or dict, optional
-        Group of each feature, which decides its colour, as in `plot_lasso_path`; by default
-        features that are kept are blue and dropped ones grey.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+        Group of each feature, as in `plot_loadings`; by default features that are kept are blue
+        and dropped ones grey.
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -185,19 +143,17 @@ def plot_scales(
     first = np.sort(np.unique(density, axis=1, return_index=True)[1])  # one curve per scale
     curves = density[:, first] * at[:, None]  # densities of the logarithm
     kept = np.asarray(model.selected_features_)
-    ax = axes_or_new(ax, (5.4, 3.8))
+    ax = style.axes_or_new(ax, (5.4, 3.8))
     _draw_curves(ax, at, curves, _colours(grouping, kept)[first])
     visible = at[(curves > FAINT * curves.max(axis=0)).any(axis=1)]
     ax.set_ylim(0.0, 1.3 * float(curves.max()))
-    finish(ax, title, "variance of loadings, ρ²τ²", "density of its logarithm")
+    style.finish(ax, title, "variance of loadings, ρ²τ²", "density of its logarithm")
     ax.set_xlim(_log_limits(np.append(visible, (threshold or visible[0]) * np.array([0.3, 3.0]))))
     right = True
     if threshold is not None:
-        ax.axvline(threshold, color=INK, linewidth=0.9, linestyle=":")
-        place: dict[str, Any] = {"va": "top", "transform": ax.get_xaxis_transform()}
-        name_at(ax, threshold, 0.98, " threshold", **place)
+        _mark(ax, threshold, " threshold")
         right = bool(threshold**2 < np.prod(ax.get_xlim()))  # on the side without the threshold
-    names_in_corner(ax, grouping.legend() or _counts(kept), right=right)
+    style.names_in_corner(ax, grouping.legend() or _counts(kept), right=right)
     return ax
 
 
@@ -224,5 +180,5 @@ def _scale_densities(model: Any) -> tuple[Array, Array, float | None]:
 
 def _counts(kept: np.ndarray) -> list[tuple[str, str]]:
     """Return how many features are kept and dropped, in words and with their colours."""
-    counts = {"kept": (int(kept.sum()), PALETTE[0]), "dropped": (int((~kept).sum()), BACKGROUND)}
-    return [(f"{n} {name}", colour) for name, (n, colour) in counts.items() if n]
+    uses = (("kept", kept, style.PALETTE[0]), ("dropped", ~kept, style.BACKGROUND))
+    return [(f"{own.sum()} {name}", colour) for name, own, colour in uses if own.any()]

@@ -1,7 +1,7 @@
 """Where the variance goes: shares of dimensions and noise, and spectra of loadings."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,30 +9,12 @@ from matplotlib.ticker import MaxNLocator
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_number
+from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import learned, named_models
-from contrastive_lvm.plots.style import (
-    BACKGROUND,
-    INK,
-    PALETTE,
-    axes_or_new,
-    colour_of,
-    finish,
-    names_at_ends,
-    names_of_rows,
-    shortened,
-)
 
 MOST_BARS = 8  # of one block; the others are added up
 FEW = 30  # components that fit a linear axis
 WIDE = 20.0  # ratio of shares that needs a logarithmic axis
-
-
-class Bar(NamedTuple):
-    """A share with its name and colour."""
-
-    name: str
-    share: float
-    colour: str
 
 
 def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
@@ -42,11 +24,8 @@ def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | Non
 
     Parameters
     ----------
-    model : ContrastiveLVM
-        Fitted.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+    model : fitted ContrastiveLVM
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -59,37 +38,29 @@ def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | Non
     """
     target = learned(model, "target_variance_ratio_", "ContrastiveLVM")
     bars = [
-        *_bars("target", target, PALETTE[0]),
-        *_bars("shared", model.shared_variance_ratio_, PALETTE[1]),
-        Bar("noise", float(model.noise_variance_ratio_), BACKGROUND),
+        *_bars("target", target, style.PALETTE[0]),
+        *_bars("shared", model.shared_variance_ratio_, style.PALETTE[1]),
+        ("noise", float(model.noise_variance_ratio_), style.BACKGROUND),
     ]
-    ax = axes_or_new(ax, (4.6, 1.1 + 0.22 * len(bars)))
-    at, shares = np.arange(len(bars)), 100.0 * np.array([bar.share for bar in bars])
-    ax.barh(at, shares, color=[bar.colour for bar in bars], height=0.72)
-    for i, share in enumerate(shares):
-        ax.annotate(
-            f"{share:.3g} %",
-            (share, i),
-            (4.0, 0.0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=INK,
-        )
+    names, values, colours = zip(*bars, strict=True)
+    ax = style.axes_or_new(ax, (4.6, 1.1 + 0.22 * len(bars)))
+    shares = 100.0 * np.array(values)
+    drawn = ax.barh(np.arange(len(bars)), shares, color=colours, height=0.72)
+    ax.bar_label(drawn, fmt="%.3g %%", padding=4.0, fontsize=9, color=style.INK)
     ax.set_xlim(0.0, 1.18 * float(shares.max()))
-    finish(ax, title, "% of the target set's modelled variance", "")
-    names_of_rows(ax, [bar.name for bar in bars])
+    style.finish(ax, title, "% of the target set's modelled variance", "")
+    style.names_of_rows(ax, names)
     return ax
 
 
-def _bars(block: str, shares: Any, colour: str) -> Iterable[Bar]:
+def _bars(block: str, shares: Any, colour: str) -> Iterable[tuple[str, float, str]]:
     shares = np.asarray(shares, dtype=np.float64)
     shown = len(shares) if len(shares) <= MOST_BARS else MOST_BARS - 1
     for i, share in enumerate(shares[:shown]):
-        yield Bar(f"{block} dimension {i + 1}", float(share), colour)
+        yield (f"{block} dimension {i + 1}", float(share), colour)
     rest = shares[shown:]
     if len(rest):
-        yield Bar(f"{len(rest)} more {block} dimensions", float(rest.sum()), colour)
+        yield (f"{len(rest)} more {block} dimensions", float(rest.sum()), colour)
 
 
 def plot_spectrum(
@@ -112,9 +83,7 @@ def plot_spectrum(
         Which components.
     negligible : float
         Components that explain a smaller share are left out.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -133,27 +102,21 @@ def plot_spectrum(
         for name, model in named_models(models).items()
     }
     used = {name: own[own > negligible] for name, own in spectra.items()}
-    ax = axes_or_new(ax, (5.4, 3.8))
+    ax = style.axes_or_new(ax, (5.4, 3.8))
     for code, own in enumerate(used.values()):
-        _draw_spectrum(ax, own, colour_of(code), 3.0 - 0.1 * code)
+        marker = "o" if len(own) <= FEW else ""
+        line: dict[str, Any] = {"color": style.colour_of(code), "marker": marker, "ms": 3.5}
+        ax.plot(np.arange(len(own)) + 1, 100.0 * own, lw=1.5, zorder=3.0 - 0.1 * code, **line)
     _scale_spectra(ax, list(used.values()), named=len(used) > 1)
-    finish(ax, title, "component, in order", f"% of the {of} variance")
-    names_at_ends(ax, (_end(name, own, code) for code, (name, own) in enumerate(used.items())))
+    style.finish(ax, title, "component, in order", f"% of the {of} variance")
+    style.names_at_ends(ax, [_end(name, own, i) for i, (name, own) in enumerate(used.items())])
     return ax
 
 
 def component_shares(components: Array) -> Array:
     """Return the shares of the variance that components explain, the largest first."""
     energy = np.sort((np.asarray(components) ** 2).sum(axis=1))[::-1]
-    shares: Array = energy / max(float(energy.sum()), np.finfo(float).tiny)
-    return shares
-
-
-def _draw_spectrum(ax: Axes, shares: Array, colour: str, height: float) -> None:
-    """Draw a line, with a point for each component if they are few."""
-    marker = "o" if len(shares) <= FEW else ""
-    at = np.arange(1, len(shares) + 1)
-    ax.plot(at, 100.0 * shares, marker=marker, ms=3.5, color=colour, lw=1.5, zorder=height)
+    return np.asarray(energy / max(float(energy.sum()), np.finfo(float).tiny))
 
 
 def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:
@@ -161,14 +124,12 @@ def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:
     longest = max(1, *(len(own) for own in spectra))
     shares = np.concatenate(spectra)
     if len(shares) and shares.max() > WIDE * shares.min():
-        ax.set_yscale("log")
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        style.logarithmic(ax, "y")
     else:
         ax.set_ylim(0.0, 110.0 * float(shares.max(initial=0.01)))
     if longest > FEW:
-        ax.set_xscale("log")
+        style.logarithmic(ax, "x")
         ax.set_xlim(0.8, (8.0 if named else 1.3) * longest)
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         return
     ax.set_xlim(0.5, (1.35 if named else 1.1) * longest + 0.5)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -176,7 +137,6 @@ def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:
 
 def _end(name: str, shares: Array, code: int) -> tuple[float, float, str, str]:
     """Return where a line ends, with its name and the number of its components."""
-    words = f"{shortened(name)}: {len(shares)}" if name else f"{len(shares)} components"
-    if not len(shares):
-        return 1.0, 0.0, words, colour_of(code)
-    return len(shares), 100.0 * float(shares[-1]), words, colour_of(code)
+    words = f"{style.shortened(name)}: {len(shares)}" if name else f"{len(shares)} components"
+    last = 100.0 * float(shares[-1]) if len(shares) else 0.0
+    return max(1, len(shares)), last, words, style.colour_of(code)

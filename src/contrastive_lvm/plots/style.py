@@ -4,7 +4,7 @@ Figures are made from `matplotlib.figure.Figure` directly: no backend is chosen,
 loaded and no setting of Matplotlib is changed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
+from contrastive_lvm.arrays import Array
+
 # Okabe & Ito's colours, told apart with any colour vision; the faint yellow comes last.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")  # the next one whenever the colours are used up
 UNLABELLED, INK = "#999999", "#222222"
 BACKGROUND = "#777777"  # rows of the background, beside the target's first colour
-AXES_INCHES = (4.6, 4.2)
+AXES_INCHES, PANEL_INCHES = (4.6, 4.2), (3.6, 3.4)
 LONGEST = 26  # letters of a name
 LETTER = 0.024  # width of a letter of nine points, as a share of the width of the axes
 NAME: dict[str, Any] = {
@@ -34,6 +36,26 @@ def axes_or_new(ax: Axes | None, inches: tuple[float, float] = AXES_INCHES) -> A
     if not isinstance(ax, Axes):
         raise TypeError(f"ax={ax!r} is not a Matplotlib Axes; pass one, or leave it out.")
     return ax
+
+
+def empty_figure(count: int, columns: int, inches: tuple[float, float]) -> Figure:
+    """Make a figure of the right size for a number of panels."""
+    size = (inches[0] * columns, inches[1] * -(-count // columns))
+    return Figure(figsize=size, layout="constrained")
+
+
+def panels(
+    count: int,
+    columns: int,
+    inches: tuple[float, float] = PANEL_INCHES,
+    figure: Figure | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """Make a grid of panels, in a figure of the right size unless one is given."""
+    figure = empty_figure(count, columns, inches) if figure is None else figure
+    axes = list(figure.subplots(-(-count // columns), columns, squeeze=False).flat)
+    for empty in axes[count:]:
+        empty.remove()
+    return figure, axes[:count]
 
 
 def finish(ax: Axes, title: str | None, x: str, y: str) -> Axes:
@@ -75,6 +97,37 @@ def names_in_corner(
         )
 
 
+def name_apart(
+    ax: Axes,
+    x: Array,
+    y: Array,
+    names: Sequence[str],
+    *,
+    left: bool = False,
+    most: int | None = None,
+) -> int:
+    """Write names beside points, except those that would touch one already there.
+
+    Names stand to the right of their points, or to the left if asked or near the right edge, and
+    there are at most `most`. Return the number of letters of the longest one.
+    """
+    low, high = np.array([ax.get_xlim(), ax.get_ylim()]).T
+    places = (np.column_stack([x, y]) - low) / (high - low)
+    written: list[tuple[Array, int]] = []
+    for at_x, at_y, place, name in zip(x, y, places, names, strict=True):
+        touching = [
+            abs(place[1] - other[1]) < 0.055
+            and abs(place[0] - other[0]) < 0.03 + LETTER * max(len(name), letters)
+            for other, letters in written
+        ]
+        if len(written) != most and not any(touching):
+            before = left or place[0] > 0.85
+            words = f"{name} " if before else f"  {name}"
+            name_at(ax, at_x, at_y, words, ha="right" if before else "left", fontweight="normal")
+            written.append((place, len(name)))
+    return max((letters for _, letters in written), default=0)
+
+
 def names_at_ends(ax: Axes, ends: Iterable[tuple[float, float, str, str]]) -> None:
     """Write names of lines, in their colours, at their ends (x, y), moved apart if they touch.
 
@@ -93,7 +146,20 @@ def names_at_ends(ax: Axes, ends: Iterable[tuple[float, float, str, str]]) -> No
         )
 
 
-def names_of_rows(ax: Axes, names: list[str]) -> None:
+def logarithmic(ax: Axes, name: str) -> None:
+    """Make an axis logarithmic, with plain numbers at its ticks."""
+    ax.set(**{f"{name}scale": "log"})
+    getattr(ax, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def without_frame(ax: Axes) -> Axes:
+    """Remove the frame of a map, and the ticks of its rows."""
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+    return ax
+
+
+def names_of_rows(ax: Axes, names: Sequence[str]) -> None:
     """Write a name at each integer of a vertical axis, from the top down."""
     ax.set_yticks(np.arange(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -108,6 +174,11 @@ def shortened(name: str, most: int = LONGEST) -> str:
 def colour_of(code: int) -> str:
     """Return the colour of a group by its position; grey for no group."""
     return UNLABELLED if code < 0 else PALETTE[code % len(PALETTE)]
+
+
+def marker_of(code: int) -> str:
+    """Return the marker of a group by its position."""
+    return MARKERS[max(code, 0) // len(PALETTE) % len(MARKERS)]
 
 
 def point_size(n_points: int) -> float:

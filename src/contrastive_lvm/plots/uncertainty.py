@@ -8,9 +8,9 @@ from matplotlib.collections import EllipseCollection
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
+from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import row_groups
 from contrastive_lvm.plots.latent_plots import centres_of, name_centres
-from contrastive_lvm.plots.style import axes_or_new, finish, limits_of, names_in_corner
 
 Z90 = 1.6448536269514722  # standard deviations either side of the mean that hold 90 %
 
@@ -35,9 +35,7 @@ def plot_uncertainty(
         Group of each row, which decides its colour; missing labels are grey.
     n : int
         Number of rows to draw at most, chosen at random (the same ones each time).
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on and return; by default those of a new figure, `ax.figure`.
-    title : str, optional
+    ax, title : as in `plot_latents`
 
     Examples
     --------
@@ -54,16 +52,16 @@ def plot_uncertainty(
     if len(mean) > n:
         shown = np.sort(np.random.default_rng(0).choice(len(mean), n, replace=False))
     colours = groups.colours()[shown]
-    ax = axes_or_new(ax)
+    ax = style.axes_or_new(ax)
     if mean.shape[1] == 1:
         _draw_intervals(ax, mean[shown, 0], np.sqrt(cov[shown, 0, 0]), colours)
-        finish(ax, title, "target dimension 1, with 90 % intervals", "row, in order")
+        style.finish(ax, title, "target dimension 1, with 90 % intervals", "row, in order")
     else:
         _draw_ellipses(ax, mean[shown, :2], cov[shown, :2, :2], colours)
-        finish(ax, title, "target dimension 1", "target dimension 2")
+        style.finish(ax, title, "target dimension 1", "target dimension 2")
         if name_centres(ax, centres_of(mean[:, :2], groups), groups):
             return ax
-    names_in_corner(ax, groups.legend())
+    style.names_in_corner(ax, groups.legend())
     return ax
 
 
@@ -101,8 +99,8 @@ def _draw_ellipses(ax: Axes, mean: Array, cov: Array, colours: np.ndarray) -> No
     ax.add_collection(ellipses, autolim=False)
     ax.scatter(mean[:, 0], mean[:, 1], s=6, c=colours, linewidths=0.0)
     reach = np.sqrt(np.einsum("nkk->nk", cov))  # Matplotlib does not see how large ellipses are
-    ax.set_xlim(limits_of((mean - reach)[:, 0], (mean + reach)[:, 0], margin=0.04))
-    ax.set_ylim(limits_of((mean - reach)[:, 1], (mean + reach)[:, 1], margin=0.04))
+    ax.set_xlim(style.limits_of((mean - reach)[:, 0], (mean + reach)[:, 0], margin=0.04))
+    ax.set_ylim(style.limits_of((mean - reach)[:, 1], (mean + reach)[:, 1], margin=0.04))
 
 
 def _draw_intervals(ax: Axes, mean: Array, std: Array, colours: np.ndarray) -> None:
@@ -110,4 +108,4 @@ def _draw_intervals(ax: Axes, mean: Array, std: Array, colours: np.ndarray) -> N
     at, centre, reach = np.arange(len(mean)) + 1.0, mean[order], Z90 * std[order]
     ax.hlines(at, centre - reach, centre + reach, colors=list(colours[order]), linewidths=0.8)
     ax.scatter(centre, at, s=6, c=colours[order], linewidths=0.0)
-    ax.set_xlim(limits_of(centre - reach, centre + reach, margin=0.04))
+    ax.set_xlim(style.limits_of(centre - reach, centre + reach, margin=0.04))

@@ -101,8 +101,8 @@ class GroupLasso(Prior):
         if not posterior:
             return None
         return (
-            "its exact zeros need point loadings; use inference=EM(), or target_prior="
-            "Horseshoe() for a posterior"
+            "its exact zeros need point loadings; use inference=EM(), or the prior Horseshoe() "
+            "for a posterior"
         )
 
     def _proximal_step(self, curvature: Array, linear: Array) -> Array:

@@ -44,10 +44,9 @@ def data_advice(sets: Sets, model: Any, remedies: Remedies = COMMAND) -> list[st
     """Return what the data themselves call for, given the noise that a fitted model has."""
     found = []
     if sets.dropped:
-        names = f"{', '.join(sets.dropped[:3])}{' ...' if len(sets.dropped) > 3 else ''}"
         found.append(
             f"{len(sets.dropped)} columns are in only one of the two files and were left out: "
-            f"{names}."
+            f"{', '.join(sets.dropped[:3])}{' ...' if len(sets.dropped) > 3 else ''}."
         )
     unscaled = sets.preparation.scaling.method == "none" and bool(np.any(model.noise_variance_))
     if unscaled and np.ndim(model.noise_variance_) == 0 and _uneven(sets.target.values):

@@ -25,19 +25,9 @@ def packed(values: Any, dtype: str = "<f4") -> dict[str, Any]:
 def coded(values: Array) -> dict[str, Any]:
     """Encode columns in 65,535 equal steps each, two bytes per entry; NaN has a code of its own.
 
-    Integers within that range stay exact.
+    Integers within that range stay exact. The result is that of `packed`, with the value of code 0
+    (`low`) and of a step (`step`) for each column.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n, d)
-
-    Returns
-    -------
-    dict
-        As `packed`, with the value of code 0 (`low`) and of a step (`step`) for each column.
-
-    Examples
-    --------
     >>> found = coded(np.array([[0.0, np.nan], [3.0, 0.5]]))
     >>> found["low"], found["step"]
     ([0.0, 0.5], [1.0, 1.0])
@@ -46,15 +36,10 @@ def coded(values: Array) -> dict[str, Any]:
     low = np.where(observed, values, np.inf).min(axis=0, initial=np.inf)
     high = np.where(observed, values, -np.inf).max(axis=0, initial=-np.inf)
     low, high = (np.where(np.isfinite(limit), limit, 0.0) for limit in (low, high))
-    step = _steps(values, observed, high - low)
+    spread = high - low
+    whole = ((values == np.rint(values)) | ~observed).all(axis=0) & (spread <= CODES)
+    step = np.where(whole | (spread == 0), 1.0, spread / CODES)
     with np.errstate(invalid="ignore"):
         codes = np.rint((values - low) / step)
     codes[~observed] = MISSING
     return packed(codes, "<u2") | {"low": low.tolist(), "step": step.tolist()}
-
-
-def _steps(values: Array, observed: np.ndarray, spread: Array) -> Array:
-    """Return the step of each column: 1 for integers and constants, else a part of the range."""
-    whole = ((values == np.rint(values)) | ~observed).all(axis=0) & (spread <= CODES)
-    steps: Array = np.where(whole | (spread == 0), 1.0, spread / CODES)
-    return steps

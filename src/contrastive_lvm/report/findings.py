@@ -23,17 +23,6 @@ class Outlyingness(NamedTuple):
     measure: str  # "weight", small for outliers, or "distance", large for them
     values: Array  # (n,)
 
-    @property
-    def order(self) -> np.ndarray:
-        """Rows, the most outlying first."""
-        outlying = self.values if self.measure == "weight" else -self.values
-        return np.argsort(outlying, kind="stable")
-
-    @property
-    def outlying(self) -> np.ndarray:
-        """Whether each row is an outlier."""
-        return self.values < LIGHT if self.measure == "weight" else self.values > FAR
-
 
 def findings(
     model: Any, sets: Sets, *, top: int, rows: Outlyingness | None = None
@@ -79,7 +68,7 @@ def _shares(model: Any, sets: Sets) -> dict[str, Any]:
             "shared": model.shared_variance_ratio_.tolist(),
             "noise": float(model.noise_variance_ratio_),
         }
-    rows = frame(_first(sets.target, LOOKED_AT), named=sets.preparation.named)
+    rows = frame(some_rows(sets.target, slice(LOOKED_AT)), named=sets.preparation.named)
     variances = {
         name: float(model.reconstruct(rows, parts=(name,)).var(axis=0).sum())
         for name in ("target", "shared")
@@ -89,8 +78,9 @@ def _shares(model: Any, sets: Sets) -> dict[str, Any]:
     return {name: [own / total] for name, own in variances.items()} | {"noise": noise / total}
 
 
-def _first(table: Table, n: int) -> Table:
-    return table._replace(values=table.values[:n], annotations=table.annotations.iloc[:n])
+def some_rows(table: Table, rows: Any) -> Table:
+    """Choose rows of a table, with their annotations."""
+    return table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
 
 
 def _dimensions(model: Any, sets: Sets, top: int) -> list[dict[str, Any]]:
@@ -162,7 +152,7 @@ def outlyingness(model: Any, sets: Sets) -> Outlyingness:
     rows, sizes = frame(table, named=prepared.named), sizes_of(table, prepared.sizes)
     if not _is_linear(model):
         return Outlyingness("distance", _distances(model.score_samples(rows, n_draws=10), table))
-    one = _first(table, 1)
+    one = some_rows(table, slice(1))
     probe = model.outliers(frame(one, named=prepared.named), **sizes_of(one, prepared.sizes))
     if (probe.weights != 1.0).any():
         return Outlyingness("weight", model.outliers(rows, **sizes).row_weights)
@@ -170,8 +160,10 @@ def outlyingness(model: Any, sets: Sets) -> Outlyingness:
 
 
 def _outliers(rows: Outlyingness, table: Table) -> dict[str, Any]:
-    labels, outlying = table.labels(), rows.outlying
-    worst = [int(i) for i in rows.order[:LISTED] if outlying[i]]
+    labels, weights = table.labels(), rows.measure == "weight"
+    outlying = rows.values < LIGHT if weights else rows.values > FAR
+    order = np.argsort(rows.values if weights else -rows.values, kind="stable")
+    worst = [int(i) for i in order[:LISTED] if outlying[i]]
     listed = [{"row": labels[i], rows.measure: float(rows.values[i])} for i in worst]
     return {"count": int(outlying.sum()), "rows": listed}
 
@@ -182,10 +174,9 @@ def _distances(scores: Array, table: Table) -> Array:
     The unit is a robust standard deviation: 1.4826 times the median absolute deviation.
     """
     scores = scores / np.maximum(_observed_of_rows(table), 1.0)
-    middle = np.median(scores)
-    spread = 1.4826 * np.median(np.abs(scores - middle))
-    distances: Array = (middle - scores) / spread if spread > 0 else np.zeros(len(scores))
-    return distances
+    below = np.median(scores) - scores
+    spread = 1.4826 * np.median(np.abs(below))
+    return np.asarray(below / spread if spread > 0 else np.zeros(len(scores)))
 
 
 def _observed_of_rows(table: Table) -> Array:

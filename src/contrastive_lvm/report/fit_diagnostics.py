@@ -18,21 +18,20 @@ def diagnostics(
     """Return sentences with a level: "good", "note" or "care"."""
     found = [_ending(facts), *_enrichment(points), *_certainty(points), _outliers(facts)]
     advice = [*data_advice(sets, model, PAGE), *fit_advice(facts, PAGE)]
-    return [*found, *({"level": "care", "text": sentence} for sentence in advice)]
+    found += [("care", sentence) for sentence in advice]
+    return [{"level": level, "text": text} for level, text in found]
 
 
-def _ending(facts: dict[str, Any]) -> dict[str, str]:
+def _ending(facts: dict[str, Any]) -> tuple[str, str]:
     if facts["converged"]:
-        text = f"The fit converged after {facts['iterations']:,} iterations."
-        return {"level": "good", "text": text}
-    text = (
+        return "good", f"The fit converged after {facts['iterations']:,} iterations."
+    return "care", (
         f"The fit stopped after {facts['iterations']:,} iterations, before it converged: allow "
         "more (max_iter), or check whether the features have very different scales."
     )
-    return {"level": "care", "text": text}
 
 
-def _enrichment(points: dict[str, Array]) -> list[dict[str, str]]:
+def _enrichment(points: dict[str, Array]) -> list[tuple[str, str]]:
     """Compare the variances of both sets along each target dimension."""
     if "background_target" not in points or not points["target"].shape[1]:
         return []
@@ -44,11 +43,11 @@ def _enrichment(points: dict[str, Array]) -> list[dict[str, str]]:
         text = f"Along target dimension {k} the target varies {times} as much as the background."
         if ratio < ENRICHED:
             text += " Little is enriched there; what it shows may be noise."
-        found.append({"level": "good" if ratio >= ENRICHED else "care", "text": text})
+        found.append(("good" if ratio >= ENRICHED else "care", text))
     return found
 
 
-def _certainty(points: dict[str, Array]) -> list[dict[str, str]]:
+def _certainty(points: dict[str, Array]) -> list[tuple[str, str]]:
     """Warn where the data determine little of a latent's variance."""
     found = []
     for k in range(points["target"].shape[1]):
@@ -60,14 +59,14 @@ def _certainty(points: dict[str, Array]) -> list[dict[str, str]]:
                 f"typically {np.sqrt(error):.2g}, while rows differ by {np.sqrt(spread):.2g}. "
                 "Trust groups of rows there rather than single rows."
             )
-            found.append({"level": "care", "text": text})
+            found.append(("care", text))
     return found
 
 
-def _outliers(facts: dict[str, Any]) -> dict[str, str]:
+def _outliers(facts: dict[str, Any]) -> tuple[str, str]:
     count = facts["outliers"]["count"]
     if not count:
-        return {"level": "good", "text": "No row of the target is an outlier."}
+        return "good", "No row of the target is an outlier."
     rows = ", ".join(str(row["row"]) for row in facts["outliers"]["rows"])
     verb = "row of the target is an outlier" if count == 1 else "rows of the target are outliers"
-    return {"level": "note", "text": f"{count:,} {verb}; the most outlying: {rows}."}
+    return "note", f"{count:,} {verb}; the most outlying: {rows}."

@@ -14,7 +14,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.plots.style import PALETTE
@@ -39,9 +41,10 @@ def page(model: Any, sets: Sets, *, title: str) -> str:
     """Return the HTML page of a fitted model and the rows of both sets."""
     facts = page_data(model, sets, title=title) | {"palette": PALETTE, "ramp": _ramp()}
     script = _script()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     parts = {
         "TITLE": html.escape(title),
-        "POLICY": f"default-src 'none'; script-src 'sha256-{_digest(script)}'; "
+        "POLICY": f"default-src 'none'; script-src 'sha256-{digest}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         "STYLE": _web("page.css"),
         "DATA": escaped(facts),
@@ -71,11 +74,6 @@ def _web(name: str) -> str:
     return files("contrastive_lvm.report").joinpath("web", name).read_text(encoding="utf-8")
 
 
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-
-
 def _ramp() -> list[str]:
     """Return colours for numbers from low to high, in an order that any colour vision sees."""
-    colours = colormaps["viridis"].resampled(64)
-    return ["#" + "".join(f"{round(255 * c):02x}" for c in colours(i)[:3]) for i in range(64)]
+    return [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0.0, 1.0, 64))]

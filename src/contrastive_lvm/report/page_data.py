@@ -1,14 +1,18 @@
 """Everything that the page shows, as one dictionary for JSON."""
 
+import platform
 from typing import Any
 
 import numpy as np
+import scipy
 
+from contrastive_lvm import __version__
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.size_factor_column import sizes_of
 from contrastive_lvm.io.tables.table import Table
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
+from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.plots.style import shortened
 from contrastive_lvm.report.annotations import columns
 from contrastive_lvm.report.encode_arrays import coded, packed
 from contrastive_lvm.report.findings import (
@@ -17,9 +21,9 @@ from contrastive_lvm.report.findings import (
     effects,
     findings,
     outlyingness,
+    some_rows,
 )
 from contrastive_lvm.report.fit_diagnostics import diagnostics
-from contrastive_lvm.report.settings_table import settings
 
 MOST_ROWS = 100_000  # of a set that are drawn, chosen at random if there are more
 MOST_ENTRIES = 4_000_000  # observed values in the page, two bytes each
@@ -27,6 +31,7 @@ FEWEST_FEATURES = 20  # whose values are in the page, however many rows there ar
 TOP = 5  # features that are named for a dimension
 BLOCK = 1 << 21  # entries of the rows whose latents are computed at a time
 LONGEST_TRACE = 500  # points of the curve of the lower bound
+LONGEST_SETTING = 300  # letters
 
 
 def page_data(model: Any, sets: Sets, *, title: str, random_state: int = 0) -> dict[str, Any]:
@@ -44,7 +49,7 @@ def page_data(model: Any, sets: Sets, *, title: str, random_state: int = 0) -> d
     return {
         "title": title,
         "facts": facts,
-        "settings": settings(model, facts),
+        "settings": _settings(model, facts),
         "diagnostics": diagnostics(model, sets, facts, points),
         "points": {name: packed(_alike(values)) for name, values in points.items()},
         "rows": drawn.target.row_names,
@@ -54,16 +59,33 @@ def page_data(model: Any, sets: Sets, *, title: str, random_state: int = 0) -> d
         "loadings": packed(loadings),
         "loading_stds": None if stds is None else packed(stds),
         "selected": model.selected_features_.tolist() if drops_features(model) else None,
-        "values": _values(model, drawn),
+        "values": _values(loadings[: model.n_target_], drawn),
         "trace": _thinned(np.asarray(model.lower_bounds_)),
     }
 
 
+def _settings(model: Any, facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """List what is needed to repeat the fit, as text: data, model and versions."""
+    pairs = [
+        (f"{name} set", _set(facts[name])) for name in ("target", "background") if name in facts
+    ]
+    pairs += [("features", f"{facts['features']:,}"), ("scale", facts["scale"])]
+    pairs += [("estimator", type(model).__name__)]
+    for name, value in sorted(model.get_params(deep=False).items()):
+        pairs.append((name, shortened(repr(value), LONGEST_SETTING)))
+    versions = f"contrastive-lvm {__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
+    return [*pairs, ("written with", f"{versions}, Python {platform.python_version()}")]
+
+
+def _set(facts: dict[str, Any]) -> str:
+    missing = f", {facts['missing']:.1%} missing" if facts["missing"] else ""
+    source = f" from {facts['file']}" if facts["file"] else ""
+    return f"{facts['rows']:,} rows{source}{missing}"
+
+
 def _shown(n: int, rng: np.random.RandomState) -> np.ndarray:
     """Choose the positions of the rows that are drawn."""
-    if n <= MOST_ROWS:
-        return np.arange(n)
-    return np.sort(rng.choice(n, MOST_ROWS, replace=False))
+    return np.arange(n) if n <= MOST_ROWS else np.sort(rng.choice(n, MOST_ROWS, replace=False))
 
 
 def _rows_of(table: Table, rows: np.ndarray) -> Table:
@@ -72,7 +94,7 @@ def _rows_of(table: Table, rows: np.ndarray) -> Table:
     table = table._replace(row_names=[names[i] for i in rows])
     if len(rows) == table.values.shape[0]:
         return table
-    return table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
+    return some_rows(table, rows)
 
 
 def _points(model: Any, sets: Sets) -> dict[str, Array]:
@@ -98,7 +120,7 @@ def _latents(model: Any, table: Table, sets: Sets, of: str) -> dict[str, Array]:
     """Compute posterior means and standard deviations, some rows at a time to save memory."""
     parts: dict[str, list[Array]] = {}
     for rows in row_slices(*table.values.shape, elements=BLOCK, most=BLOCK):
-        some = table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
+        some = some_rows(table, rows)
         latents = model.latents(
             frame(some, named=sets.preparation.named),
             of=of,
@@ -120,24 +142,17 @@ def _columns(sets: Sets, fits: Outlyingness, shown: np.ndarray) -> list[dict[str
     return [*columns(sets.target.annotations, other), own]
 
 
-def _values(model: Any, sets: Sets) -> dict[str, Any]:
+def _values(loadings: Array, sets: Sets) -> dict[str, Any]:
     """Encode observed values, in the units of the data, of all or of the most relevant features."""
     tables = [t for t in (sets.target, sets.background) if t is not None]
     n, d = sum(t.n_rows for t in tables), len(sets.preparation.features)
     most = min(d, max(FEWEST_FEATURES, MOST_ENTRIES // n))
-    loadings = effects(model, sets)[0][: model.n_target_]
     ranked = np.argsort(-(loadings**2).sum(axis=0), kind="stable")
     chosen = np.arange(d) if most == d else np.sort(ranked[:most])
     scaling = sets.preparation.scaling
-    dense = np.concatenate([widen(_some(t, chosen)) for t in tables])
+    dense = np.concatenate([widen(t.values[:, chosen]) for t in tables])
     dense = dense * scaling.scale[chosen] + scaling.center[chosen]
     return coded(dense) | {"features": chosen.tolist()}
-
-
-def _some(table: Table, chosen: np.ndarray) -> Any:
-    if len(chosen) == table.values.shape[1]:
-        return table.values
-    return table.values.tocsc()[:, chosen] if is_sparse(table.values) else table.values[:, chosen]
 
 
 def _thinned(trace: Array) -> list[float]:

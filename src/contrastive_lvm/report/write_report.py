@@ -37,47 +37,44 @@ def write_report(
         preparation = preparation._replace(features=features)
     if not isinstance(title, str):
         raise TypeError(f"title={title!r} is not text; give a str.")
-    rows = read_rows(model, X)
-    target = _table(rows, X, labels, "labels", preparation.features)
-    other = None
-    if background is not None:
-        others = read_rows(model, background, name="background")
-        other = _table(
-            others, background, background_labels, "background_labels", preparation.features
-        )
-    elif model.n_shared_:
+    if background is None and model.n_shared_:
         raise ValueError(
             "background=None, but the model has shared dimensions; give the rows of the background."
         )
-    elif background_labels is not None:
+    if background is None and background_labels is not None:
         raise ValueError("background_labels were given without a background; give both or neither.")
-    sets = _with_sizes(Sets(target, other, preparation, []), size_factors)
+    if any(sizes is not None for sizes in size_factors):
+        preparation = preparation._replace(sizes=SIZES)
+        _check_sizes("size_factors", X, size_factors[0])
+        _check_sizes("background_size_factors", background, size_factors[1])
+    features, other = preparation.features, None
+    target = _table(read_rows(model, X), X, labels, "", features, size_factors[0])
+    if background is not None:
+        rows = read_rows(model, background, name="background")
+        notes, sizes = background_labels, size_factors[1]
+        other = _table(rows, background, notes, "background_", features, sizes)
+    sets = Sets(target, other, preparation, [])
     return write_text_atomically(place, page(model, sets, title=title))
 
 
-def _with_sizes(sets: Sets, given: tuple[Any, Any]) -> Sets:
-    """Add the size factors as an annotation, which the page shows too."""
-    if given[0] is None and given[1] is None:
-        return sets
-    tables = []
-    names = ("size_factors", "background_size_factors")
-    for table, name, sizes in zip((sets.target, sets.background), names, given, strict=True):
-        if (table is None) != (sizes is None):
-            raise ValueError(f"{name}={sizes!r} does not match the rows; give one for each row.")
-        if table is not None:
-            column = _annotations({SIZES: sizes}, name, table.n_rows)
-            annotations = pd.concat([table.annotations, column], axis=1)
-            tables.append(table._replace(annotations=annotations))
-    preparation = sets.preparation._replace(sizes=SIZES)
-    return Sets(tables[0], (*tables, None)[1], preparation, [])
+def _check_sizes(name: str, rows: Any, sizes: Any) -> None:
+    if (rows is None) != (sizes is None):
+        raise ValueError(f"{name}={sizes!r} does not match the rows; give one for each row.")
 
 
-def _table(values: Matrix, given: Any, labels: Any, name: str, features: list[str]) -> Table:
+def _table(
+    values: Matrix, given: Any, labels: Any, prefix: str, features: list[str], sizes: Any = None
+) -> Table:
+    """Return rows with their names, labels and size factors, which the page shows too."""
     n = values.shape[0]
+    notes = _annotations(labels, f"{prefix}labels", n)
+    if sizes is not None:
+        column = _annotations({SIZES: sizes}, f"{prefix}size_factors", n)
+        notes = pd.concat([notes, column], axis=1)
     index = getattr(given, "index", None)
-    named = index is not None and not isinstance(index, pd.RangeIndex) and not callable(index)
-    row_names = [str(name) for name in (index if named and index is not None else range(n))]
-    return Table(values, features, _annotations(labels, name, n), row_names, named=True, source="")
+    if index is None or isinstance(index, pd.RangeIndex) or callable(index):
+        index = range(n)
+    return Table(values, features, notes, [str(name) for name in index], named=True, source="")
 
 
 def _annotations(labels: Any, name: str, n: int) -> pd.DataFrame:
@@ -109,11 +106,7 @@ def _frame(labels: Any) -> pd.DataFrame:
 
 def _one(values: Any) -> Any:
     """Return a column of values without an index."""
-    if isinstance(values, pd.Series):
-        return values.reset_index(drop=True)
-    if isinstance(values, pd.Categorical):
-        return values
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"shape {array.shape}")
-    return array
+    column = values if isinstance(values, pd.Series | pd.Categorical) else np.asarray(values)
+    if column.ndim != 1:
+        raise ValueError(f"shape {column.shape}")
+    return column.array if isinstance(column, pd.Series) else column

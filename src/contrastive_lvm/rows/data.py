@@ -58,10 +58,6 @@ class Data(NamedTuple):
     variances: list[Array]  # (D,) of the features of each set
     variance: Array  # (D,) of the features of all sets about their own means
 
-    def first_weights(self) -> tuple[Cache | None, ...]:
-        """Return weights of rows to begin with: nothing is known of them."""
-        return (None,) * len(self.sets)
-
     def row_step(
         self,
         active: Sequence[Loadings],

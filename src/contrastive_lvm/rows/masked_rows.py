@@ -23,7 +23,7 @@ from contrastive_lvm.arrays import LOG_2PI, Array, Matrix, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import (
-    Block,
+    RowBlock,
     is_sparse,
     missing_mask,
     patterns_of,
@@ -62,7 +62,7 @@ def prepare(loadings: Loadings, psi: Array) -> Coefficients:
     return Coefficients(loadings.pairs() * precision, scaled, precision, LOG_2PI + np.log(psi))
 
 
-def row_step(model: Coefficients, residual: Array, block: Block) -> RowMoments:
+def row_step(model: Coefficients, residual: Array, block: RowBlock) -> RowMoments:
     """Posterior moments and exact log-density of each row; `residual` is zero where missing."""
     precision = model.pairs @ block.observed.T  # (Q, P)
     precision += packed.pack(np.eye(len(model.scaled)))
@@ -74,7 +74,7 @@ def row_step(model: Coefficients, residual: Array, block: Block) -> RowMoments:
     return RowMoments(mean, cov, -0.5 * (constant[block.pattern] + quadratic))
 
 
-def _per_row(of_pattern: Array, block: Block) -> Array:
+def _per_row(of_pattern: Array, block: RowBlock) -> Array:
     """Expand (Q, P) to (Q, B); no copy when every row has a pattern of its own."""
     if len(block.observed) == len(block.pattern):
         return of_pattern
@@ -82,7 +82,7 @@ def _per_row(of_pattern: Array, block: Block) -> Array:
     return per_row
 
 
-def residual_of(block: Block, mean: Array) -> Array:
+def residual_of(block: RowBlock, mean: Array) -> Array:
     """`x - mean` on the observed entries, zero where one is missing."""
     residual: Array = block.values - mean
     if len(block.observed) == len(block.pattern):  # every row has a pattern of its own
@@ -100,9 +100,9 @@ class SortedRows(NamedTuple):
     pattern: npt.NDArray[np.intp]  # (B,)
     weights: Array | None  # (B,)
 
-    def block(self) -> Block:
+    def block(self) -> RowBlock:
         """Widen to float64."""
-        return Block(widen(self.values), self.observed.astype(np.float64), self.pattern)
+        return RowBlock(widen(self.values), self.observed.astype(np.float64), self.pattern)
 
 
 class AvailableEntries:
@@ -259,7 +259,7 @@ def masked_statistics(
     return Statistics(moment, first, cross, residual, square, n, n, latent, n_rows, bound)
 
 
-def _sum_patterns(per_row: Array, block: Block) -> Array:
+def _sum_patterns(per_row: Array, block: RowBlock) -> Array:
     """Sum (., B) within patterns to (., P); the rows are sorted by pattern."""
     if len(block.observed) == len(block.pattern):
         return per_row

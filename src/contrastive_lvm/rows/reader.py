@@ -171,7 +171,7 @@ def is_file(X: Any) -> bool:
 
 def is_out_of_core(X: Any) -> bool:
     """Whether rows are not in memory, and are to be read a chunk at a time."""
-    return is_dask(X) or is_file(X)
+    return type(X) is not np.ndarray and (is_dask(X) or is_file(X))
 
 
 def open_rows(X: Any, name: str, checks: Checks) -> RowReader:

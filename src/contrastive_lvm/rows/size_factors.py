@@ -13,7 +13,7 @@ Sums = tuple[Array, Array]  # of columns, and numbers of their entries
 
 
 def mean_profile(likelihood: Likelihood, sets: list[Matrix]) -> Array:
-    """Mean count of each feature that is sized, over both sets, (D,); zero elsewhere."""
+    """Mean count of each feature that is sized, over all sets, (D,); zero for other features."""
     sized = likelihood._sized_features(sets[0].shape[1])
     if not sized.any():
         return np.zeros(len(sized))

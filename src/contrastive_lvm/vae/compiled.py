@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from contrastive_lvm._jax import JaxArray, load, module
+from contrastive_lvm._jax import JaxArray, JaxArrayLike, load, module
 from contrastive_lvm.vae.architecture import Architecture, NetworkConstants, NetworkWeights
 from contrastive_lvm.vae.network_model import DiagonalGaussian, NetworkModel
 from contrastive_lvm.vae.objective import BoundTerms, batch_terms, row_terms
@@ -26,20 +26,22 @@ class StepInputs(NamedTuple):
     log_floors: JaxArray  # (C,) of the noise
 
 
-class ObjectiveWeights(NamedTuple):
-    """How the terms of the objective are weighted."""
+class Objective(NamedTuple):
+    """What the objective depends on beside weights and batches."""
 
-    repeats: tuple[Any, ...]  # rows of a set that each row of its batch stands for
-    separation: Any  # of the leak, nats
-    total: Any  # entries of both sets, by which the objective is divided
+    constants: NetworkConstants
+    repeats: tuple[JaxArrayLike, ...]  # rows of a set that each row of its batch stands for
+    separation: JaxArrayLike  # weight of the leak, nats
+    n_entries: JaxArrayLike  # of both sets, by which the objective is divided
+    key: JaxArray  # of all draws
 
 
 class TrainingFunctions(NamedTuple):
     """Compiled functions of training."""
 
-    init_optimizer: Callable[..., Any]
-    steps: Callable[..., Any]  # weights, optimizer, inputs, constants, objective weights, key
-    evaluate: Callable[..., BoundTerms]  # weights, batch, constants, objective weights, key
+    init_optimizer: Callable[[NetworkWeights], Any]
+    steps: Callable[[NetworkWeights, Any, StepInputs, Objective], Any]
+    evaluate: Callable[[NetworkWeights, tuple[JaxArray, ...], Objective], BoundTerms]
 
 
 @lru_cache(maxsize=16)
@@ -51,23 +53,17 @@ def training_functions(
     optimizer = optax.chain(optax.clip_by_global_norm(clip), optax.scale_by_adam())
     terms_of = partial(batch_terms, separated=separated)
 
-    def loss(
-        weights: NetworkWeights,
-        inputs: StepInputs,
-        constants: NetworkConstants,
-        objective: ObjectiveWeights,
-        key: JaxArray,
-    ) -> Any:
-        model = NetworkModel(architecture, weights, constants)
-        key = jax.random.fold_in(key, inputs.numbers)
+    def loss(weights: NetworkWeights, inputs: StepInputs, objective: Objective) -> Any:
+        model = NetworkModel(architecture, weights, objective.constants)
+        key = jax.random.fold_in(objective.key, inputs.numbers)
         terms = terms_of(model, inputs.batches, objective.repeats, key, inputs.log_floors)
         penalty = objective.separation * inputs.kl_weights * terms.leak
-        return (penalty - terms.lower_bound(inputs.kl_weights)) / objective.total, terms
+        return (penalty - terms.lower_bound(inputs.kl_weights)) / objective.n_entries, terms
 
-    def steps(weights: NetworkWeights, state: Any, inputs: StepInputs, *fixed: Any) -> Any:
+    def steps(weights: NetworkWeights, state: Any, inputs: StepInputs, objective: Objective) -> Any:
         def step(carry: Any, own: StepInputs) -> Any:
             weights, state = carry
-            slope, terms = jax.grad(loss, has_aux=True)(weights, own, *fixed)
+            slope, terms = jax.grad(loss, has_aux=True)(weights, own, objective)
             change, state = optimizer.update(slope, state, weights)
             faster = jax.tree.map(lambda g: LIKELIHOOD_GAIN * g, change.likelihood)
             change = change._replace(likelihood=faster)
@@ -78,14 +74,10 @@ def training_functions(
         return weights, state, jax.tree.map(lambda each: each.mean(), terms)
 
     def evaluate(
-        weights: NetworkWeights,
-        batch: tuple[JaxArray, ...],
-        constants: NetworkConstants,
-        objective: ObjectiveWeights,
-        key: JaxArray,
+        weights: NetworkWeights, batch: tuple[JaxArray, ...], objective: Objective
     ) -> BoundTerms:
-        model = NetworkModel(architecture, weights, constants)
-        return terms_of(model, batch, objective.repeats, key)
+        model = NetworkModel(architecture, weights, objective.constants)
+        return terms_of(model, batch, objective.repeats, objective.key)
 
     return TrainingFunctions(jax.jit(optimizer.init), jax.jit(steps), jax.jit(evaluate))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import JaxArray, load, module
+from contrastive_lvm._jax import JaxArray, JaxArrayLike, load, module
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.vae.architecture import Architecture, NetworkConstants, NetworkWeights
 from contrastive_lvm.vae.networks import apply
@@ -97,7 +97,7 @@ class NetworkModel(NamedTuple):
         return self.predictor(h[..., :k] if k else None, h[..., k:], of)
 
     def log_likelihood(
-        self, rows: JaxArray, eta: JaxArray, log_floor: JaxArray | float = LEAST_LOG_NOISE
+        self, rows: JaxArray, eta: JaxArray, log_floor: JaxArrayLike | float = LEAST_LOG_NOISE
     ) -> JaxArray:
         """Return the log-likelihood of each row's observed entries at its predictors, (..., B).
 

@@ -8,11 +8,11 @@ with the divergences from N(0, I) in closed form and the expectations by one rep
 
 from typing import NamedTuple
 
-from contrastive_lvm._jax import JaxArray, module
+from contrastive_lvm._jax import JaxArray, JaxArrayLike, module
 from contrastive_lvm.vae.leak_penalty import leak
 from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, NetworkModel
 
-Scalar = JaxArray | float
+Scalar = JaxArrayLike | float
 
 
 class BoundTerms(NamedTuple):
@@ -61,7 +61,7 @@ def row_terms(
 def batch_terms(
     model: NetworkModel,
     batch: tuple[JaxArray, ...],
-    repeats: tuple[JaxArray, ...],
+    repeats: tuple[JaxArrayLike, ...],
     key: JaxArray,
     log_floor: Scalar = LEAST_LOG_NOISE,
     *,

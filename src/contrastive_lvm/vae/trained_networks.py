@@ -25,7 +25,7 @@ LEAST, MOST = 64, 2048  # rows of a block; shorter ones are padded, so that few 
 SEED = 0  # of draws for predictions, which are the same at every call
 
 
-class Block(NamedTuple):
+class PaddedRows(NamedTuple):
     """Standardised rows, padded, how many of them are real, and a key for draws."""
 
     rows: np.ndarray
@@ -73,7 +73,7 @@ class TrainedNetworks(NamedTuple):
             stds.append(np.exp(log_std))
         return np.concatenate(means), np.concatenate(stds)
 
-    def _posterior(self, block: Block, of: str) -> DiagonalGaussian:
+    def _posterior(self, block: PaddedRows, of: str) -> DiagonalGaussian:
         return self._functions.encode(*self._fixed, block.rows, of=of, steps=self.refine_steps)
 
     # Rows
@@ -131,7 +131,7 @@ class TrainedNetworks(NamedTuple):
             begin = at.stop
         return values, std
 
-    def _predictor_moments(self, block: Block, of: str, draws: int) -> tuple[Array, Array]:
+    def _predictor_moments(self, block: PaddedRows, of: str, draws: int) -> tuple[Array, Array]:
         """Return mean and variance of the predictor over the posterior of the latents."""
         function = self._functions.predictor_moments
         found = function(*self._fixed, self._posterior(block, of), block.key, of=of, draws=draws)
@@ -145,7 +145,7 @@ class TrainedNetworks(NamedTuple):
         """Return the lower bound of a set, and the variance of this estimate."""
         draws = max(2, min(MOST_DRAWS, ENOUGH_DRAWS // rows.n_rows))
 
-        def bounds(block: Block) -> JaxArray:
+        def bounds(block: PaddedRows) -> JaxArray:
             function = self._functions.lower_bounds
             return function(*self._fixed, block.rows, block.key, of=of, draws=draws)
 
@@ -155,14 +155,14 @@ class TrainedNetworks(NamedTuple):
     def weighted_bounds(self, rows: NetworkRows, of: str, draws: int) -> Array:
         """Return importance-weighted lower bounds of rows, (N,): nearer the more draws."""
 
-        def bounds(block: Block) -> JaxArray:
+        def bounds(block: PaddedRows) -> JaxArray:
             function, posterior = self._functions.weighted_bounds, self._posterior(block, of)
             return function(*self._fixed, block.rows, posterior, block.key, of=of, draws=draws)
 
         return self._row_bounds(rows, bounds, SEED)
 
     def _row_bounds(
-        self, rows: NetworkRows, bounds: Callable[[Block], JaxArray], seed: int
+        self, rows: NetworkRows, bounds: Callable[[PaddedRows], JaxArray], seed: int
     ) -> Array:
         found = []
         for block in self._blocks(rows, seed):
@@ -171,12 +171,12 @@ class TrainedNetworks(NamedTuple):
             found.append(own - change)
         return np.concatenate(found, axis=-1)
 
-    def _blocks(self, rows: NetworkRows, seed: int = SEED) -> Iterator[Block]:
+    def _blocks(self, rows: NetworkRows, seed: int = SEED) -> Iterator[PaddedRows]:
         random: Any = module("jax.random")
         key = random.key(seed)
         for i, block in enumerate(rows.read()):
             standardized = self.units.standardize(block)
-            yield Block(_padded(standardized), len(block), random.fold_in(key, i))
+            yield PaddedRows(_padded(standardized), len(block), random.fold_in(key, i))
 
 
 def centre_decoders(networks: TrainedNetworks, sets: tuple[NetworkRows, ...]) -> TrainedNetworks:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import JaxArray, all_finite, module, to_numpy
+from contrastive_lvm._jax import all_finite, module, to_numpy
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import Placement
 from contrastive_lvm.vae.architecture import Architecture, NetworkWeights
-from contrastive_lvm.vae.compiled import ObjectiveWeights, StepInputs, training_functions
+from contrastive_lvm.vae.compiled import Objective, StepInputs, training_functions
 from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE
 from contrastive_lvm.vae.objective import BoundTerms
 from contrastive_lvm.vae.training_data import TrainingData
@@ -148,12 +148,6 @@ class Training:
         self.state = state
 
     @property
-    def key(self) -> JaxArray:
-        """The key of all draws."""
-        key: JaxArray = module("jax.random").key(self.state.seed)
-        return key
-
-    @property
     def is_due(self) -> bool:
         """Whether another round is due."""
         s, patience = self.state, self.plan.patience
@@ -177,12 +171,13 @@ class Training:
         weights = self.placement.everywhere(self.state.weights)
         optimizer = self.placement.everywhere(self.state.optimizer)
         found: list[BoundTerms] = []
+        objective = self.objective()
         for epoch in range(first, last):
             for inputs in self.step_inputs(epoch):
                 # Steps run while the next rows are read, but rows must not pile up before them.
                 module("jax").block_until_ready(found[-1:])
                 weights, optimizer, own = self.functions.steps(
-                    weights, optimizer, inputs, self.constants, self.objective_weights(), self.key
+                    weights, optimizer, inputs, objective
                 )
                 found.append(own)
         terms = self._in_units(np.mean([[float(v) for v in own] for own in found], axis=0))
@@ -212,20 +207,25 @@ class Training:
                 *self.placement.everywhere((numbers.astype(np.uint32), *single)),
             )
 
-    def objective_weights(self, rows: tuple[int, ...] | None = None) -> ObjectiveWeights:
-        """Return the weights for batches, or for as many rows of each set."""
-        sizes, rows = self.data.sizes, rows or self.schedule.batch_rows
-        repeats = tuple(np.float32(n / b) for n, b in zip(sizes, rows, strict=True))
-        total = sum(sizes) * self.data.sets[0].shape[1]
-        separation = np.float32(self.plan.separation * sizes[0])
-        return ObjectiveWeights(repeats, separation, np.float32(total))
+    def objective(self, rows: tuple[int, ...] | None = None) -> Objective:
+        """Return the objective of batches, or of as many rows of each set."""
+        sizes = self.data.sizes
+        pairs = zip(sizes, rows or self.schedule.batch_rows, strict=True)
+        return Objective(
+            self.constants,
+            repeats=tuple(np.array(n / b, np.float32) for n, b in pairs),
+            separation=np.array(self.plan.separation * sizes[0], np.float32),
+            n_entries=np.array(sum(sizes) * self.data.sets[0].shape[1], np.float32),
+            key=module("jax.random").key(self.state.seed),
+        )
 
     def _validation_bound(self, weights: NetworkWeights, terms: BoundTerms) -> float:
         """Return the objective of held-out rows, by the same draws each time, nats per row."""
         if self.data.held_out:
-            objective = self.objective_weights(tuple(len(rows) for rows in self.data.held_out))
-            key = module("jax.random").fold_in(self.key, 2**31)
-            found = self.functions.evaluate(weights, self.held_out, self.constants, objective, key)
+            objective = self.objective(tuple(len(rows) for rows in self.data.held_out))
+            key = module("jax.random").fold_in(objective.key, 2**31)
+            objective = objective._replace(key=key)
+            found = self.functions.evaluate(weights, self.held_out, objective)
             terms = self._in_units([float(value) for value in found])
         penalty = self.plan.separation * self.data.sizes[0] * terms.leak
         return float(terms.lower_bound() - penalty) / sum(self.data.sizes)

@@ -94,7 +94,8 @@ class SVI(Engine):
     local: LatentParameters = "rows"
     augmented: bool = True
     start: SVIState | None = None
-    n_devices: int | None = field(default=None, repr=False)  # of the machine, not of the model
+    # A property of the machine, not of the model: neither shown nor saved.
+    n_devices: int | None = field(default=None, repr=False, metadata={"saved": False})
 
     def __post_init__(self) -> None:
         for name in ("max_iter", "n_particles", "rank"):

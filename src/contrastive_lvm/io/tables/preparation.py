@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.io.checks import array, check_values, flag
 from contrastive_lvm.io.container import ModelFileError, clause, clipped
 from contrastive_lvm.io.tables.choose_rows import Choice
 from contrastive_lvm.io.tables.standardize import Scaling, check_method
 from contrastive_lvm.io.tables.table import numbered
+from contrastive_lvm.io.value_checks import array, check_values, flag
 
 
 class Origin(NamedTuple):

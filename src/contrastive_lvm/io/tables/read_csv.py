@@ -11,7 +11,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -25,8 +25,10 @@ from contrastive_lvm.io.tables.table import Table, refuse_empty, refuse_repeated
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
 SAMPLE = 100  # lines that tell columns of words from those of numbers
-BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
+BLOCK = 2 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
+CHUNK = 500_000  # values that pandas reads at a time
 GROWTH = 1.05  # of the array when it is full
+Progress = Callable[[int], None]
 
 
 class Header(NamedTuple):
@@ -42,20 +44,42 @@ class NotPlainError(Exception):
 
 
 def read_csv(
-    path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
+    path: Path,
+    *,
+    annotations: Collection[str] = (),
+    features: Collection[str] | None = None,
+    progress: Progress = lambda n_bytes: None,
 ) -> Table:
-    """Read a CSV or TSV file whose first line names the columns; arguments as in `read_table`.
+    r"""Read a CSV or TSV file whose first line names the columns.
 
-    Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`; a first line
-    without commas but with semicolons or tabs is believed. A last ending `.gz` means gzip.
+    Parameters
+    ----------
+    path : Path
+        Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`; a first line
+        without commas but with semicolons or tabs is believed. A last ending `.gz` means gzip.
+    annotations : collection of str
+        Columns that are kept out of the numbers.
+    features : collection of str, optional
+        The only columns that are numbers for the model.
+    progress : function
+        Called with the number of bytes that have been read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "mice.csv"
+    >>> _ = path.write_text("mouse,weight,length\na,21.5,9\nb,,8\n")
+    >>> table = read_csv(path)
+    >>> table.features, list(table.annotations), table.values.tolist()
+    (['weight', 'length'], ['mouse'], [[21.5, 9.0], [nan, 8.0]])
     """
     with _one_sentence(path):
         separator, names = _read_header(path)
         others = set() if features is None else set(names).difference(features, [ROW_NAMES])
         header = Header(separator, names, {*annotations, *others})
         with suppress(NotPlainError, ValueError):  # refusals are worded by one reader alone
-            return _read_with_pyarrow(path, header)
-        return _read_with_pandas(path, header)
+            return _read_with_pyarrow(path, header, progress)
+        return _read_with_pandas(path, header, progress)
 
 
 # The first line
@@ -63,10 +87,11 @@ def read_csv(
 
 def _read_header(path: Path) -> tuple[str, list[str]]:
     """Return the separator and the names of columns, one of which may name the rows."""
-    with _open_text(path) as text:
-        separator = _separator(path, next((line for line in text if line.strip()), ""))
-    with _open_text(path) as text:
-        records = _records(text, separator)
+    with _opened(path) as (_, text):
+        first = next((line for line in text if line.strip()), "")
+        separator = _separator(path, first)
+    with _opened(path) as (_, text):
+        records = (record for record in _records(text, separator) if record)
         header, second = next(records, []), next(records, [])
     if not header:
         raise ValueError(f"{path} is empty; give a file with a line of column names and data.")
@@ -97,7 +122,7 @@ def _separator(path: Path, first: str) -> str:
 
 
 def _records(text: IO[str], separator: str) -> Iterator[list[str]]:
-    return filter(None, csv.reader(text, delimiter=separator, skipinitialspace=True))
+    return csv.reader(text, delimiter=separator, skipinitialspace=True)
 
 
 # Plain files
@@ -115,46 +140,47 @@ class _PlainBytes(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         block = self._file.read(size)
-        seen = self._last + block  # what is odd may begin in the last byte before
-        self._last = seen[-1:]
-        quoted = b'"' in seen or b"\0" in seen
-        if quoted or seen.count(b"\r", 0, len(seen) - 1) != seen.count(b"\r\n"):
+        text = self._last + block  # what is odd may begin in the last byte before
+        self._last = text[-1:]
+        quoted = b'"' in text or b"\0" in text
+        if quoted or text.count(b"\r", 0, len(text) - 1) != text.count(b"\r\n"):
             raise NotPlainError
         # Most files have no blank at all, which is found much sooner than where it stands.
-        if b" " in seen and any(two in seen for two in self._before_value):
+        if b" " in text and any(two in text for two in self._before_value):
             raise NotPlainError
         return block
 
 
-def _read_with_pyarrow(path: Path, header: Header) -> Table:
-    with _open_bytes(path) as data:
+def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
+    with _opened_bytes(path) as (_, data):
         types = _column_types(data, header)
-    numbers = [n for n, kind in types.items() if kind == "double" and n not in header.annotations]
+    is_number = [types[n] == "double" and n not in header.annotations for n in types]
+    numbers, others = np.flatnonzero(is_number).tolist(), np.flatnonzero(~np.array(is_number))
     refuse_empty(1, len(numbers), str(path))
     array, n, notes = np.empty((0, len(numbers))), 0, []
-    with _open_bytes(path) as data:
+    with _opened_bytes(path) as (raw, data):
         _skip_header(data)
         for batch in _batches(data, header.separator, types):
-            found = _finite_numbers(batch.select(numbers))
-            if n + len(found) > len(array):  # in place: there are never two arrays
-                rows = max(n + len(found), int(GROWTH * len(array)))
-                array.resize((rows, len(numbers)), refcheck=False)
-            array[n : n + len(found)] = found
-            n += len(found)
-            notes.append(batch.select([name for name in types if name not in set(numbers)]))
+            rows = slice(n, n := n + batch.num_rows)
+            if n > len(array):  # in place: there are never two arrays
+                array.resize((max(n, int(GROWTH * len(array))), len(numbers)), refcheck=False)
+            _fill(array[rows], [batch.column(i) for i in numbers])
+            notes.append(batch.select(others.tolist()))
+            progress(raw.tell())
     array.resize((n, len(numbers)), refcheck=False)
     rest = _annotations(notes, header)
     row_names = rest.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in rest else None
-    return Table(array, numbers, rest, row_names, named=True, source=str(path))
+    features = [header.names[i] for i in numbers]
+    return Table(array, features, rest, row_names, named=True, source=str(path))
 
 
-def _finite_numbers(batch: Any) -> np.ndarray:
-    """Return the values of a batch; infinities and odd words for NaN are left to pandas."""
-    found: np.ndarray = batch.to_pandas().to_numpy()
-    missing = sum(column.null_count for column in batch.columns)
-    if found.size - np.count_nonzero(np.isfinite(found)) != missing:
+def _fill(rows: np.ndarray, columns: list[Any]) -> None:
+    """Write columns into rows; infinities and odd words for NaN are left to pandas."""
+    for j, column in enumerate(columns):
+        rows[:, j] = column.to_numpy(zero_copy_only=False)
+    missing = sum(column.null_count for column in columns)
+    if rows.size - np.count_nonzero(np.isfinite(rows)) != missing:
         raise NotPlainError
-    return found
 
 
 def _skip_header(file: IO[bytes]) -> None:
@@ -223,10 +249,10 @@ def _annotations(batches: list[Any], header: Header) -> pd.DataFrame:
 # All other files
 
 
-def _read_with_pandas(path: Path, header: Header) -> Table:
-    names = header.names
-    with _open_text(path) as text:
-        frame = pd.read_csv(
+def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
+    names, chunks = header.names, []
+    with _opened(path) as (raw, text):
+        reader = pd.read_csv(
             text,
             sep=header.separator,
             header=0,
@@ -236,8 +262,13 @@ def _read_with_pandas(path: Path, header: Header) -> Table:
             skipinitialspace=True,
             na_values=MISSING,
             keep_default_na=False,
+            chunksize=max(100, CHUNK // len(names)),
             low_memory=False,
         )
+        for chunk in reader:
+            chunks.append(chunk)
+            progress(raw.tell())
+    frame = pd.concat(chunks, ignore_index=True)
     if frame[names[-1]].isna().any():  # pandas fills lines that end too early
         _refuse_short_lines(path, header.separator, len(names))
     rows = frame.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in frame else None
@@ -245,8 +276,9 @@ def _read_with_pandas(path: Path, header: Header) -> Table:
 
 
 def _refuse_short_lines(path: Path, separator: str, n_columns: int) -> None:
-    with _open_text(path) as text:
-        for row, record in enumerate(_records(text, separator)):
+    with _opened(path) as (_, text):
+        records = (record for record in _records(text, separator) if record)
+        for row, record in enumerate(records):
             if row and len(record) != n_columns:
                 raise _ragged(path, len(record), row, n_columns)
 
@@ -258,12 +290,21 @@ def _ragged(path: Path, found: int, row: int, expected: int) -> ValueError:
     )
 
 
-def _open_text(path: Path) -> IO[str]:
-    return io.TextIOWrapper(_open_bytes(path), encoding="utf-8-sig", newline="")
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, IO[str]]]:
+    """Open the raw file, which knows how far it was read, and its text."""
+    with (
+        _opened_bytes(path) as (raw, data),
+        io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as text,
+    ):
+        yield raw, text
 
 
-def _open_bytes(path: Path) -> Any:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+@contextmanager
+def _opened_bytes(path: Path) -> Iterator[tuple[Any, Any]]:
+    """Open the raw file, and what it holds, unzipped."""
+    with path.open("rb") as raw:
+        yield raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
 
 
 @contextmanager
