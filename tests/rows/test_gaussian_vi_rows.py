@@ -4,6 +4,7 @@ Whatever can be integrated on a grid is: expectations over a normal predictor, a
 rows with one or two of them.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_expected_log_densities_are_integrals(kind: str, v: float) -> None:
             e, weights = normal_grid(m, v)
             exact = float(log_density(kind, x, e) @ weights)
             entry = np.array([[x]])
-            value = likelihood.expected(entry, np.array([[m]]), np.array([[v]]), nuisance()).value
+            value = likelihood._expected(entry, np.array([[m]]), np.array([[v]]), nuisance()).value
             assert value[0, 0] == pytest.approx(exact, rel=1e-7, abs=1e-6)
 
 
@@ -94,7 +95,7 @@ def test_expected_log_densities_are_integrals(kind: str, v: float) -> None:
 @pytest.mark.parametrize("kind", [*COUNTED, "gaussian", "student_t"])
 def test_slope_and_curvature_are_derivatives(kind: str, v: float) -> None:
     def at(m: float, v: float) -> Any:
-        return LIKELIHOODS[kind].expected(x, np.full_like(x, m), np.full_like(x, v), nuisance())
+        return LIKELIHOODS[kind]._expected(x, np.full_like(x, m), np.full_like(x, v), nuisance())
 
     x, h = np.array([VALUES.get(kind, COUNTS)]), 1e-4
     for m in (-3.0, 0.0, 1.5):
@@ -112,9 +113,9 @@ def test_the_constant_is_what_the_predictor_does_not_move(kind: str) -> None:
     rng, likelihood, given = np.random.default_rng(0), LIKELIHOODS[kind], nuisance(8)
     rows = rng.integers(0, 2, (5, 8)).astype(float)
     for m, v in ((rng.normal(size=(5, 8)), np.ones((5, 8))), (np.zeros((5, 8)), np.zeros((5, 8)))):
-        whole = likelihood.expected(rows, m, v, given)
-        moving = likelihood.expected(rows, m, v, given, whole=False)
-        constant = likelihood.constant(rows, given)
+        whole = likelihood._expected(rows, m, v, given)
+        moving = likelihood._expected(rows, m, v, given, whole=False)
+        constant = likelihood._constant(rows, given)
         np.testing.assert_allclose(moving.value + constant, whole.value, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(moving.slope, whole.slope)
 
@@ -123,15 +124,15 @@ def test_the_constant_is_what_the_predictor_does_not_move(kind: str) -> None:
 def test_counts_that_hardly_disperse_are_poisson(v: float) -> None:
     x, m = np.array([[0.0, 1.0, 6.0]]), np.array([[-9.0, -2.0, 0.5]])
     given = nuisance(3, dispersion=0.0)
-    found = clvm.NegativeBinomial().expected(x, m, np.full_like(m, v), given)
-    poisson = clvm.Poisson().expected(x, m, np.full_like(m, v), given)
+    found = clvm.NegativeBinomial()._expected(x, m, np.full_like(m, v), given)
+    poisson = clvm.Poisson()._expected(x, m, np.full_like(m, v), given)
     for one, other in zip(found, poisson, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-3)
 
 
 def test_at_a_known_predictor_student_t_is_exact() -> None:
     x, m = np.array([[-2.0, 0.0, 9.0]]), np.array([[0.5, 0.0, -1.0]])
-    value = clvm.StudentT(DF).expected(x, m, np.zeros_like(m), nuisance()).value
+    value = clvm.StudentT(DF)._expected(x, m, np.zeros_like(m), nuisance()).value
     np.testing.assert_allclose(value, log_density("student_t", x, m), rtol=1e-12)
 
 
@@ -177,7 +178,7 @@ def case(
     loadings = Loadings(scale * rng.standard_normal((D, K)), C if cov else None)
     mean, sizes = rng.normal(1.0, 0.5, D), rng.normal(0.0, 0.3, n)
     model = Generalised(
-        loadings, mean, Learned(likelihood, given), sizes, likelihood.sized_columns(D)
+        loadings, mean, Learned(likelihood, given), sizes, likelihood._sized_features(D)
     )
     X = predict.draw(model, n, np.random.RandomState(0))
     return Case(model, X)
@@ -231,9 +232,9 @@ def dense_bound(model: Generalised, x: Array, i: int, m: Array, V: Array) -> flo
     if model.loadings.cov is not None:
         C = packed.unpack(model.loadings.cov.packed())
         v = v + np.einsum("dkl,kl->d", C, V + np.outer(m, m))
-    law: Any = model.law
-    value, _, _ = law.expected(np.nan_to_num(x)[None], mu[None], v[None])
-    value = value + law.constant(np.nan_to_num(x)[None])
+    observation: Any = model.observation
+    value, _, _ = observation.expected(np.nan_to_num(x)[None], mu[None], v[None])
+    value = value + observation.constant(np.nan_to_num(x)[None])
     kl = 0.5 * (np.trace(V) + m @ m - len(m) - np.linalg.slogdet(V)[1])
     return float(value[0, o].sum() - kl)
 
@@ -262,7 +263,7 @@ def test_closed_forms_come_out_again(kind: str, cov: float, gaps: float) -> None
     model, X = case(kind, 3, cov=cov)
     X = with_gaps(X, gaps, 1)
     X[0] = np.nan
-    scaler = None if kind == "gaussian" else clvm.StudentT(DF).scaler(DF)
+    scaler = None if kind == "gaussian" else partial(clvm.StudentT(DF).scales, df=DF)
     linear = predict.Linear(model.loadings, model.mean, np.full(8, NOISE), scaler)
     for found, exact in zip(
         predict.latent_moments(model, X), predict.latent_moments(linear, X), strict=True
@@ -282,7 +283,7 @@ def test_missing_entries_are_left_out(kind: str) -> None:
     part = model._replace(
         loadings=Loadings(model.L[kept], PackedCovariance(C, np.zeros(4), 2)),
         mean=model.mean[kept],
-        law=Learned(LIKELIHOODS[kind], nuisance(4)),
+        observation=Learned(LIKELIHOODS[kind], nuisance(4)),
         sized=model.sized[kept],
     )
     gapped = np.full_like(X, np.nan)
@@ -309,9 +310,9 @@ def test_extreme_rows_settle(kind: str, dispersion: float, level: float, cov: fl
     rng, K, D = np.random.default_rng(1), 4, EXTREMES.shape[1]
     C = PackedCovariance(np.repeat(cov * packed.pack(np.eye(K)), D, axis=1), np.zeros(D), K)
     loadings = Loadings(rng.uniform(-5.0, 5.0, (D, K)), C if cov else None)
-    law = Learned(LIKELIHOODS[kind], nuisance(D, dispersion))
+    observation = Learned(LIKELIHOODS[kind], nuisance(D, dispersion))
     sizes = np.array([0.0, 0.0, 0.0, -9.0, 5.0, 0.0, 0.0])
-    model = Generalised(loadings, np.full(D, level), law, sizes, np.ones(D, dtype=bool))
+    model = Generalised(loadings, np.full(D, level), observation, sizes, np.ones(D, dtype=bool))
     X = np.minimum(EXTREMES, 1.0) if kind == "bernoulli" else EXTREMES
     means, covs = predict.latent_moments(model, X)
     bounds = predict.log_likelihoods(model, X)
@@ -338,17 +339,17 @@ def test_a_mixed_likelihood_is_the_sum_of_its_parts() -> None:
     mixed, given = LIKELIHOODS["mixed"], nuisance(8)
     rng = np.random.default_rng(0)
     m, v = rng.normal(size=X.shape), rng.uniform(0.0, 2.0, X.shape)
-    whole, means = mixed.expected(X, m, v, given), mixed.response(m, v, given)
+    whole, means = mixed._expected(X, m, v, given), mixed.response(m, v, given)
     for kind, features in MIXED.items():
         at = np.array(features)
-        part = LIKELIHOODS[kind].expected(X[:, at], m[:, at], v[:, at], given.of(at))
+        part = LIKELIHOODS[kind]._expected(X[:, at], m[:, at], v[:, at], given.of(at))
         for all_kinds, one in zip(whole, part, strict=True):
             np.testing.assert_array_equal(all_kinds[:, at], one)
         response = LIKELIHOODS[kind].response(m[:, at], v[:, at], given.of(at))
         np.testing.assert_array_equal(means[0][:, at], response[0])
         np.testing.assert_array_equal(means[1][:, at], response[1])
-    np.testing.assert_array_equal(mixed.sized_columns(8), [d in (1, 3, 4, 5) for d in range(8)])
-    assert model.offset(slice(3)).any(axis=0).tolist() == mixed.sized_columns(8).tolist()
+    np.testing.assert_array_equal(mixed._sized_features(8), [d in (1, 3, 4, 5) for d in range(8)])
+    assert model.offset(slice(3)).any(axis=0).tolist() == mixed._sized_features(8).tolist()
 
 
 @pytest.mark.parametrize(
@@ -365,7 +366,7 @@ def test_a_mixed_likelihood_is_the_sum_of_its_parts() -> None:
 )
 def test_mixed_features_must_be_there_once(kinds: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        clvm.Mixed(kinds).bound_to(3, ["a", "b", "c"])
+        clvm.Mixed(kinds)._bind(3, ["a", "b", "c"])
 
 
 def test_mixed_kinds_must_be_known() -> None:
@@ -373,7 +374,7 @@ def test_mixed_kinds_must_be_known() -> None:
         clvm.Mixed({"gamma": [0]})
     with pytest.raises(TypeError, match="must be a dict"):
         clvm.Mixed([0, 1])
-    assert clvm.Mixed({"gaussian": np.int64(0), "poisson": "b"}).bound_to(2, ["a", "b"]).kinds == {
+    assert clvm.Mixed({"gaussian": np.int64(0), "poisson": "b"})._bind(2, ["a", "b"]).kinds == {
         "gaussian": (0,),
         "poisson": (1,),
     }
