@@ -443,5 +443,5 @@ def test_objections_name_the_prior_and_the_way_out() -> None:
     model = clvm.contrastive_model(1, 1, clvm.Bernoulli(), clvm.ARD())
     binary = engine._unsupported_reason(model)
     assert binary is not None
-    assert "Flat() on the target loadings of binary data" in binary
+    assert "Flat() on the target loadings with Bernoulli(): large" in binary
     assert "R-hat above 1.05" in engine._convergence_hint()

@@ -112,8 +112,8 @@ class NUTS(Engine):
             improper = model.likelihood._needs_proper_prior and not block.prior._is_proper
             if improper and block.n_components:
                 return (
-                    f"NUTS cannot fit {block.prior!r} on the {block.name} loadings of binary data: "
-                    "large loadings are never ruled out, so the posterior is improper; use the "
+                    f"NUTS cannot fit {block.prior!r} on the {block.name} loadings with "
+                    f"{model.likelihood!r}: large loadings are never ruled out, so the posterior is improper; use the "
                     "prior ARD()."
                 )
         return None
