@@ -1,6 +1,7 @@
 """Autoencoders: the bound against NumPy, and predictions."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from scipy import stats
 
 import contrastive_lvm as clvm
+from tests.outside import Contaminated, SoftplusPoisson
 from tests.vae.autoencoders import DATA, QUICK, counts, known, quick
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
@@ -17,6 +19,7 @@ from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, DiagonalGaussian,
 from contrastive_lvm.vae.objective import batch_terms, row_terms
 from contrastive_lvm.vae.training import TrainingPlan, TrainingSchedule
 
+COUNTS = {"target": counts(300, 0), "background": counts(200, 1)}
 OUTPUTS = {
     "feature": (DATA.target, DATA.background),
     "bernoulli": tuple((rows > 0).astype(float) for rows in (DATA.target, DATA.background)),
@@ -216,6 +219,15 @@ def test_every_output_predicts(name: str) -> None:
         assert set(np.unique(model.sample(50, random_state=0))) <= {0.0, 1.0}
         assert ((model.reconstruct(X) >= 0) & (model.reconstruct(X) <= 1)).all()
     assert (model.dispersion_ is not None) == (name == "negative_binomial")
+
+
+@pytest.mark.parametrize("likelihood", [Contaminated(), SoftplusPoisson()], ids=repr)
+def test_likelihoods_from_outside_are_outputs(likelihood: clvm.Likelihood) -> None:
+    sets = DATA if isinstance(likelihood, Contaminated) else SimpleNamespace(**COUNTS)
+    model = quick(likelihood=likelihood).fit(sets.target, background=sets.background)
+    assert np.isfinite(model.transform(sets.target)).all()
+    assert np.isfinite(model.reconstruct(sets.target)).all()
+    assert (np.asarray(model.noise_variance_) > 0).all() == isinstance(likelihood, Contaminated)
 
 
 def test_parts_add_up() -> None:

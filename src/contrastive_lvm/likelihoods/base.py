@@ -285,7 +285,8 @@ class ScaleMixture(Likelihood):
         return np.ones(n_features, dtype=bool)
 
     def _network_parameters(self, n_features: int) -> dict[str, Array] | None:
-        return None
+        """Return the noise variance, at first all the variance of standardised data."""
+        return {"noise": np.ones(() if self._is_isotropic else (n_features,))}
 
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         log_noise = np.log(nuisance.noise)

@@ -80,7 +80,3 @@ class Gaussian(ScaleMixture):
         if whole:
             value += self._constant(rows, nuisance)
         return Expected(value, residual / psi, np.broadcast_to(1.0 / psi, m.shape))
-
-    def _network_parameters(self, n_features: int) -> dict[str, Array]:
-        """Return the noise variance, at first all the variance of standardised data."""
-        return {"noise": np.ones(() if self._is_isotropic else (n_features,))}

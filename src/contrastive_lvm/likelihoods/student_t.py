@@ -149,6 +149,9 @@ class StudentT(ScaleMixture):
     def _variance_factor(self, df: float) -> float:
         return df / (df - 2.0) if df > 2 else np.inf
 
+    def _network_parameters(self, n_features: int) -> dict[str, Array] | None:
+        return None  # degrees of freedom would be learned too
+
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         values = super()._site_values(nuisance)
         if self._learns_df:
