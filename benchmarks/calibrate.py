@@ -14,8 +14,8 @@ rank of the true value of any quantity among independent draws of the posterior 
 given, since its own prior, flat in the logarithm, cannot be drawn from. Nor can the flat prior of
 the means; but the model is invariant to translations, so that ranks have the same distribution
 whatever the true means are, which is the uniform one. Two models: ARD with a column each, and the
-group lasso with two columns each, which is invariant to rotations and sampled without them. Ranks are
-tested by chi-square (20 bins) and Kolmogorov-Smirnov; p-values are judged after Bonferroni's
+group lasso with two columns each, which is invariant to rotations and sampled without them. Ranks
+are tested by chi-square (20 bins) and Kolmogorov-Smirnov; p-values are judged after Bonferroni's
 correction over all of them.
 
 With `--write` the table goes to `docs/calibration.md`. Datasets have the seeds from SEED on, 0
