@@ -45,12 +45,12 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "binary.csv": (bytes(range(256)) * 20, "is not text in UTF-8|is not a text file"),
     "nul.csv": (TEXT.replace("a,b", "a\0,b", 1).encode(), "is not a text file|cannot be read"),
     "words.csv": (b"group,a\ncase,x\ncontrol,y\n", "has no column of numbers|lacks 4 of the 4"),
-    "pickled.npy": (b"", "holds objects of Python"),  # written below
-    "header.npy": (b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((\n", "its header cannot be read"),
+    "pickled.npy": (b"", "holds Python objects"),  # written below
+    "header.npy": (b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((\n", "is not a complete NumPy file"),
     "flat.npy": (b"", "needs two dimensions"),
-    "cut.npz": (b"PK\x03\x04nothing", "is not a whole npz file"),
-    "cut.h5ad": (b"\x89HDF\r\n\x1a\n123", "is not a whole h5ad file"),
-    "text.parquet": (b"a,b\n1,2\n", "is not a whole Parquet file"),
+    "cut.npz": (b"PK\x03\x04nothing", "is not a complete npz file"),
+    "cut.h5ad": (b"\x89HDF\r\n\x1a\n123", "is not a complete h5ad file"),
+    "text.parquet": (b"a,b\n1,2\n", "is not a complete Parquet file"),
     "odd.xlsx": (b"PK", "has an ending that is not known"),
 }
 COMMANDS = ("fit", "select", "transform", "impute", "denoise", "report")

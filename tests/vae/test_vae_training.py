@@ -130,7 +130,7 @@ def test_dask_rows_are_never_computed_whole(monkeypatch: pytest.MonkeyPatch) -> 
     model, memory = quick(**words).fit(X, background=B), fitted(**words)
     np.testing.assert_allclose(model.transform(X), model.transform(DATA.target), atol=1e-5)
     assert model.score(X) == pytest.approx(memory.score(DATA.target), abs=0.3)
-    with pytest.raises(ValueError, match="has 7 features, but ContrastiveVAE was fitted with 8"):
+    with pytest.raises(ValueError, match="has 7 features, but ContrastiveVAE is expecting 8"):
         model.transform(X[:, :7])
 
 

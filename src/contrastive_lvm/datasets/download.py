@@ -89,7 +89,9 @@ def reason(error: BaseException) -> str:
 
     Some messages quote bytes of the file, or advise to allow pickles.
     """
-    words = str(error.args[-1] if isinstance(error, KeyError | OSError) and error.args else error)
+    said = [words for words in error.args if isinstance(words, str)]
+    inside = isinstance(error, KeyError | OSError) or str(error) == str(error.args)
+    words = said[0] if said and inside else str(error)
     if "pickle" in words:
         return "it holds Python objects, which are not read"
     first = words.splitlines()[0].split(";")[0].rstrip(" .:") if words.strip() else ""
