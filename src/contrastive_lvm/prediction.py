@@ -185,7 +185,7 @@ def rows_at(model: View, h: Array) -> Array:
         return predictor
     for rows in row_slices(*predictor.shape):
         e = predictor[rows] + model.offset(rows)
-        predictor[rows], _ = model.law.response(e, np.zeros_like(e))
+        predictor[rows], _ = model.observation.response(e, np.zeros_like(e))
     return predictor
 
 
@@ -215,7 +215,7 @@ def _predicted(
     predictor: Array = model.mean + block.mean.T @ model.L.T
     if isinstance(model, Generalised):
         predictor += model.offset(block.rows)
-        return model.law.response(predictor, _fitted_variance(model, block))
+        return model.observation.response(predictor, _fitted_variance(model, block))
     if not with_variance:
         return predictor, None
     return predictor, _fitted_variance(model, block) + model.psi * model.noise_factor
@@ -237,7 +237,7 @@ def draw(model: View, n: int, rng: np.random.RandomState, *, active: int | None 
     if active is not None:
         h[:, active:] = 0.0
     if isinstance(model, Generalised):
-        return model.law.draw(model.mean + h @ model.L.T + model.offset(slice(n)), rng)
+        return model.observation.draw(model.mean + h @ model.L.T + model.offset(slice(n)), rng)
     noise = rng.standard_normal((n, len(model.mean))) * np.sqrt(model.psi)
     if model.draw_scales is not None:
         noise /= np.sqrt(model.draw_scales(rng, noise.shape))

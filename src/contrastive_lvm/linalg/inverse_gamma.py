@@ -1,4 +1,4 @@
-"""Expectations under inverse gamma laws `IG(a, b)`, density `b^a / Gamma(a) x^-(a+1) e^(-b/x)`."""
+"""Expectations under inverse gamma distributions with density `b^a / Gamma(a) x^-(a+1) e^(-b/x)`."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ QUANTILES = 200
 
 
 class InverseGamma(NamedTuple):
-    """A law, or an array of independent ones."""
+    """A distribution, or an array of independent ones."""
 
     a: Array
     b: Array
@@ -58,7 +58,7 @@ def expected_log_prior(
 
 
 def probability_product_below(x: InverseGamma, y: InverseGamma, limit: float) -> Array:
-    """`P(x y < limit)` for independent x (an array of laws) and y (one law).
+    """`P(x y < limit)` for independent x (an array of distributions) and y (one distribution).
 
     `E_y[ P(x < limit / y) ]`, averaged over equally likely quantiles of y.
     """
@@ -67,20 +67,20 @@ def probability_product_below(x: InverseGamma, y: InverseGamma, limit: float) ->
 
 
 def product_density(x: InverseGamma, y: InverseGamma, at: Array) -> Array:
-    """Density of `x y` at the points `at`, (len(at), number of laws of x)."""
+    """Density of `x y` at the points `at`, (len(at), number of distributions of x)."""
     scale = y.quantile((np.arange(QUANTILES) + 0.5) / QUANTILES)
     points = at[:, None, None] / scale[:, None]
     return np.asarray((np.exp(x.log_density(points)) / scale[:, None]).mean(axis=1))
 
 
 def from_log_moments(mean: Array, variance: Array) -> InverseGamma:
-    """The laws whose logarithms have given means and variances.
+    """Find the distributions whose logarithms have given means and variances.
 
     `var(ln x) = trigamma(a)`, solved by Newton's method in ln a, and `E[ln x] = ln b - digamma(a)`.
 
     >>> import numpy as np
-    >>> law = from_log_moments(np.array([0.5]), np.array([0.2]))
-    >>> law.mean_log().round(9)
+    >>> found = from_log_moments(np.array([0.5]), np.array([0.2]))
+    >>> found.mean_log().round(9)
     array([0.5])
     """
     # trigamma(a) is about 1/a + 1/(2 a^2) for large a and 1/a^2 for small a.

@@ -48,7 +48,7 @@ REACH = 4.0  # length of a first step, in prior standard deviations
 LEAST_PACE = 1e-8  # a row that must go slower is left where it is
 
 
-class Law(Protocol):
+class ObservationModel(Protocol):
     """A likelihood and what it has learned."""
 
     def constant(self, rows: Array) -> Array:
@@ -69,11 +69,11 @@ class Law(Protocol):
 
 
 class Generalised(NamedTuple):
-    """One set's view of the model for rows of given sizes: `x ~ law(L h + mean + offset)`."""
+    """One set's view of the model for rows of given sizes: `x ~ p(x | L h + mean + offset)`."""
 
     loadings: Loadings  # (D, K)
     mean: Array  # (D,)
-    law: Law
+    observation: ObservationModel
     log_sizes: Array  # (N,) of the rows it is used for
     sized: np.ndarray  # (D,) bool: features that a row's size moves
 
@@ -96,7 +96,7 @@ class Entries(NamedTuple):
     base: Array  # (B, D) predictors at h = 0
 
     def of(self, rows: np.ndarray) -> "Entries":
-        """Some of the rows."""
+        """Select some of the rows."""
         observed = None if self.observed is None else self.observed[rows]
         return Entries(self.values[rows], observed, self.base[rows])
 
@@ -116,17 +116,17 @@ class State(NamedTuple):
     slope_length: Array  # (B,) of a full step of m
 
     def of(self, rows: np.ndarray) -> "State":
-        """Some of the rows."""
+        """Select some of the rows."""
         return State(*(field[..., rows] for field in self))
 
     def where(self, better: np.ndarray, other: "State") -> "State":
-        """The rows of the other where it is better."""
+        """Take the rows of the other where it is better."""
         pairs = zip(self, other, strict=True)
         return State(*(np.where(better, its, mine) for mine, its in pairs))
 
 
 def _joined(parts: list[tuple[np.ndarray, State]]) -> State:
-    """Rows that finished at different times, in their order."""
+    """Join rows that finished at different times, in their order."""
     order = np.argsort(np.concatenate([rows for rows, _ in parts]))
     fields = zip(*(state for _, state in parts), strict=True)
     return State(*(np.concatenate(field, axis=-1)[..., order] for field in fields))
@@ -145,8 +145,8 @@ def _spread(precision: Array) -> Spread:
 
 
 def row_ascents(model: Generalised, X: Matrix) -> Iterator[tuple[slice, Entries, State]]:
-    """The row step over rows, a block at a time in their order."""
-    step = RowAscent(model.loadings, model.law)
+    """Take the row step for all rows, a block at a time in their order."""
+    step = RowAscent(model.loadings, model.observation)
 
     def of_block(rows: slice) -> tuple[slice, Entries, State]:
         entries = _entries(X[rows], model.mean + model.offset(rows))
@@ -167,8 +167,8 @@ def _entries(rows: Matrix, base: Array) -> Entries:
 class RowAscent:
     """The row step at given loadings."""
 
-    def __init__(self, loadings: Loadings, law: Law) -> None:
-        self.law, self.L, self.K = law, loadings.mean, loadings.mean.shape[1]
+    def __init__(self, loadings: Loadings, observation: ObservationModel) -> None:
+        self.observation, self.L, self.K = observation, loadings.mean, loadings.mean.shape[1]
         self.i, self.j = packed.pair_indices(self.K)
         self.diagonal = np.diagonal(packed.full_index(self.K))
         self.eye = packed.pack(np.eye(self.K))
@@ -179,7 +179,7 @@ class RowAscent:
             self.points, self.C = Loadings(self.L).pairs(), loadings.cov.packed()
 
     def __call__(self, entries: Entries) -> State:
-        """Each row at its fixed point, with its bound."""
+        """Bring each row to its fixed point, with its bound."""
         B = len(entries.values)
         origin, prior = np.zeros((self.K, B)), np.repeat(self.eye, B, axis=1)
         start = self._at(entries, origin, _spread(prior), np.ones(B), at_mode=True)
@@ -188,13 +188,13 @@ class RowAscent:
         mode = self._ascend(entries, start, at_mode=True)
         start = self._at(entries, mode.mean, _spread(mode.aim), np.ones(B), at_mode=False)
         state = self._ascend(entries, start, at_mode=False)
-        constant = self.law.constant(entries.values)
+        constant = self.observation.constant(entries.values)
         if entries.observed is not None:
             constant = constant * entries.observed
         return state._replace(bound=state.bound + constant.sum(axis=1))
 
     def _ascend(self, entries: Entries, state: State, *, at_mode: bool) -> State:
-        """Steps of each row until it stands still; rows that do are left out of the next."""
+        """Take steps until each row stands still; rows that do are left out of the next step."""
         active, finished = np.arange(len(state.bound)), []
         for _ in range(MOST_STEPS):
             moving = (state.distance > (MODE_TOL if at_mode else TOL)) & (state.pace > 0)
@@ -207,7 +207,7 @@ class RowAscent:
         return _joined([*finished, (active, state)])
 
     def _step(self, entries: Entries, state: State, *, at_mode: bool) -> State:
-        """One step of each row, or a slower pace for the next."""
+        """Take one step of each row, or choose a slower pace for the next."""
         gap = state.aim - state.precision
         step = packed.multiply(state.cov, state.slope)
         most = REACH / np.maximum(np.sqrt((step * step).sum(axis=0)), 1e-12)
@@ -225,7 +225,7 @@ class RowAscent:
         return state._replace(pace=slower).where(better, new)
 
     def _relaxed(self, old: State, new: State, rho: Array, gap: Array, step: Array) -> State:
-        """With the lengths that would have closed the gap and levelled the slope."""
+        """Set the lengths that would have closed the gap and levelled the slope."""
         was, now = _product(old.cov, gap), _product(old.cov, new.aim - new.precision)
         left = _trace(was, now) / _trace(was, was)
         new = new._replace(gap_length=_secant(rho, old.gap_length, left, most=1.0))
@@ -239,7 +239,7 @@ class RowAscent:
         mu = mean.T @ self.L.T
         mu += entries.base
         v = np.zeros_like(mu) if at_mode else self._variances(mean, V.cov)
-        value, g, w = self.law.expected(entries.values, mu, v)
+        value, g, w = self.observation.expected(entries.values, mu, v)
         if entries.observed is not None:
             value, g, w = (x * entries.observed for x in (value, g, w))
         bound = value.sum(axis=1) - 0.5 * (mean * mean).sum(axis=0)
@@ -258,7 +258,11 @@ class RowAscent:
         return State(mean, V.precision, V.cov, bound, slope, aim, distance, pace, one, one)
 
     def _step_length(self, cov: Array, slope: Array) -> Array:
+<<<<<<< HEAD
         """Return the largest entry of `V dF/dm` in posterior standard deviations, (B,)."""
+=======
+        """Largest entry of `V dF/dm` in posterior standard deviations, (B,)."""
+>>>>>>> rows
         steps = np.abs(packed.multiply(cov, slope)) / np.sqrt(cov[self.diagonal])
         longest: Array = steps.max(axis=0, initial=0.0)
         return longest
