@@ -318,4 +318,4 @@ def slopes(function: Callable[[Array], float], at: Array, *, step: float) -> Arr
     return result
 
 
-with_gaps, gapped = with_missing, sets_with_missing  # until all tests use the new names
+with_gaps = with_missing  # until tests/rows uses the new name

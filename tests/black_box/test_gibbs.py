@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import contrastive_lvm as clvm
-from tests.oracles import Array, gapped, planted
+from tests.oracles import Array, planted, sets_with_missing
 
 SWEEPS, WARM_UP = 3000, 300
 DF = 5.0
@@ -99,7 +99,7 @@ LIKELIHOODS: dict[str, Any] = {
     ["gaussian", *(pytest.param(n, marks=pytest.mark.slow) for n in ("element", "sample"))],
 )
 def test_the_closed_form_agrees_with_a_gibbs_run(likelihood: str, prior: str, where: str) -> None:
-    X, B = gapped(*planted(5, n=60, m=50, D=5, k=1, t=1)[1:], where)
+    X, B = sets_with_missing(*planted(5, n=60, m=50, D=5, k=1, t=1)[1:], where)
     model = clvm.ContrastiveLVM(
         1, 1, likelihood=LIKELIHOODS[likelihood], shared_prior="ard", target_prior=prior
     ).fit(X, background=B)

@@ -13,7 +13,15 @@ from contrastive_lvm.draws import Draws, diagnosed, signed_permutations, turns
 from contrastive_lvm.linalg.gauge import canonical, canonical_rotation
 from contrastive_lvm.posterior import Posterior
 from tests.black_box.user_defined import Silent
-from tests.oracles import Array, Point, conditional, gapped, log_likelihood, planted, sides
+from tests.oracles import (
+    Array,
+    Point,
+    conditional,
+    log_likelihood,
+    planted,
+    sets_with_missing,
+    sides,
+)
 
 jax = pytest.importorskip("jax", reason="the extra jax is not installed")
 numpyro = pytest.importorskip("numpyro", reason="the extra jax is not installed")
@@ -47,7 +55,7 @@ def angle(found: Array, true: Array) -> float:
 @pytest.mark.parametrize("where", ["complete", "both"])
 def test_the_collapsed_density_is_the_rows_marginal(where: str, noise: Any) -> None:
     point, X, B = planted(1, noise=noise)
-    X, B = gapped(X, B, where)
+    X, B = sets_with_missing(X, B, where)
     model = clvm.contrastive_model(1, 2, clvm.Gaussian(noise))
     log_noise = np.log(point.psi) if noise == "feature" else np.log(point.psi[0])
     sites = {"shared loadings": point.S, "target loadings": point.W, "log noise": log_noise}
@@ -313,7 +321,7 @@ def test_what_does_not_vary_is_not_diagnosed() -> None:
 @pytest.mark.slow
 def test_what_is_given_stays_and_sets_may_be_missing() -> None:
     point, X, B = planted(3, n=40, D=6, k=0, t=1)
-    X, _ = gapped(X, B, "target")
+    X, _ = sets_with_missing(X, B, "target")
     engine = NUTS(n_warmup=200, n_draws=200, n_chains=2, given={"log noise": np.log(0.5)})
     found = engine._run(clvm.contrastive_model(1, 0, background=False), [X])
     np.testing.assert_allclose(found.noise_variance, 0.5)
