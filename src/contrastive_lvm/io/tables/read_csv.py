@@ -168,6 +168,7 @@ def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
             notes.append(batch.select(others.tolist()))
             progress(raw.tell())
     array.resize((n, len(numbers)), refcheck=False)
+    del batch
     rest = _annotations(notes, header)
     row_names = rest.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in rest else None
     features = [header.names[i] for i in numbers]
@@ -202,10 +203,10 @@ def _batches(file: IO[bytes], separator: str, types: dict[str, str]) -> Iterator
         column_types=types, null_values=MISSING, strings_can_be_null=True
     )
     try:
-        yield from arrow.open_csv(_PlainBytes(file, separator), read, parse, convert)
+        with arrow.open_csv(_PlainBytes(file, separator), read, parse, convert) as reader:
+            yield from reader
     except pa.ArrowException as error:
         raise NotPlainError from error
-    pa.default_memory_pool().release_unused()  # it keeps several blocks' worth
 
 
 def _column_types(file: IO[bytes], header: Header) -> dict[str, str]:
@@ -237,6 +238,8 @@ def _annotations(batches: list[Any], header: Header) -> pd.DataFrame:
     import pyarrow as pa
 
     frame: pd.DataFrame = pa.Table.from_batches(batches).to_pandas()
+    batches.clear()
+    pa.default_memory_pool().release_unused()  # it keeps several blocks' worth
     for name in frame.select_dtypes("object"):
         column = frame[name].where(frame[name].notna(), np.nan)
         own = name != ROW_NAMES and name not in header.annotations
