@@ -113,8 +113,8 @@ class NUTS(Engine):
             if improper and block.n_components:
                 return (
                     f"NUTS cannot fit {block.prior!r} on the {block.name} loadings with "
-                    f"{model.likelihood!r}: large loadings are never ruled out, so the posterior is improper; use the "
-                    "prior ARD()."
+                    f"{model.likelihood!r}: large loadings are never ruled out, so the posterior "
+                    "is improper; use the prior ARD()."
                 )
         return None
 
