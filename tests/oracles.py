@@ -316,6 +316,3 @@ def slopes(function: Callable[[Array], float], at: Array, *, step: float) -> Arr
         more[i], less[i] = at[i] + step, at[i] - step
         result[i] = (function(more) - function(less)) / (2.0 * step)
     return result
-
-
-with_gaps = with_missing  # until tests/rows uses the new name

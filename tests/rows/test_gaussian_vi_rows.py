@@ -20,7 +20,7 @@ from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
 from contrastive_lvm.linalg.quadrature import LIMITS, logistic_moments
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised, row_ascents
-from tests.oracles import Array, with_gaps
+from tests.oracles import Array, with_missing
 
 NOISE, DISPERSION, DF = 0.7, 0.4, 3.0
 MIXED = {"gaussian": [0, 6], "poisson": [1, 4], "bernoulli": [2, 7], "negative_binomial": [3, 5]}
@@ -209,12 +209,12 @@ def latent_grid(K: int) -> Array:
     return np.stack(np.meshgrid(*[side] * K), axis=-1).reshape(-1, K)
 
 
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize("kind", [*COUNTED, "mixed"])
-def test_bounds_are_close_below_log_likelihoods(kind: str, K: int, gaps: float) -> None:
+def test_bounds_are_close_below_log_likelihoods(kind: str, K: int, missing: float) -> None:
     model, X = case(kind, K, n=40 if K == 1 else 12)
-    X = with_gaps(X, gaps, 1)
+    X = with_missing(X, missing, 1)
     exact, mean = posterior_on_a_grid(kind, model, X, latent_grid(K))
     gap = exact - predict.log_likelihoods(model, X)
     assert (gap > -1e-7).all()
@@ -243,7 +243,7 @@ def dense_bound(model: Generalised, x: Array, i: int, m: Array, V: Array) -> flo
 @pytest.mark.parametrize("kind", [*COUNTED, "mixed", "student_t"])
 def test_the_bound_is_at_its_maximum(kind: str, cov: float) -> None:
     model, X = case(kind, 3, n=6, cov=cov)
-    X = with_gaps(X, 0.2, 2)
+    X = with_missing(X, 0.2, 2)
     means, covs = predict.latent_moments(model, X)
     bounds, rng = predict.log_likelihoods(model, X), np.random.default_rng(0)
     for i, (x, m, V) in enumerate(zip(X, means, covs, strict=True)):
@@ -256,12 +256,12 @@ def test_the_bound_is_at_its_maximum(kind: str, cov: float) -> None:
             assert dense_bound(model, x, i, m, turned @ turned.T) < bounds[i]
 
 
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize("cov", [0.0, 0.2])
 @pytest.mark.parametrize("kind", ["gaussian", "student_t"])
-def test_closed_forms_come_out_again(kind: str, cov: float, gaps: float) -> None:
+def test_closed_forms_come_out_again(kind: str, cov: float, missing: float) -> None:
     model, X = case(kind, 3, cov=cov)
-    X = with_gaps(X, gaps, 1)
+    X = with_missing(X, missing, 1)
     X[0] = np.nan
     scaler = None if kind == "gaussian" else partial(clvm.StudentT(DF).scales, df=DF)
     linear = predict.Linear(model.loadings, model.mean, np.full(8, NOISE), scaler)
@@ -286,10 +286,10 @@ def test_missing_entries_are_left_out(kind: str) -> None:
         law=Learned(LIKELIHOODS[kind], nuisance(4)),
         sized=model.sized[kept],
     )
-    gapped = np.full_like(X, np.nan)
-    gapped[:, kept] = X[:, kept]
+    partly = np.full_like(X, np.nan)
+    partly[:, kept] = X[:, kept]
     for found, exact in zip(
-        predict.latent_moments(model, gapped), predict.latent_moments(part, X[:, kept]), strict=True
+        predict.latent_moments(model, partly), predict.latent_moments(part, X[:, kept]), strict=True
     ):
         np.testing.assert_allclose(found, exact, atol=1e-10)
 

@@ -258,11 +258,7 @@ class RowAscent:
         return State(mean, V.precision, V.cov, bound, slope, aim, distance, pace, one, one)
 
     def _step_length(self, cov: Array, slope: Array) -> Array:
-<<<<<<< HEAD
         """Return the largest entry of `V dF/dm` in posterior standard deviations, (B,)."""
-=======
-        """Largest entry of `V dF/dm` in posterior standard deviations, (B,)."""
->>>>>>> rows
         steps = np.abs(packed.multiply(cov, slope)) / np.sqrt(cov[self.diagonal])
         longest: Array = steps.max(axis=0, initial=0.0)
         return longest
