@@ -1,4 +1,4 @@
-"""Expectations under inverse gamma distributions with density `b^a / Gamma(a) x^-(a+1) e^(-b/x)`."""
+"""Expectations under inverse gammas, of density `b^a / Gamma(a) x^-(a+1) e^(-b/x)`."""
 
 from typing import NamedTuple
 
