@@ -103,9 +103,10 @@ def test_the_closed_form_density_is_the_black_box_density() -> None:
 
 def test_outlying_entries_have_small_weights() -> None:
     X, _ = rows("complete")
-    model = fitted("flat", "outside")
-    weights = model.outliers(X).weights
-    assert weights[np.abs(X) > 8].mean() < 0.5 < np.median(weights)
+    spoiled = X.copy()
+    spoiled[::10, 3] += 40.0
+    weights = fitted("flat", "outside").outliers(spoiled).weights
+    assert weights[::10, 3].max() < 0.1 < np.median(weights)
 
 
 def test_weights_of_rows_are_repetitions() -> None:
@@ -164,7 +165,7 @@ def test_any_object_with_the_four_methods_is_a_prior() -> None:
     model = clvm.ContrastiveLVM(1, 2, target_prior=Ridge()).fit(X, background=B)
     plain = clvm.ContrastiveLVM(1, 2).fit(X, background=B)
     assert np.abs(model.target_components_).sum() < np.abs(plain.target_components_).sum()
-    with pytest.raises(ValueError, match="cannot be saved"):
+    with pytest.raises(TypeError, match="cannot be saved"):
         model.save("model.clvm")
 
 
@@ -181,6 +182,4 @@ def test_a_density_alone_gives_latents_scores_and_samples() -> None:
     assert np.isfinite(model.score_samples(X)).all()
     assert (model.sample(3, random_state=0) >= 0).all()
     with pytest.raises(ValueError, match="no closed form"):
-        clvm.ContrastiveLVM(1, 1, likelihood=SoftplusPoisson(), inference="em").fit(
-            X, background=B
-        )
+        clvm.ContrastiveLVM(1, 1, likelihood=SoftplusPoisson(), inference="em").fit(X, background=B)

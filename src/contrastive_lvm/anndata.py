@@ -16,6 +16,7 @@ from contrastive_lvm.estimators.frames import NamedRows
 from contrastive_lvm.estimators.input_rows import for_travel
 from contrastive_lvm.io.tables.binary import import_anndata
 from contrastive_lvm.io.tables.size_factor_column import positive_numbers
+from contrastive_lvm.io.tables.table import some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.reader import UNCHECKED, is_out_of_core, open_rows
@@ -23,26 +24,27 @@ from contrastive_lvm.rows.row_subset import select_rows
 
 __all__ = ["fit"]
 
-ENTRIES = 1 << 22  # of the rows, or of covariances of their latents, that are looked at together
-SHOWN = 8  # names of groups or layers in a message
-LEARNED = (
-    *("target_variance_ratio", "shared_variance_ratio", "noise_variance_ratio"),
-    *("explained_variance_ratio", "noise_variance", "lower_bound", "lower_bound_error"),
-    *("alpha", "n_target", "n_shared", "n_iter", "converged"),
-)
+ENTRIES = 1 << 22  # of rows, or of covariances of their latents, that are in memory together
 
 
 class Groups(NamedTuple):
-    """Which observations are target and background, and the size factors of all."""
+    """The observations of both sets, and the size factors of all."""
 
     target: np.ndarray  # (n,) bool
     background: np.ndarray  # (n,) bool
     sizes: Array | None = None  # (n,)
 
-    def at(self, rows: Any) -> "Groups":
+    def at(self, rows: slice) -> "Groups":
         """Return the groups of some observations."""
         sizes = None if self.sizes is None else self.sizes[rows]
         return Groups(self.target[rows], self.background[rows], sizes)
+
+
+class LatentMeans(NamedTuple):
+    """Posterior means of the latents of observations."""
+
+    target: Array
+    shared: Array | None  # None for estimators without a shared part
 
 
 def fit(
@@ -117,33 +119,32 @@ def fit(
     ((800, 2), (30, 2))
     """
     values, names = _values(adata, layer), _feature_names(adata)
-    groups = _groups(adata, groupby, target, background)
-    groups = groups._replace(sizes=_sizes(adata, estimator, size_factors))
+    first, second = _groups(adata, groupby, target, background)
+    groups = Groups(first, second, _sizes(adata, estimator, size_factors))
     _check_key(key_added)
-    words: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if groups.background.any() and _takes(estimator, "background"):
-        words["background"] = NamedRows(_taken(values, groups.background), names)
+        options["background"] = NamedRows(_rows_of(values, groups.background), names)
     if groups.sizes is not None:
-        words["size_factors"] = groups.sizes[groups.target]
-        if "background" in words:
-            words["background_size_factors"] = groups.sizes[groups.background]
-    estimator.fit(NamedRows(_taken(values, groups.target), names), **words)
-    found = _latents(estimator, values, groups)
+        options["size_factors"] = groups.sizes[groups.target]
+        if "background" in options:
+            options["background_size_factors"] = groups.sizes[groups.background]
+    estimator.fit(NamedRows(_rows_of(values, groups.target), names), **options)
     settings = {
         "groupby": groupby,
-        "target": _words(target),
-        "background": _words([] if background is None else background),
+        "target": _as_text(target),
+        "background": _as_text([] if background is None else background),
         "layer": "X" if layer is None else layer,
     } | ({} if size_factors is None else {"size_factors": size_factors})
-    _write(adata, key_added, estimator, found, settings)
+    _write(adata, key_added, estimator, _latents(estimator, values, groups), settings)
     return estimator
 
 
-# What is asked for
+# Arguments
 
 
 def _values(adata: Any, layer: str | None) -> Any:
-    """Return the matrix as it is stored; what is backed stays where it is."""
+    """Return the matrix as it is stored; a backed one stays in its file."""
     if not isinstance(adata, import_anndata().AnnData):
         raise TypeError(
             f"adata is of type {type(adata).__name__}, not AnnData; make one with "
@@ -154,19 +155,13 @@ def _values(adata: Any, layer: str | None) -> Any:
             "adata is a view of a backed file, which nothing can be written into; pass "
             "adata.to_memory()."
         )
-    if layer is None:
-        if adata.X is None:
-            raise ValueError("adata has no matrix X; name one of its layers with layer=...")
-        return _by_rows(adata.X)
-    if layer not in adata.layers:
-        raise ValueError(f"layer={layer!r} is none of adata.layers, {_some(adata.layers)}.")
-    return _by_rows(adata.layers[layer])
-
-
-def _by_rows(values: Any) -> Any:
-    """Read a file that is sorted by columns once, not for every block of rows."""
+    if layer is None and adata.X is None:
+        raise ValueError("adata has no matrix X; name one of its layers with layer=...")
+    if layer is not None and layer not in adata.layers:
+        raise ValueError(f"layer={layer!r} is not in adata.layers; it has {_few(adata.layers)}.")
+    values = adata.X if layer is None else adata.layers[layer]
     if getattr(values, "format", "") == "csc" and hasattr(values, "to_memory"):
-        values = values.to_memory()
+        values = values.to_memory()  # rows of a file that is sorted by columns are slow to read
     return values.tocsr() if is_sparse(values) else values
 
 
@@ -180,56 +175,58 @@ def _feature_names(adata: Any) -> list[str]:
     return [str(name) for name in adata.var_names]
 
 
-def _groups(adata: Any, groupby: str, target: Any, background: Any) -> Groups:
+def _groups(
+    adata: Any, groupby: str, target: Any, background: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which observations are in either set."""
     column = _column(adata, "groupby", groupby)
-    first = _chosen(column, "target", target)
+    first = _members(column, "target", target)
     if background is None:
-        return Groups(first, np.zeros(len(first), dtype=bool))
-    second = _chosen(column, "background", background)
+        return first, np.zeros(len(first), dtype=bool)
+    second = _members(column, "background", background)
     both = column[first & second]
     if len(both):
         raise ValueError(
             f"target={target!r} and background={background!r} both have {both.iloc[0]!r}; leave "
             "it out of one of them."
         )
-    return Groups(first, second)
+    return first, second
 
 
-def _column(adata: Any, argument: str, name: str) -> Any:
-    if name not in adata.obs:
+def _column(adata: Any, name: str, column: str) -> "pd.Series[Any]":
+    if column not in adata.obs:
         raise ValueError(
-            f"{argument}={name!r} is no column of adata.obs, which has {_some(adata.obs)}."
+            f"{name}={column!r} is not a column of adata.obs; it has {_few(adata.obs)}."
         )
-    return adata.obs[name]
+    found: pd.Series[Any] = adata.obs[column]
+    return found
 
 
-def _chosen(column: Any, name: str, wanted: Any) -> np.ndarray:
-    """Find the observations of the wanted groups, all of which must be there."""
-    listed, present = _listed(wanted), pd.unique(column.dropna())
-    if not listed:
+def _members(column: "pd.Series[Any]", name: str, wanted: Any) -> np.ndarray:
+    """Return the observations of the wanted groups, all of which must exist."""
+    groups, present = _as_list(wanted), pd.unique(column.dropna())
+    if not groups:
         raise ValueError(f"{name}={wanted!r} names no group; give at least one.")
-    for value in listed:
-        if value not in list(present):
+    for group in groups:
+        if group not in list(present):
             raise ValueError(
-                f"{name}={wanted!r} has {value!r}, which is no value of adata.obs"
-                f"[{column.name!r}]; it has {_some(present)}."
+                f"{name}={wanted!r} has {group!r}, which is not a value of adata.obs"
+                f"[{column.name!r}]; it has {_few(present)}."
             )
-    return np.asarray(column.isin(listed).to_numpy(dtype=bool))
+    return np.asarray(column.isin(groups).to_numpy(dtype=bool))
 
 
-def _listed(wanted: Any) -> list[Any]:
+def _as_list(wanted: Any) -> list[Any]:
     several = isinstance(wanted, list | tuple | set | frozenset | np.ndarray | pd.Index | pd.Series)
     return list(wanted) if several else [wanted]
 
 
-def _some(names: Any) -> str:
-    listed = [name.item() if isinstance(name, np.generic) else name for name in names]
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return f"{listed[:SHOWN]}{more}" if listed else "none"
+def _as_text(wanted: Any) -> np.ndarray:
+    return np.array([str(value) for value in _as_list(wanted)], dtype=object)
 
 
-def _words(wanted: Any) -> np.ndarray:
-    return np.array([str(value) for value in _listed(wanted)], dtype=object)
+def _few(names: Any) -> str:
+    return some(names) or "none"
 
 
 def _check_key(key: Any) -> None:
@@ -239,8 +236,8 @@ def _check_key(key: Any) -> None:
         )
 
 
-def _takes(estimator: Any, word: str) -> bool:
-    return word in inspect.signature(estimator.fit).parameters
+def _takes(estimator: Any, argument: str) -> bool:
+    return argument in inspect.signature(estimator.fit).parameters
 
 
 def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
@@ -249,8 +246,8 @@ def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
         return None
     if not _takes(estimator, "size_factors"):
         raise ValueError(
-            f"size_factors={column!r} is for models of counts, which {type(estimator).__name__} "
-            "is none of, or finds them by itself; leave it out."
+            f"size_factors={column!r} is for models of counts that take size factors, which "
+            f"{type(estimator).__name__} does not; leave it out."
         )
     given = _column(adata, "size_factors", column)
     sizes, wrong = positive_numbers(given)
@@ -262,67 +259,56 @@ def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
     return sizes
 
 
-# Rows
+# Latents
 
 
-def _taken(values: Any, chosen: np.ndarray) -> Any:
-    """Return the rows of a group: in memory if all are, otherwise where they are."""
-    if is_out_of_core(values):
-        return select_rows(values, chosen)
-    return values[np.flatnonzero(chosen)]
+def _rows_of(values: Any, mask: np.ndarray) -> Any:
+    """Return the rows of a group; rows out of core stay there."""
+    return select_rows(values, mask) if is_out_of_core(values) else values[np.flatnonzero(mask)]
 
 
-class _Found(NamedTuple):
-    """Latents of observations."""
-
-    target: Array
-    shared: Array | None
-
-
-def _latents(estimator: Any, values: Any, groups: Groups) -> _Found:
-    """Find latents block by block, by the workers of Dask arrays, and bring them into memory."""
+def _latents(estimator: Any, values: Any, groups: Groups) -> LatentMeans:
+    """Return latents in memory, computed chunk by chunk, by the workers of Dask arrays."""
     outside = is_out_of_core(values)
     rows = open_rows(values, "adata", UNCHECKED) if outside else LocalRows(values, UNCHECKED)
-    found = rows.map(partial(_latents_of_block, for_travel(estimator), groups))
+    found = rows.map(partial(_latents_of_chunk, for_travel(estimator), groups))
     if hasattr(found[0], "dask"):
         found = import_module("dask").compute(*found)
-    return _Found(*found)
+    return LatentMeans(*found)
 
 
-def _latents_of_block(estimator: Any, groups: Groups, block: Matrix, at: slice) -> _Found:
-    """Take few rows at a time, so that covariances of latents are never many."""
+def _latents_of_chunk(estimator: Any, groups: Groups, chunk: Matrix, at: slice) -> LatentMeans:
+    """Take few rows at a time, so that covariances of latents need little memory."""
     k = getattr(estimator, "n_target_", 0) + getattr(estimator, "n_shared_", 0)
-    here, width = groups.at(at), max(block.shape[1], k**2)
+    own, width = groups.at(at), max(chunk.shape[1], k**2)
     parts = [
-        _latents_of(estimator, block[some], here.at(some))
-        for some in row_slices(len(here.background), width, elements=ENTRIES)
+        _latents_of_rows(estimator, chunk[rows], own.at(rows))
+        for rows in row_slices(len(own.background), width, elements=ENTRIES)
     ]
     shared = [part.shared for part in parts if part.shared is not None]
     targets = np.concatenate([part.target for part in parts])
-    return _Found(targets, np.concatenate(shared) if shared else None)
+    return LatentMeans(targets, np.concatenate(shared) if shared else None)
 
 
-def _latents_of(estimator: Any, rows: Matrix, groups: Groups) -> _Found:
+def _latents_of_rows(estimator: Any, rows: Matrix, groups: Groups) -> LatentMeans:
+    """Return target latents as if all rows were of the target, and shared latents as they are."""
     if not hasattr(estimator, "latents"):
-        return _Found(np.asarray(estimator.transform(rows)), None)
-    target = np.empty((rows.shape[0], estimator.n_target_))
-    shared = np.empty((rows.shape[0], estimator.n_shared_))
-    for of, chosen in (("target", ~groups.background), ("background", groups.background)):
-        if not chosen.any():
-            continue
-        words = {} if groups.sizes is None else {"size_factors": groups.sizes[chosen]}
-        found = estimator.latents(rows[chosen], of=of, **words)
-        as_target = found.target
-        if of == "background":  # placed as if they were of the target
-            as_target = np.asarray(estimator.transform(rows[chosen], **words))
-        target[chosen], shared[chosen] = as_target, found.shared
-    return _Found(target, shared)
+        return LatentMeans(np.asarray(estimator.transform(rows)), None)
+    sizes = {} if groups.sizes is None else {"size_factors": groups.sizes}
+    found = estimator.latents(rows, **sizes)
+    shared, background = np.array(found.shared), groups.background
+    if background.any():
+        own = {name: size[background] for name, size in sizes.items()}
+        shared[background] = estimator.latents(rows[background], of="background", **own).shared
+    return LatentMeans(found.target, shared)
 
 
-# What is written
+# Results
 
 
-def _write(adata: Any, key: str, estimator: Any, found: _Found, settings: dict[str, Any]) -> None:
+def _write(
+    adata: Any, key: str, estimator: Any, found: LatentMeans, settings: dict[str, Any]
+) -> None:
     loadings = {
         "target": getattr(estimator, "target_components_", getattr(estimator, "components_", None)),
         "shared": getattr(estimator, "shared_components_", None),
@@ -335,22 +321,40 @@ def _write(adata: Any, key: str, estimator: Any, found: _Found, settings: dict[s
 
 
 def _put(place: Any, name: str, array: np.ndarray | None) -> None:
-    """Put an array with columns there, or remove what was there."""
+    """Write an array that has columns; remove what an earlier call has written otherwise."""
     if array is not None and array.shape[1]:
         place[name] = np.ascontiguousarray(array)
     elif name in place:
         del place[name]
 
 
+LEARNED = (
+    *("target_variance_ratio_", "shared_variance_ratio_", "noise_variance_ratio_"),
+    *(
+        "explained_variance_ratio_",
+        "noise_variance_",
+        "lower_bound_",
+        "lower_bound_error_",
+        "alpha_",
+    ),
+    *("n_target_", "n_shared_", "n_iter_", "converged_"),
+)
+
+
 def _summary(estimator: Any) -> dict[str, Any]:
-    """Return settings and results in types that h5ad can hold."""
-    parameters = {
-        name: value if isinstance(value, bool | int | float | str) else repr(value)
-        for name, value in estimator.get_params(deep=False).items()
+    """Return parameters and results as values that h5ad can hold."""
+    parameters = estimator.get_params(deep=False)
+    learned = {
+        name.removesuffix("_"): getattr(estimator, name)
+        for name in LEARNED
+        if getattr(estimator, name, None) is not None
     }
-    learned = {name: getattr(estimator, f"{name}_", None) for name in LEARNED}
     return {
         "estimator": type(estimator).__name__,
-        "parameters": parameters,
-        **{name: value for name, value in learned.items() if value is not None},
+        "parameters": {name: _plain(value) for name, value in parameters.items()},
+        **learned,
     }
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str) else repr(value)

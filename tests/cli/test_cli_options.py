@@ -129,7 +129,8 @@ def test_parameters_of_networks(name: str) -> None:
 
 def test_arguments_of_fit() -> None:
     files = {"self", "X", "y", "background"}
-    linear = set(inspect.signature(clvm.ContrastiveLVM.fit).parameters) - files
+    weights = {"sample_weight", "background_sample_weight"}  # in Python only
+    linear = set(inspect.signature(clvm.ContrastiveLVM.fit).parameters) - files - weights
     assert linear == {"size_factors", "background_size_factors"}  # --size-factors COLUMN
     assert size_column("depth") == "depth"
     assert {size_column(word) for word in (None, *get_args(SizeFactors))} == {None}

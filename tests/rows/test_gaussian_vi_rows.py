@@ -115,7 +115,7 @@ def test_the_constant_is_what_the_predictor_does_not_move(kind: str) -> None:
     for m, v in ((rng.normal(size=(5, 8)), np.ones((5, 8))), (np.zeros((5, 8)), np.zeros((5, 8)))):
         whole = likelihood._expected(rows, m, v, given)
         moving = likelihood._expected(rows, m, v, given, whole=False)
-        constant = likelihood.constant(rows, given)
+        constant = likelihood._constant(rows, given)
         np.testing.assert_allclose(moving.value + constant, whole.value, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(moving.slope, whole.slope)
 
@@ -178,7 +178,7 @@ def case(
     loadings = Loadings(scale * rng.standard_normal((D, K)), C if cov else None)
     mean, sizes = rng.normal(1.0, 0.5, D), rng.normal(0.0, 0.3, n)
     model = Generalised(
-        loadings, mean, Learned(likelihood, given), sizes, likelihood.sized_columns(D)
+        loadings, mean, Learned(likelihood, given), sizes, likelihood._sized_features(D)
     )
     X = predict.draw(model, n, np.random.RandomState(0))
     return Case(model, X)
@@ -232,9 +232,9 @@ def dense_bound(model: Generalised, x: Array, i: int, m: Array, V: Array) -> flo
     if model.loadings.cov is not None:
         C = packed.unpack(model.loadings.cov.packed())
         v = v + np.einsum("dkl,kl->d", C, V + np.outer(m, m))
-    law: Any = model.law
-    value, _, _ = law._expected(np.nan_to_num(x)[None], mu[None], v[None])
-    value = value + law.constant(np.nan_to_num(x)[None])
+    observation: Any = model.observation
+    value, _, _ = observation.expected(np.nan_to_num(x)[None], mu[None], v[None])
+    value = value + observation.constant(np.nan_to_num(x)[None])
     kl = 0.5 * (np.trace(V) + m @ m - len(m) - np.linalg.slogdet(V)[1])
     return float(value[0, o].sum() - kl)
 
@@ -283,7 +283,7 @@ def test_missing_entries_are_left_out(kind: str) -> None:
     part = model._replace(
         loadings=Loadings(model.L[kept], PackedCovariance(C, np.zeros(4), 2)),
         mean=model.mean[kept],
-        law=Learned(LIKELIHOODS[kind], nuisance(4)),
+        observation=Learned(LIKELIHOODS[kind], nuisance(4)),
         sized=model.sized[kept],
     )
     partly = np.full_like(X, np.nan)
@@ -310,9 +310,9 @@ def test_extreme_rows_settle(kind: str, dispersion: float, level: float, cov: fl
     rng, K, D = np.random.default_rng(1), 4, EXTREMES.shape[1]
     C = PackedCovariance(np.repeat(cov * packed.pack(np.eye(K)), D, axis=1), np.zeros(D), K)
     loadings = Loadings(rng.uniform(-5.0, 5.0, (D, K)), C if cov else None)
-    law = Learned(LIKELIHOODS[kind], nuisance(D, dispersion))
+    observation = Learned(LIKELIHOODS[kind], nuisance(D, dispersion))
     sizes = np.array([0.0, 0.0, 0.0, -9.0, 5.0, 0.0, 0.0])
-    model = Generalised(loadings, np.full(D, level), law, sizes, np.ones(D, dtype=bool))
+    model = Generalised(loadings, np.full(D, level), observation, sizes, np.ones(D, dtype=bool))
     X = np.minimum(EXTREMES, 1.0) if kind == "bernoulli" else EXTREMES
     means, covs = predict.latent_moments(model, X)
     bounds = predict.log_likelihoods(model, X)
@@ -348,8 +348,8 @@ def test_a_mixed_likelihood_is_the_sum_of_its_parts() -> None:
         response = LIKELIHOODS[kind].response(m[:, at], v[:, at], given.of(at))
         np.testing.assert_array_equal(means[0][:, at], response[0])
         np.testing.assert_array_equal(means[1][:, at], response[1])
-    np.testing.assert_array_equal(mixed.sized_columns(8), [d in (1, 3, 4, 5) for d in range(8)])
-    assert model.offset(slice(3)).any(axis=0).tolist() == mixed.sized_columns(8).tolist()
+    np.testing.assert_array_equal(mixed._sized_features(8), [d in (1, 3, 4, 5) for d in range(8)])
+    assert model.offset(slice(3)).any(axis=0).tolist() == mixed._sized_features(8).tolist()
 
 
 @pytest.mark.parametrize(

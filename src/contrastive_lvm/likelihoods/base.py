@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm._jax import double_precision, flat_site, load, module
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import LOG_2PI, Array, Matrix
 from contrastive_lvm.linalg.matrices import column_means
 
 if TYPE_CHECKING:
@@ -287,6 +287,17 @@ class ScaleMixture(Likelihood):
     def _network_parameters(self, n_features: int) -> dict[str, Array] | None:
         """Return the noise variance, at first all the variance of standardised data."""
         return {"noise": np.ones(() if self._is_isotropic else (n_features,))}
+
+    def _expected(
+        self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
+    ) -> Expected:
+        """Return the bound with the scales at their best, one per entry, and its derivatives."""
+        psi, residual, df = nuisance.noise, rows - m, nuisance.df or self._first_df()
+        chi2 = (residual**2 + v) / psi
+        scales = self.scales(chi2.reshape(-1, 1), np.ones(chi2.size), df)
+        value = scales.bound.reshape(chi2.shape) - 0.5 * (LOG_2PI + np.log(psi))
+        precision = scales.weights.reshape(chi2.shape) / psi
+        return Expected(value, precision * residual, precision)
 
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         log_noise = np.log(nuisance.noise)

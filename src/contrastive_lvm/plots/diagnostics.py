@@ -193,7 +193,8 @@ def plot_imputation(
     if hasattr(X, "columns"):  # models remember the names of features
         seen = pd.DataFrame(seen, columns=X.columns)
     filled, std = (np.asarray(found) for found in impute(seen, return_std=True, **which))
-    units = StandardScaler(with_mean=scaled, with_std=scaled).fit(rows)
+    units = StandardScaler(with_mean=scaled, with_std=scaled).set_output(transform="default")
+    units.fit(rows)
     truth, guess = (units.transform(values)[hidden] for values in (rows, filled))
     std = (std / units.scale_ if scaled else std)[hidden]
     ax = style.axes_or_new(ax)

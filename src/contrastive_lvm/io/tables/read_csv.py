@@ -25,7 +25,8 @@ from contrastive_lvm.io.tables.table import Table, refuse_empty, refuse_repeated
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
 SAMPLE = 100  # lines that tell columns of words from those of numbers
-BLOCK = 2 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
+BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
+LEAST_BLOCK = 1 << 10  # bytes that pyarrow wants to see at a time
 CHUNK = 500_000  # values that pandas reads at a time
 GROWTH = 1.05  # of the array when it is full
 Progress = Callable[[int], None]
@@ -128,29 +129,6 @@ def _records(text: IO[str], separator: str) -> Iterator[list[str]]:
 # Plain files
 
 
-class _PlainBytes(io.RawIOBase):
-    """The bytes of a file; reading raises `NotPlainError` at the first that are not plain."""
-
-    def __init__(self, file: IO[bytes], separator: str) -> None:
-        self._file, self._before_value = file, (b"\n ", f"{separator} ".encode())
-        self._last = b"\n"
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._file.read(size)
-        text = self._last + block  # what is odd may begin in the last byte before
-        self._last = text[-1:]
-        quoted = b'"' in text or b"\0" in text
-        if quoted or text.count(b"\r", 0, len(text) - 1) != text.count(b"\r\n"):
-            raise NotPlainError
-        # Most files have no blank at all, which is found much sooner than where it stands.
-        if b" " in text and any(two in text for two in self._before_value):
-            raise NotPlainError
-        return block
-
-
 def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
     with _opened_bytes(path) as (_, data):
         types = _column_types(data, header)
@@ -160,16 +138,16 @@ def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
     array, n, notes = np.empty((0, len(numbers))), 0, []
     with _opened_bytes(path) as (raw, data):
         _skip_header(data)
-        for batch in _batches(data, header.separator, types):
-            rows = slice(n, n := n + batch.num_rows)
+        for block in _parsed_blocks(data, header.separator, types):
+            rows = slice(n, n := n + block.num_rows)
             if n > len(array):  # in place: there are never two arrays
                 array.resize((max(n, int(GROWTH * len(array))), len(numbers)), refcheck=False)
-            _fill(array[rows], [batch.column(i) for i in numbers])
-            notes.append(batch.select(others.tolist()))
+            _fill(array[rows], [block.column(i) for i in numbers])
+            notes.append(block.select(others.tolist()))
             progress(raw.tell())
     array.resize((n, len(numbers)), refcheck=False)
-    del batch
-    rest = _annotations(notes, header)
+    none = pd.DataFrame(index=range(n), columns=pd.Index([], dtype=object))
+    rest = _annotations(notes, header) if len(others) else none
     row_names = rest.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in rest else None
     features = [header.names[i] for i in numbers]
     return Table(array, features, rest, row_names, named=True, source=str(path))
@@ -178,7 +156,7 @@ def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
 def _fill(rows: np.ndarray, columns: list[Any]) -> None:
     """Write columns into rows; infinities and odd words for NaN are left to pandas."""
     for j, column in enumerate(columns):
-        rows[:, j] = column.to_numpy(zero_copy_only=False)
+        rows[:, j] = column.to_numpy()
     missing = sum(column.null_count for column in columns)
     if rows.size - np.count_nonzero(np.isfinite(rows)) != missing:
         raise NotPlainError
@@ -193,20 +171,45 @@ def _skip_header(file: IO[bytes]) -> None:
         raise NotPlainError
 
 
-def _batches(file: IO[bytes], separator: str, types: dict[str, str]) -> Iterator[Any]:
+def _parsed_blocks(file: IO[bytes], separator: str, types: dict[str, str]) -> Iterator[Any]:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    read = arrow.ReadOptions(column_names=list(types), block_size=BLOCK)
     parse = arrow.ParseOptions(delimiter=separator, quote_char=False)
     convert = arrow.ConvertOptions(
         column_types=types, null_values=MISSING, strings_can_be_null=True
     )
-    try:
-        with arrow.open_csv(_PlainBytes(file, separator), read, parse, convert) as reader:
-            yield from reader
-    except pa.ArrowException as error:
-        raise NotPlainError from error
+    for block in _whole_lines(file):
+        _refuse_odd(block, separator)
+        size = max(LEAST_BLOCK, len(block))
+        read = arrow.ReadOptions(column_names=list(types), block_size=size)
+        try:
+            yield arrow.read_csv(pa.BufferReader(block), read, parse, convert)
+        except pa.ArrowException as error:
+            raise NotPlainError from error
+    pa.default_memory_pool().release_unused()
+
+
+def _whole_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Cut a file into blocks that end with a line."""
+    rest = b""
+    while block := file.read(BLOCK):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+        rest = block[end:] if end else rest + block
+    if rest:
+        yield rest
+
+
+def _refuse_odd(block: bytes, separator: str) -> None:
+    quoted = b'"' in block or b"\0" in block
+    if quoted or block.count(b"\r") != block.count(b"\r\n"):
+        raise NotPlainError
+    # Most blocks have no blank at all, which is found much sooner than where it stands.
+    before_value = (b"\n ", f"{separator} ".encode())
+    if b" " in block and (block[:1] == b" " or any(two in block for two in before_value)):
+        raise NotPlainError
 
 
 def _column_types(file: IO[bytes], header: Header) -> dict[str, str]:
@@ -234,12 +237,10 @@ def _column_type(column: "pd.Series[Any]", header: Header) -> str:
     return "int64" if column.dtype.kind == "i" and column.name in header.annotations else "double"
 
 
-def _annotations(batches: list[Any], header: Header) -> pd.DataFrame:
+def _annotations(blocks: list[Any], header: Header) -> pd.DataFrame:
     import pyarrow as pa
 
-    frame: pd.DataFrame = pa.Table.from_batches(batches).to_pandas()
-    batches.clear()
-    pa.default_memory_pool().release_unused()  # it keeps several blocks' worth
+    frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
     for name in frame.select_dtypes("object"):
         column = frame[name].where(frame[name].notna(), np.nan)
         own = name != ROW_NAMES and name not in header.annotations
