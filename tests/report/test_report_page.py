@@ -83,7 +83,8 @@ def opened(browser: Any) -> Iterator[Open]:
         address = case.path.as_uri()
         page.on("request", lambda r: None if r.url == address else troubles.append(r.url))
         page.goto(address)
-        page.wait_for_function("window.clvm?.ready && clvm.views.every((v) => v.squares)")
+        while not page.evaluate("window.clvm?.ready && clvm.views.every((v) => v.squares)"):
+            page.wait_for_timeout(20)  # waiting in the page would need eval, which it forbids
         return page
 
     yield open_page
