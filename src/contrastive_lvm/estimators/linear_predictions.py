@@ -14,12 +14,7 @@ from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
-from contrastive_lvm.estimators.prediction_model import (
-    Latents,
-    Outliers,
-    PredictionModel,
-    ranked,
-)
+from contrastive_lvm.estimators.prediction_model import Latents, Outliers, PredictionModel, ranked
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
 
