@@ -18,8 +18,7 @@ from contrastive_lvm.estimators.prediction_model import Latents, Outliers, Predi
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
 
-SETS = ("target", "background")
-PARTS = ("shared", "target")
+SETS, PARTS = ("target", "background"), ("shared", "target")
 
 
 class LinearPredictions(Estimator):
