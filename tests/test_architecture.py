@@ -33,11 +33,12 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
     "black_box": 7,
     "vae": 8,
     "estimators": 9,
-    "anndata": 10,
-    "plots": 10,
-    "report": 11,
-    "experiments": 11,
-    "cli": 12,
+    "resampling": 10,
+    "anndata": 11,
+    "plots": 11,
+    "report": 12,
+    "experiments": 12,
+    "cli": 13,
 }
 DATASETS_MAY = {"datasets", "checks", "exceptions"}
 DOORS = {"estimators/reporting.py": "report"}  # a method users look for on the model itself

@@ -1,0 +1,1 @@
+"""Tests, intervals and choices that refit a model to resampled rows."""

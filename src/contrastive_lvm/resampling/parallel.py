@@ -1,0 +1,97 @@
+"""Resamples side by side, each with a seed of its own.
+
+The random numbers of resample i come from the i-th child of one `SeedSequence`, so that results
+depend neither on the number of workers nor on the order in which they finish. Resamples run one
+after the other unless `n_jobs` or `joblib.parallel_config` asks for workers: most take about a
+millisecond, and a process needs a second to start.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeVar
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.utils import check_random_state
+
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.progress import progress
+
+logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+def seed_sequence(random_state: Any) -> np.random.SeedSequence:
+    """Return the root of all seeds for an int, a generator of NumPy's, or None.
+
+    Examples
+    --------
+    >>> seed_sequence(3).entropy
+    3
+    """
+    if random_state is None:
+        return np.random.SeedSequence()
+    if isinstance(random_state, int | np.integer):
+        if random_state < 0:
+            raise InvalidParameterError("random_state", random_state, "must not be negative.")
+        return np.random.SeedSequence(int(random_state))
+    if isinstance(random_state, np.random.Generator):
+        return np.random.SeedSequence(random_state.integers(2**32, size=4).tolist())
+    try:
+        rng = check_random_state(random_state)
+    except ValueError as error:
+        reason = "cannot seed random numbers; use an int, a generator of NumPy's, or None."
+        raise InvalidParameterError("random_state", random_state, reason) from error
+    return np.random.SeedSequence(rng.randint(2**31 - 1, size=4).tolist())
+
+
+def resample(
+    function: Callable[[np.random.Generator], Result],
+    n_resamples: int,
+    seeds: np.random.SeedSequence,
+    *,
+    name: str = "resampling",
+    n_jobs: int | None = None,
+) -> list[Result]:
+    """Apply a function to `n_resamples` independent random generators, in order.
+
+    Parameters
+    ----------
+    function : callable
+        A function of a generator; workers receive it with everything that it refers to, so that
+        it must be possible to pickle it when there are several.
+    n_resamples : int
+        Number of calls.
+    seeds : SeedSequence
+        The root of the generators' seeds.
+    name : str
+        What is shown beside the progress.
+    n_jobs : int or None
+        Number of workers as in joblib; None is 1 unless `joblib.parallel_config` says otherwise.
+
+    Returns
+    -------
+    list
+        Results in the order of the resamples. An interruption ends the workers.
+
+    Examples
+    --------
+    >>> resample(lambda rng: int(rng.integers(100)), 3, seed_sequence(0))
+    [80, 66, 65]
+    """
+    children = seeds.spawn(n_resamples)
+    workers = Parallel(n_jobs=n_jobs, return_as="generator")
+    calls = workers(delayed(_call)(function, child) for child in children)
+    results = []
+    with closing(calls), progress(name, n_resamples, logger, unit="resample") as advance:
+        for result in calls:
+            results.append(result)
+            advance(1, f"of {n_resamples}")
+    return results
+
+
+def _call(
+    function: Callable[[np.random.Generator], Result], seed: np.random.SeedSequence
+) -> Result:
+    return function(np.random.default_rng(seed))
