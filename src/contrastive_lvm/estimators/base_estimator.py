@@ -1,12 +1,33 @@
 """The base of all estimators: scikit-learn's, with a model file and a view in notebooks."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from contrastive_lvm.estimators.display import card_of
 from contrastive_lvm.io.model_files import Saveable
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def all_or_nothing(fit: Method) -> Method:
+    """Decorate `fit`, to work on a shallow copy whose attributes are taken over at the end.
+
+    Whatever ends a fit early leaves the estimator as it was: with the parameters alone if it has
+    never been fitted, else with all of the earlier fit.
+    """
+
+    @wraps(fit)
+    def fit_copy(self: Any, *arguments: Any, **options: Any) -> Any:
+        trial = object.__new__(type(self))
+        vars(trial).update(vars(self))
+        fit(trial, *arguments, **options)
+        self.__dict__ = vars(trial)  # one step, which no signal can divide
+        return self
+
+    return cast("Method", fit_copy)
 
 
 class Estimator(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

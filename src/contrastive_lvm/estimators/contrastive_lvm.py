@@ -10,6 +10,7 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.linear_fit import (
     read_input,
     run_engine,
@@ -151,6 +152,7 @@ class ContrastiveLVM(LinearPredictions):
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(
         self,
         X: Any,

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_integer
-from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
 from contrastive_lvm.io.value_checks import array, check_values, number
@@ -86,6 +86,7 @@ class ContrastivePCA(Estimator):
         self.alpha = alpha
         self.scale = scale
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Self:
         """Fit to a target set and a background; neither may hold NaN.
 

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators.autoencoder import Autoencoder
+from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
@@ -187,6 +188,7 @@ class ContrastiveVAE(Autoencoder):
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, background: Any = None, resume: Any = None) -> Self:
         """Train on a target set and a background set.
 

@@ -174,7 +174,7 @@ def warn_about_fit(estimator: Any, engine: Engine) -> None:
             f"n_shared='auto' uses all {estimator.n_shared_} dimensions that it allows; to allow "
             "more, give n_shared as a number and shared_prior='ard'.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if not estimator.converged_:
-        warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=3)
+        warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=4)

@@ -13,7 +13,7 @@ from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
-from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
 from contrastive_lvm.estimators.linear_predictions import check_latents
@@ -83,6 +83,7 @@ class PPCA(Estimator):
         self.max_iter = max_iter
         self.tol = tol
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows, which may hold NaN.
 
@@ -115,7 +116,7 @@ class PPCA(Estimator):
                 f"EM stopped after max_iter={self.max_iter} sweeps before its gain fell below "
                 f"tol={self.tol}; raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         psi = float(posterior.noise_variance[0])
         self._publish(posterior.loadings["components"], posterior.means["rows"], psi)

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
+from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
 
 
@@ -87,6 +88,7 @@ class VAE(Autoencoder):
         self.random_state = random_state
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, resume: Any = None) -> Self:
         """Train on rows (an array, memory map, sparse matrix or Dask array)."""
         k = check_integer("n_components", self.n_components, 1)

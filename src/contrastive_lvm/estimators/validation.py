@@ -122,5 +122,5 @@ def warn_about_scales(target_variance: float, background_variance: float) -> Non
                 f"{ratio:.1g}; if a pipeline scales X, let it scale the background too with "
                 'transform_input=["background"].',
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )

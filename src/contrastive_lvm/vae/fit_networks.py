@@ -81,7 +81,7 @@ def _run(training: Training) -> bool:
             f"interrupted after epoch {training.n_epochs}; the best state so far is kept, "
             "and fit(..., resume=model.state_) continues from the last.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         return False
     return not training.gave_up

@@ -279,7 +279,7 @@ class Training:
             f"training diverged after epoch {self.n_epochs}; the last good state is restored "
             f"and training {what}.",
             UserWarning,
-            stacklevel=6,
+            stacklevel=8,
         )
 
     def message(self) -> str:
