@@ -25,6 +25,7 @@ from benchmarks.measure import Result, best_seconds, peak_megabytes
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.coordinate_ascent.starts import deterministic_starts
+from contrastive_lvm.linalg.matrices import densify
 
 DF = 4.0
 SLACK = 1.0  # nats
@@ -144,7 +145,9 @@ def _adam(problem: Problem, most_seconds: float) -> Iterator[Look]:
 
     sets = [
         Rows(jax.numpy.asarray(np.nan_to_num(X), "float32"), ~np.isnan(X), len(columns))
-        for X, columns in zip((r.load() for r in problem.data.readers), problem.active, strict=True)
+        for X, columns in zip(
+            (densify(r.load()) for r in problem.data.readers), problem.active, strict=True
+        )
     ]
     start = problem.unflatten(deterministic_starts(problem)[0][1])
     svi = SVI(_model(start), _guide, numpyro.optim.Adam(RATE), Trace_ELBO())

@@ -4,16 +4,21 @@ Axes: N rows, D features, K latent columns, P missingness patterns, Q = K(K+1)/2
 Columns of the loadings L are those of all blocks side by side; a set uses those that are active.
 """
 
-from typing import Any, NamedTuple
+from operator import add
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 Array = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Expected scales of the rows of a set, (N, D) or (N, 1), as they are kept.
 RowWeights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-Matrix = Any  # an ndarray of float32 or float64, or a SciPy CSR matrix: rows of data
+# Rows of data: dense in single or double precision, or sparse, one row after the other.
+Dense: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Sparse: TypeAlias = sp.csr_matrix | sp.csr_array
+Matrix: TypeAlias = Dense | Sparse
 
 
 class Parameters(NamedTuple):
@@ -46,5 +51,4 @@ class Statistics(NamedTuple):
 
     def plus(self, other: "Statistics") -> "Statistics":
         """Return the statistics of the rows of both."""
-        pairs: Any = zip(self, other, strict=True)
-        return Statistics(*(mine + its for mine, its in pairs))
+        return Statistics(*map(add, self, other))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from contrastive_lvm.io.tables import read_csv as text
 from contrastive_lvm.io.tables.table import Table
+from contrastive_lvm.linalg.matrices import densify
 
 PLAIN = {
     "numbers": "a,b\n1.5,2\n3,-4e-3\n",
@@ -76,7 +77,7 @@ def assert_same(ours: Table | str, theirs: Table | str) -> None:
     if isinstance(ours, str) or isinstance(theirs, str):
         assert ours == theirs
         return
-    np.testing.assert_allclose(ours.values, theirs.values, rtol=3e-16)
+    np.testing.assert_allclose(densify(ours.values), densify(theirs.values), rtol=3e-16)
     assert ours.features == theirs.features
     assert ours.row_names == theirs.row_names
     pd.testing.assert_frame_equal(ours.annotations, theirs.annotations)

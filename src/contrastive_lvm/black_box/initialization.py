@@ -25,7 +25,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.rows.data import prepare
-from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.reader import RowReader, Rows
 
 DISPERSION = 0.5  # of negative binomials, to begin with
 MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
@@ -51,7 +51,7 @@ class StartingPoint(NamedTuple):
 
 def starting_point(
     model: Model,
-    sets: Sequence[Matrix],
+    sets: Sequence[Rows],
     log_sizes: Sequence[Array],
     *,
     seed: int | None = None,
@@ -88,9 +88,7 @@ def starting_point(
     )
 
 
-def _some_rows(
-    X: Matrix | RowReader, log_sizes: Array, sets: Sequence[Matrix | RowReader], seed: int
-) -> tuple[Matrix, Array]:
+def _some_rows(X: Rows, log_sizes: Array, sets: Sequence[Rows], seed: int) -> tuple[Matrix, Array]:
     """Return rows in memory and their log sizes; of a large set out of core, random ones."""
     if not isinstance(X, RowReader):
         return X, log_sizes
@@ -105,13 +103,13 @@ def _some_rows(
 def _all_latents(
     start: StartingPoint,
     likelihood: Likelihood | None,
-    sets: Sequence[Matrix],
+    sets: Sequence[Rows],
     log_sizes: Sequence[Array],
 ) -> tuple[Array, ...]:
     """Return the latents of all rows; where a start has seen some rows only, in one pass."""
     found = []
     for i, (X, sizes) in enumerate(zip(sets, log_sizes, strict=True)):
-        if len(start.latents[i]) < X.shape[0]:
+        if isinstance(X, RowReader) and len(start.latents[i]) < X.shape[0]:
             view = _view(start.model, i, start.L, start.means[i], start.nuisance.noise)
             latents = X.map(partial(_chunk_latents, view, likelihood, sizes))
             found.append(np.asarray(latents))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.coordinate_ascent.ard_pruning import without_unsupported_columns
 from contrastive_lvm.coordinate_ascent.problem import Problem, RowResults, WarmStart
@@ -19,7 +19,7 @@ from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.threads import one_blas_thread
 
 SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
@@ -63,7 +63,7 @@ class CoordinateAscent(Engine):
     def _prepare(
         self,
         model: Model,
-        sets: Sequence[Matrix | RowReader],
+        sets: Sequence[Rows],
         weights: Sequence[Array | None] | None = None,
     ) -> Data:
         """Return the rows of all sets in the form that sweeps use, which restarts share.

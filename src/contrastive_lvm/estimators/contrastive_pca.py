@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
 from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
@@ -17,7 +17,7 @@ from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import reduce_to_span
 from contrastive_lvm.rows.moments import Moments, first_pass
-from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.reader import RowReader, Rows
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
@@ -219,7 +219,7 @@ class _Contrast(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
-def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
+def _contrast(target: Rows, background: Rows, *, scale: bool) -> _Contrast:
     n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
     if n_rows < D and not scale:
         sets = [X.load() if isinstance(X, RowReader) else X for X in (target, background)]
@@ -237,7 +237,7 @@ def _contrast(target: Matrix, background: Matrix, *, scale: bool) -> _Contrast:
     return _Contrast((first, second), found[0].mean, divisor, None)
 
 
-def _moments(X: Matrix | RowReader) -> Moments:
+def _moments(X: Rows) -> Moments:
     return first_pass(X if isinstance(X, RowReader) else LocalRows(X), scatter=True)
 
 

@@ -16,7 +16,7 @@ from contrastive_lvm.estimators.validation import (
     refuse_values,
 )
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.rows.reader import Checks, RowReader, is_out_of_core, open_rows
+from contrastive_lvm.rows.reader import Checks, RowReader, Rows, is_out_of_core, open_rows
 
 FLOATS = [np.float64, np.float32]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -27,7 +27,7 @@ def read_rows(
 ) -> Matrix:
     """Read rows into float32, float64 or CSR; remember their features (`reset`) or check them."""
     X = readable(X, name)
-    rows = check_array(
+    rows: Matrix = check_array(
         unnamed(X), accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False, input_name=name
     )
     check_features(estimator, X, name, reset=reset)
@@ -35,12 +35,10 @@ def read_rows(
     return rows
 
 
-def rows_for_fit(
-    estimator: Any, X: Any, *, name: str = "X", missing: bool = True
-) -> Matrix | RowReader:
+def rows_for_fit(estimator: Any, X: Any, *, name: str = "X", missing: bool = True) -> Rows:
     """Read rows of a fit; those out of core are checked when they are read."""
     if is_out_of_core(unnamed(X)):
-        rows = open_input(unnamed(X), name, missing=missing)
+        rows: Rows = open_input(unnamed(X), name, missing=missing)
         check_features(estimator, X, name, reset=True)
     else:
         rows = read_rows(estimator, X, name=name, reset=True, missing=missing)

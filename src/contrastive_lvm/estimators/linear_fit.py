@@ -29,7 +29,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.moments import first_pass
-from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.reader import RowReader, Rows
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class FitInput(NamedTuple):
 
     model: Model
     engine: Engine
-    sets: list[Matrix | RowReader]  # the target, then the background if there is one
+    sets: list[Rows]  # the target, then the background if there is one
     weights: list[Array | None]  # of the rows of each set, None where all are 1
 
 
@@ -72,7 +72,7 @@ def read_input(
     return FitInput(model, engine, sets, _checked_weights(weights, sets))
 
 
-def _checked_weights(given: tuple[Any, Any], sets: list[Matrix | RowReader]) -> list[Array | None]:
+def _checked_weights(given: tuple[Any, Any], sets: list[Rows]) -> list[Array | None]:
     if len(sets) == 1 and given[1] is not None:
         raise ValueError("background_sample_weight was given without a background; leave it out.")
     names = ("sample_weight", "background_sample_weight")
@@ -158,7 +158,7 @@ def _black_box(
     return run
 
 
-def _moments(rows: Matrix | RowReader) -> tuple[Array, Array]:
+def _moments(rows: Rows) -> tuple[Array, Array]:
     """Return variances and means of features; out of core, in the pass that checks all values."""
     if not isinstance(rows, RowReader):
         return column_variances(rows)

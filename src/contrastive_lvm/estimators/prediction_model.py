@@ -12,6 +12,7 @@ from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, Sca
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, View
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised
+from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
 
 
@@ -126,7 +127,7 @@ class PredictionModel:
 
 
 def sizes_of_sets(
-    likelihood: Likelihood, sets: list[Matrix], given: tuple[Any, Any]
+    likelihood: Likelihood, sets: list[Rows], given: tuple[Any, Any]
 ) -> tuple[tuple[Array, ...], Array | None]:
     """Return log size factors of both sets, and the mean row (of size 1) unless they were given."""
     if all(factors is None for factors in given):

@@ -9,6 +9,7 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import first_few
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+from contrastive_lvm.rows.reader import Rows
 
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
 
@@ -73,7 +74,7 @@ def refuse_empty_columns(observed: Any, name: str) -> None:
 
 
 def refuse_too_many_dimensions(
-    sizes: dict[str, int], sets: list[Matrix], *, sized_by_data: bool = False
+    sizes: dict[str, int], sets: list[Rows], *, sized_by_data: bool = False
 ) -> None:
     """Refuse dimensions that leave nothing for the noise.
 

@@ -3,8 +3,9 @@
 from typing import Literal, get_args
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Dense, Matrix
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.likelihoods.base import LinearizedRows
 from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
@@ -37,7 +38,7 @@ def reason_against_counts(rows: Matrix) -> str | None:
     return None
 
 
-def value_blocks(rows: Matrix) -> list[Array]:
+def value_blocks(rows: Matrix) -> list[Dense]:
     """Return all stored values, a chunk at a time."""
     if is_sparse(rows):
         return [rows.data]
@@ -54,7 +55,7 @@ def log_rates(rows: Matrix, log_sizes: Array) -> LinearizedRows:
     """Return `ln(1 + x / size)`, which a predictor e moves by `exp(e) / (1 + exp(e))`."""
     sizes = np.exp(log_sizes)
     if is_sparse(rows):
-        scaled = rows.multiply(1.0 / sizes[:, None]).tocsr()
+        scaled: Matrix = csr_array(rows.multiply(1.0 / sizes[:, None]))
     else:
         scaled = rows / sizes[:, None]
     n = rows.shape[0]
@@ -62,5 +63,5 @@ def log_rates(rows: Matrix, log_sizes: Array) -> LinearizedRows:
     # Little is known of a rare feature: its loadings begin at most five times larger.
     slope = np.maximum(rate / (1.0 + rate), 0.2)
     return LinearizedRows(
-        scaled.log1p() if is_sparse(rows) else np.log1p(scaled), slope, np.log(rate)
+        scaled.log1p() if is_sparse(scaled) else np.log1p(scaled), slope, np.log(rate)
     )

@@ -21,7 +21,7 @@ from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.linalg.matrices import is_sparse
+from contrastive_lvm.linalg.matrices import densify
 
 if TYPE_CHECKING:
     from jax import Array as JaxArray
@@ -146,9 +146,8 @@ class Mixed(Likelihood):
             part._observe(f"{name} {kind}", *own, augmented=False)
 
     def _unsupported_reason(self, rows: Matrix) -> str | None:
-        columns = rows.tocsc() if is_sparse(rows) else rows
         for kind, part, at in self._parts:
-            reason = part._unsupported_reason(columns[:, at])
+            reason = part._unsupported_reason(rows[:, at])
             if reason is not None:
                 return f"in a {kind} feature {reason}"
         return None
@@ -205,13 +204,13 @@ class Mixed(Likelihood):
         return None
 
     def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
-        dense = rows.toarray() if is_sparse(rows) else rows
+        dense = densify(rows)
         n, D = dense.shape
-        joined = LinearizedRows(np.empty((n, D)), np.empty(D), np.empty(D))
+        joined, slope, intercept = np.empty((n, D)), np.empty(D), np.empty(D)
         for _, part, at in self._parts:
             one = part._linearize(dense[:, at], log_sizes)
-            joined.rows[:, at], joined.slope[at], joined.intercept[at] = one
-        return joined
+            joined[:, at], slope[at], intercept[at] = densify(one.rows), one.slope, one.intercept
+        return LinearizedRows(joined, slope, intercept)
 
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         return {

@@ -4,13 +4,16 @@ A chunk never exceeds `BLOCK_ELEMENTS` entries, whatever the data's shape, kind 
 float32 and sparse input are widened to dense float64 a chunk at a time and never as a whole.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Dense, Matrix, Sparse
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 BLOCK_ELEMENTS = 1 << 19
 
@@ -18,8 +21,8 @@ BLOCK_ELEMENTS = 1 << 19
 MOST_ROWS = 2048  # per-row K x K work stays in cache
 
 
-def is_sparse(X: Matrix) -> bool:
-    """Whether rows are a SciPy sparse matrix."""
+def is_sparse(X: object) -> "TypeIs[Sparse]":
+    """Whether rows are a sparse matrix or array of SciPy; once they are read, it is CSR."""
     return bool(sp.issparse(X))
 
 
@@ -32,20 +35,25 @@ def row_slices(
         yield slice(start, min(start + size, n_rows))
 
 
+def densify(rows: Matrix) -> Dense:
+    """Rows as an array in their own precision; a copy if they are sparse."""
+    dense: Dense = rows.toarray() if is_sparse(rows) else rows
+    return dense
+
+
 def widen(rows: Matrix) -> Array:
     """A block as dense float64 (NaN kept)."""
-    dense = rows.toarray() if is_sparse(rows) else rows
-    return np.asarray(dense, dtype=np.float64)
+    return np.asarray(densify(rows), dtype=np.float64)
 
 
-def stacked(parts: list[Matrix]) -> Matrix:
+def stacked(parts: Sequence[Matrix]) -> Matrix:
     """Blocks as one array, or as one CSR matrix where they are sparse."""
     if any(is_sparse(part) for part in parts):
-        return sp.vstack(parts, format="csr")
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
+    return parts[0] if len(parts) == 1 else np.concatenate([densify(part) for part in parts])
 
 
-def sparse_rows(X: Matrix, rows: slice) -> Matrix:
+def sparse_rows(X: Sparse, rows: slice) -> Sparse:
     """Consecutive rows of a CSR matrix, without copying their entries."""
     first, last = X.indptr[rows.start], X.indptr[rows.stop]
     parts = (
@@ -58,7 +66,7 @@ def sparse_rows(X: Matrix, rows: slice) -> Matrix:
 
 def own_rows(rows: Matrix) -> Matrix:
     """Some rows without the block that they are a part of."""
-    return rows if is_sparse(rows) else np.array(rows)
+    return rows if is_sparse(rows) else rows.copy()
 
 
 def missing_mask(rows: Matrix) -> np.ndarray:

@@ -16,7 +16,15 @@ from uuid import uuid4
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.rows.reader import Checks, Chunk, RowReader, floats, make_chunk, precision
+from contrastive_lvm.rows.reader import (
+    Checks,
+    Chunk,
+    Positions,
+    RowReader,
+    floats,
+    make_chunk,
+    precision,
+)
 from contrastive_lvm.rows.row_cache import Cache, DiskCache, WorkerCache
 from contrastive_lvm.rows.threads import one_blas_thread
 
@@ -42,7 +50,7 @@ class DaskRows(RowReader):
             )
         self.checks = checks
         self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self.dtype = np.dtype(precision(X.dtype))
+        self.dtype = precision(X.dtype)
         joined = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         (fused,) = dask().optimize(joined)
         self._tasks = {**joined.dask, **fused.dask}  # chunks that a cluster holds are in the first
@@ -150,7 +158,7 @@ class DaskRows(RowReader):
             ]
         )
 
-    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
+    def read_chunks(self, picks: dict[int, Positions]) -> list[Matrix]:
         """Compute chunks in one graph; only the rows asked for leave their chunks."""
         graph = Graph(self._tasks)
         found = [graph.add(_rows_at, self._keys[i], at=at) for i, at in picks.items()]
@@ -234,4 +242,5 @@ def _item(results: Any, *, i: int) -> Any:
 
 
 def _rows_at(rows: Any, *, at: Any) -> Matrix:
-    return floats(rows)[at]
+    found: Matrix = floats(rows)[at]
+    return found

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix, Parameters, RowWeights
+from contrastive_lvm.arrays import Array, Parameters, RowWeights
 from contrastive_lvm.likelihoods.base import Scaler
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
@@ -13,7 +13,7 @@ from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.masked_rows import MaskedRows
 from contrastive_lvm.rows.moments import first_pass
-from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.reader import RowReader, Rows
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
 from contrastive_lvm.rows.scale_mixture_rows import RowSums, ScaleMixtureRows
 from contrastive_lvm.rows.scatter import (
@@ -92,7 +92,7 @@ class Data(NamedTuple):
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def prepare(
-    sets: Sequence[Matrix | RowReader],
+    sets: Sequence[Rows],
     *,
     weights: Sequence[Array | None] | None = None,
     scale_mixture: bool = False,
@@ -121,7 +121,7 @@ def prepare(
     return _data(_each(lambda pair: summarize(*pair, dense=dense), readers, pairs), readers, D)
 
 
-def _total_weight(X: Matrix | RowReader, weights: Array | None) -> float:
+def _total_weight(X: Rows, weights: Array | None) -> float:
     total = float(X.shape[0] if weights is None else weights.sum())
     if not total > 0:
         raise ValueError("the weights of a set are all zero; give some rows a positive weight.")
@@ -140,7 +140,7 @@ def _data(
     return Data(sets, readers, n_features, span, complete, narrow, variances, pooled)
 
 
-def _reader(X: Matrix | RowReader, *, load: bool) -> RowReader:
+def _reader(X: Rows, *, load: bool) -> RowReader:
     if not isinstance(X, RowReader):
         return LocalRows(X)  # rows in memory have been checked
     return LocalRows(X.load()) if load or X.shape[0] * X.shape[1] <= MOST_LOADED else X

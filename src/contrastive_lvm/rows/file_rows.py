@@ -13,6 +13,7 @@ from contrastive_lvm.rows.reader import (
     UNCHECKED,
     Checks,
     Chunk,
+    Positions,
     RowReader,
     floats,
     make_chunk,
@@ -40,7 +41,7 @@ class LocalRows(RowReader):
     def __init__(self, X: Any, checks: Checks = UNCHECKED) -> None:
         self.X, self.checks = X, checks
         self.shape = (int(X.shape[0]), int(X.shape[1]))
-        self.dtype = np.dtype(precision(X.dtype))
+        self.dtype = precision(X.dtype)
         is_map = isinstance(X, np.memmap)
         self.in_memory = is_sparse(X) or (isinstance(X, np.ndarray) and not is_map)
         self.random_access = self.in_memory or is_map
@@ -120,7 +121,7 @@ class LocalRows(RowReader):
         pairs = zip(self.slices, self.read(), strict=True)
         return _filled(((rows, function(chunk, rows)) for rows, chunk in pairs), self.shape[0])
 
-    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
+    def read_chunks(self, picks: dict[int, Positions]) -> list[Matrix]:
         """Read chunk after chunk."""
         found = []
         for i, at in picks.items():

@@ -1,13 +1,16 @@
 """Rows in random order, without end: every row once before any row again."""
 
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.linalg.matrices import stacked
-from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.reader import Positions, RowReader, Rows
 
+NO_ROWS = np.empty((0, 0))
 BUFFER_ENTRIES = 1 << 23  # of blocks whose rows are shuffled together
 
 
@@ -25,35 +28,39 @@ class Blocks(Protocol):
     shape: tuple[int, int]
     slices: list[slice]
 
-    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
+    def read_chunks(self, picks: dict[int, Positions]) -> Sequence[Matrix]:
         """Some blocks by their numbers, and of each of them some rows."""
         ...
 
 
-def shuffled(X: Matrix | RowReader, rng: np.random.Generator) -> Stream:
+def shuffled(X: Rows, rng: np.random.Generator) -> Stream:
     """One by one where that costs nothing, otherwise by blocks."""
-    by_blocks = isinstance(X, RowReader) and not X.random_access
-    return ShuffledBlocks(X, rng) if by_blocks else Permuted(X, rng)
+    if isinstance(X, RowReader) and not X.random_access:
+        return ShuffledBlocks(X, rng)
+    return Permuted(X.shape[0], partial(taken, X), rng)
 
 
-def taken(X: Matrix | RowReader, positions: np.ndarray) -> Matrix:
+def taken(X: Rows, positions: np.ndarray) -> Matrix:
     """Rows by their positions."""
-    return X.take(positions) if isinstance(X, RowReader) else X[positions]
+    rows: Matrix = X.take(positions) if isinstance(X, RowReader) else X[positions]
+    return rows
 
 
 class Permuted:
     """Permutations of all rows, in memory or in a memory map."""
 
-    def __init__(self, X: Matrix | RowReader, rng: np.random.Generator) -> None:
-        self.X, self.rng = X, rng
+    def __init__(
+        self, n_rows: int, take: Callable[[np.ndarray], Matrix], rng: np.random.Generator
+    ) -> None:
+        self.n_rows, self.take, self.rng = n_rows, take, rng
         self.left = np.empty(0, dtype=np.intp)
 
     def next(self, n: int) -> tuple[np.ndarray, Matrix]:
         """From as many permutations as it takes."""
         while len(self.left) < n:
-            self.left = np.concatenate([self.left, self.rng.permutation(self.X.shape[0])])
+            self.left = np.concatenate([self.left, self.rng.permutation(self.n_rows)])
         at, self.left = self.left[:n], self.left[n:]
-        return at, taken(self.X, at)
+        return at, self.take(at)
 
 
 class ShuffledBlocks:
@@ -68,7 +75,7 @@ class ShuffledBlocks:
         self.source, self.rng = source, rng
         self.waiting: list[int] = []  # blocks of this epoch
         self.held: list[int] = []  # blocks in memory
-        self.rows: Matrix = None
+        self.rows: Matrix = NO_ROWS
         self.places = self.left = np.empty(0, dtype=np.intp)
 
     def next(self, n: int) -> tuple[np.ndarray, Matrix]:
@@ -86,7 +93,7 @@ class ShuffledBlocks:
     def _refill(self) -> None:
         chosen = self._chosen()
         if chosen != self.held:
-            self.rows = None  # two buffers are never held
+            self.rows = NO_ROWS  # two buffers are never held
             slices = [self.source.slices[i] for i in chosen]
             self.rows = stacked(self.source.read_chunks(dict.fromkeys(chosen, slice(None))))
             self.places = np.concatenate([np.arange(s.start, s.stop) for s in slices])

@@ -9,8 +9,9 @@ from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix, Sparse
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, row_slices, widen
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.scatter import RawSums, raw_sums
@@ -117,8 +118,8 @@ def _slice_moments(rows: Array, weights: Array | None) -> Moments:
     return Moments(float(w @ some), counts, mean, square, complete, int((~some).sum()))
 
 
-def _sparse_moments(rows: Matrix, weights: Array) -> Moments:
-    wide = rows.astype(np.float64, copy=False)
+def _sparse_moments(rows: Sparse, weights: Array) -> Moments:
+    wide = sp.csr_array(rows).astype(np.float64, copy=False)
     n = float(weights.sum())
     mean = wide.T @ weights / n
     square = np.maximum(wide.multiply(wide).T @ weights - n * mean**2, 0.0)

@@ -11,15 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
 from operator import add
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix, Sparse
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, own_rows, stacked
 from contrastive_lvm.rows.row_cache import Cache
 
 Result = TypeVar("Result")
+Positions: TypeAlias = slice | np.ndarray  # some rows of a chunk
 NUMBERS = "biuf"  # kinds of dtype that are real numbers
 
 
@@ -114,7 +115,7 @@ class RowReader(ABC):
         """
 
     @abstractmethod
-    def read_chunks(self, picks: dict[int, Any]) -> list[Matrix]:
+    def read_chunks(self, picks: dict[int, Positions]) -> list[Matrix]:
         """Read some chunks by their numbers, and of each the rows at a slice or at positions."""
 
     def take(self, positions: np.ndarray) -> Matrix:
@@ -151,6 +152,9 @@ class RowReader(ABC):
 def _checked_rows(check: Callable[[Matrix], None], chunk: Chunk) -> list[Matrix]:
     check(chunk.rows)
     return [own_rows(chunk.rows)]
+
+
+Rows: TypeAlias = Matrix | RowReader
 
 
 def is_dask(X: Any) -> bool:
@@ -202,14 +206,15 @@ def _refuse(X: Any, name: str) -> None:
         )
 
 
-def precision(dtype: Any) -> Any:
+def precision(dtype: Any) -> np.dtype[Any]:
     """Keep single precision; everything else becomes double."""
-    return np.float32 if np.dtype(dtype) == np.float32 else np.float64
+    return np.dtype(np.float32 if np.dtype(dtype) == np.float32 else np.float64)
 
 
 def floats(rows: Any) -> Matrix:
     """Convert a chunk to an array or a CSR matrix of floating-point numbers."""
     if is_sparse(rows):
-        return rows.tocsr().astype(precision(rows.dtype), copy=False)
+        sparse: Sparse = rows.tocsr().astype(precision(rows.dtype), copy=False)
+        return sparse
     dense = np.asarray(rows)
     return dense.astype(precision(dense.dtype), copy=False)

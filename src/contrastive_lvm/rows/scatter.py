@@ -16,8 +16,9 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
-from contrastive_lvm.arrays import LOG_2PI, Array, Matrix, Statistics
+from contrastive_lvm.arrays import LOG_2PI, Array, Dense, Matrix, Sparse, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
@@ -190,7 +191,7 @@ def _shift(X: Matrix) -> Array | None:
     return None if near.all() else np.where(near, 0.0, mean).astype(X.dtype)
 
 
-def _column_sums(rows: Matrix) -> Array:
+def _column_sums(rows: Dense) -> Array:
     """Sum a few rows at a time in the data's precision, and those sums in double."""
     ones = np.ones(SUMMED_AT_ONCE, dtype=rows.dtype)
     even = len(rows) // len(ones) * len(ones)
@@ -201,10 +202,10 @@ def _column_sums(rows: Matrix) -> Array:
     return total
 
 
-def _raw_sums_sparse(X: Matrix, weights: Array | None) -> RawSums:
-    wide = X.astype(np.float64, copy=False)
-    scaled = wide if weights is None else wide.multiply(weights[:, None]).tocsr()
-    total = np.asarray(scaled.sum(axis=0)).ravel()
+def _raw_sums_sparse(X: Sparse, weights: Array | None) -> RawSums:
+    wide = sp.csr_array(X).astype(np.float64, copy=False)
+    scaled = wide if weights is None else sp.csr_array(wide.multiply(weights[:, None]))
+    total = np.asarray(scaled.sum(axis=0), dtype=np.float64)
     return RawSums(np.zeros(X.shape[1]), total, (scaled.T @ wide).toarray())
 
 

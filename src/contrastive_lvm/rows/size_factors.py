@@ -7,12 +7,12 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import column_sums, row_slices, widen
-from contrastive_lvm.rows.reader import Chunk, RowReader
+from contrastive_lvm.rows.reader import Chunk, RowReader, Rows
 
 Sums = tuple[Array, Array]  # of columns, and numbers of their entries
 
 
-def mean_profile(likelihood: Likelihood, sets: list[Matrix]) -> Array:
+def mean_profile(likelihood: Likelihood, sets: list[Rows]) -> Array:
     """Mean count of each feature that is sized, over all sets, (D,); zero for other features."""
     sized = likelihood._sized_features(sets[0].shape[1])
     if not sized.any():
@@ -21,7 +21,7 @@ def mean_profile(likelihood: Likelihood, sets: list[Matrix]) -> Array:
     return np.where(sized, sum(sums) / np.maximum(sum(counts), 1.0), 0.0)
 
 
-def _sums(X: Matrix) -> Sums:
+def _sums(X: Rows) -> Sums:
     return X.reduce(_chunk_sums, _added) if isinstance(X, RowReader) else column_sums(X)
 
 
@@ -33,7 +33,7 @@ def _added(one: Sums, other: Sums) -> Sums:
     return one[0] + other[0], one[1] + other[1]
 
 
-def log_sizes(X: Matrix, profile: Array) -> Array:
+def log_sizes(X: Rows, profile: Array) -> Array:
     """Log of each row's total over that of the profile, observed entries only, (N,).
 
     An average row has 0. A row without any count gets half a count; rows without sized features

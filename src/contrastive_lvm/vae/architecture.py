@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm._jax import JaxArrayLike
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Dense
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.vae.networks import Network, initial_network
 
@@ -83,7 +83,7 @@ class FeatureUnits(NamedTuple):
     shift: Array  # (D,)
     unit: Array  # (D,) the same for all features under isotropic noise
 
-    def standardize(self, rows: Array) -> np.ndarray:
+    def standardize(self, rows: Dense) -> np.ndarray:
         """Standardise rows in place and return them in single precision."""
         rows -= self.shift.astype(rows.dtype)
         rows /= self.unit.astype(rows.dtype)

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+from contrastive_lvm.arrays import Dense
+from contrastive_lvm.linalg.matrices import densify, row_slices
 from contrastive_lvm.rows.minibatches import Permuted, ShuffledBlocks
-from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.reader import Positions, RowReader
 
 NONE = np.empty(0, dtype=np.intp)
 
@@ -25,7 +24,7 @@ class NetworkRows:
         self.n_rows = reader.shape[0] - len(held_out)
         self.shape = (self.n_rows, reader.shape[1])
 
-    def read(self) -> Iterator[Array]:
+    def read(self) -> Iterator[Dense]:
         """Read and check all rows in order, copies of a moderate number at a time."""
         for i in range(len(self.slices)):
             (chunk,) = self.read_chunks({i: slice(None)})
@@ -33,20 +32,20 @@ class NetworkRows:
             for rows in row_slices(*chunk.shape):
                 yield chunk[rows]
 
-    def read_chunks(self, picks: dict[int, Any]) -> list[Array]:
+    def read_chunks(self, picks: dict[int, Positions]) -> list[Dense]:
         """Read some chunks by their numbers, and of each the rows at a slice or at positions."""
         chunks = []
         for i, at in picks.items():
             (rows,) = self.reader.read_chunks({i: slice(None)})
             chunk = self.reader.slices[i]
             begin, end = np.searchsorted(self.held_out, [chunk.start, chunk.stop])
-            kept = np.delete(_dense(rows), self.held_out[begin:end] - chunk.start, axis=0)
+            kept = np.delete(densify(rows), self.held_out[begin:end] - chunk.start, axis=0)
             chunks.append(kept[at])
         return chunks
 
-    def __getitem__(self, positions: np.ndarray) -> Array:
+    def __getitem__(self, positions: np.ndarray) -> Dense:
         """Read rows by their positions."""
-        return _dense(self.reader.take(self._among_all(positions)))
+        return densify(self.reader.take(self._among_all(positions)))
 
     def without(self, positions: np.ndarray) -> "NetworkRows":
         """Return the other rows."""
@@ -57,14 +56,13 @@ class NetworkRows:
         kept = np.delete(np.arange(self.reader.shape[0]), self.held_out)
         return np.asarray(kept[positions])
 
-    def epoch(self, rng: np.random.Generator, n_parts: int, size: int) -> Iterator[Array]:
+    def epoch(self, rng: np.random.Generator, n_parts: int, size: int) -> Iterator[Dense]:
         """Return parts of as many rows: each row once in random order, then some again."""
         random_access = self.reader.random_access
-        stream = Permuted(self, rng) if random_access else ShuffledBlocks(self, rng)
+        stream = (
+            Permuted(self.n_rows, self.__getitem__, rng)
+            if random_access
+            else ShuffledBlocks(self, rng)
+        )
         for _ in range(n_parts):
-            yield stream.next(size)[1]
-
-
-def _dense(rows: Matrix) -> Array:
-    dense: Array = rows.toarray() if is_sparse(rows) else rows
-    return dense
+            yield densify(stream.next(size)[1])

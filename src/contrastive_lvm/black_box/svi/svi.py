@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from contrastive_lvm._jax import double_precision
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.black_box.initialization import StartingPoint, starting_point
 from contrastive_lvm.black_box.svi.guides import GuideFamily, SviLayout
@@ -21,6 +21,7 @@ from contrastive_lvm.inference import Engine
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import progress
+from contrastive_lvm.rows.reader import Rows
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class SVI(Engine):
     def _run(
         self,
         model: Model,
-        sets: Sequence[Matrix],
+        sets: Sequence[Rows],
         *,
         log_sizes: Sequence[Array] = (),
         seed: int = 0,
@@ -160,7 +161,7 @@ class SVI(Engine):
         guide = (self.family, self.rank, self.augmented, self.n_particles)
         return SviLayout(model, rows.n_features, *guide, amortised, missing)
 
-    def _batch_rows(self, sets: Sequence[Matrix]) -> int | None:
+    def _batch_rows(self, sets: Sequence[Rows]) -> int | None:
         """Return the number of rows of a minibatch; None for all."""
         if self.batch_size != "auto":
             return None if self.batch_size is None else int(self.batch_size)
@@ -169,7 +170,7 @@ class SVI(Engine):
         return None if few else max(LEAST_BATCH, WHOLE // 2 // n_features)
 
     def _fit(
-        self, start: StartingPoint, sets: Sequence[Matrix], sizes: Sequence[Array], seed: int
+        self, start: StartingPoint, sets: Sequence[Rows], sizes: Sequence[Array], seed: int
     ) -> Posterior:
         single = all(X.dtype == np.float32 for X in sets)
         dtype = np.float32 if single else np.float64

@@ -9,7 +9,7 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.svi.guides import SviBatch
 from contrastive_lvm.linalg.matrices import MOST_ROWS, has_missing, is_sparse, row_slices
 from contrastive_lvm.rows.minibatches import shuffled, taken
-from contrastive_lvm.rows.reader import Chunk, RowReader
+from contrastive_lvm.rows.reader import Chunk, RowReader, Rows
 
 CHUNK_BYTES = 1 << 26  # rows that are made ready for the device at a time
 
@@ -23,7 +23,7 @@ class SviRows:
 
     def __init__(
         self,
-        sets: Sequence[Matrix],
+        sets: Sequence[Rows],
         log_sizes: Sequence[Array],
         batch_size: int | None,
         dtype: Any,

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices, widen
@@ -24,7 +25,7 @@ class Scaling(NamedTuple):
         if self.method == "none":
             return values
         if is_sparse(values):
-            return values.multiply(1.0 / self.scale).tocsr().astype(values.dtype)
+            return csr_array(values.multiply(1.0 / self.scale)).astype(values.dtype)
         for rows in row_slices(*values.shape):
             values[rows] = (values[rows] - self.center) / self.scale
         return values

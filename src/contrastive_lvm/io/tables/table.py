@@ -47,7 +47,8 @@ def as_floats(values: Any, source: str) -> Matrix:
             f"{source} holds values of type {dtype}, which are not real numbers; save numbers."
         )
     single = dtype.kind == "f" and dtype.itemsize <= 4
-    return values.astype(np.float32 if single else np.float64, copy=False)
+    floats: Matrix = values.astype(np.float32 if single else np.float64, copy=False)
+    return floats
 
 
 def refuse_repeated(names: Iterable[str], source: str) -> None:
