@@ -83,7 +83,7 @@ def group_lasso(rng: np.random.Generator, width: int) -> tuple[Array, Values]:
     return direction * rng.gamma(width, 0.5, (D, 1)), {}
 
 
-def _model(width: int, prior: clvm.Prior) -> clvm.Model:
+def _model(width: int, prior: clvm.Prior[Any]) -> clvm.Model:
     return clvm.contrastive_model(width, width, shared_prior=prior, target_prior=prior)
 
 

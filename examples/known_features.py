@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class KnownFeatures(clvm.Prior):
+class KnownFeatures(clvm.Prior[Array]):
     """`L_d ~ N(0, wide^2)` for known features, `N(0, narrow^2)` for the others."""
 
     known: tuple[int, ...]

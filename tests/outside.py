@@ -12,7 +12,7 @@ from tests.oracles import Array
 
 
 @dataclass(frozen=True)
-class StudentLoadings(clvm.Prior):
+class StudentLoadings(clvm.Prior[InverseGamma]):
     """A variance for every loading: `L_dk ~ N(0, v_dk)`, `v_dk ~ IG(a, b)`."""
 
     a: float = 2.0

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.gaussian import Gaussian
-from contrastive_lvm.priors.base import Prior
+from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.priors.flat import Flat
 
 
@@ -25,7 +25,7 @@ class Block:
     name: str
     n_components: int
     sets: tuple[str, ...]
-    prior: Prior = field(default_factory=Flat)
+    prior: AnyPrior = field(default_factory=Flat)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Model:
     # What follows from these, found once.
     n_columns: int = field(init=False, repr=False, compare=False)  # of L, all blocks together
     columns: tuple[slice, ...] = field(init=False, repr=False, compare=False)  # of each block
-    priors: tuple[Prior, ...] = field(init=False, repr=False, compare=False)  # of each block
+    priors: tuple[AnyPrior, ...] = field(init=False, repr=False, compare=False)  # of each block
     # Whether columns that the data does not support are dropped.
     drops_columns: bool = field(init=False, repr=False, compare=False)
     # Whether the priors treat all features alike, so that they may be rotated.
@@ -90,7 +90,7 @@ class Model:
         )
         return replace(self, blocks=tuple(blocks))
 
-    def with_priors(self, priors: Mapping[str, Prior]) -> "Model":
+    def with_priors(self, priors: Mapping[str, AnyPrior]) -> "Model":
         """Return the model with other priors on some blocks."""
         blocks = (
             replace(block, prior=priors.get(block.name, block.prior)) for block in self.blocks

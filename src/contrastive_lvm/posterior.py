@@ -25,7 +25,7 @@ class Posterior(NamedTuple):
     converged: bool
     loading_covariance: Array | None = None  # (Q, D) packed, all blocks; None for points
     bound_parts: dict[str, float] | None = None  # named contributions; they sum to the bound
-    prior_states: dict[str, Any] = {}  # noqa: RUF012 - of each block
+    prior_states: dict[str, Any] = {}  # noqa: RUF012 - of each block, as its prior keeps it
     weights: tuple[RowWeights, ...] = ()  # E[u] of the rows of each set, for scale mixtures
     df: float | None = None  # degrees of freedom of Student-t noise
     unit_variance: float = 1.0  # mean variance of the data's features

@@ -8,7 +8,7 @@ import contrastive_lvm as clvm
 from tests.oracles import Array
 
 
-class Silent(clvm.Prior):
+class Silent(clvm.Prior[Any]):
     """A normal prior without a NumPyro density."""
 
     def __repr__(self) -> str:

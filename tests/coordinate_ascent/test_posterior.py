@@ -14,6 +14,7 @@ from contrastive_lvm.arrays import Parameters
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem
 from contrastive_lvm.coordinate_ascent.starts import random_start
 from contrastive_lvm.linalg import packed
+from contrastive_lvm.rows.row_cache import MemoryCache
 from tests.oracles import Array, planted, sets_with_missing
 
 MULTIVARIATE_T: Any = stats.multivariate_t  # its types want whole degrees of freedom
@@ -64,7 +65,7 @@ def test_without_priors_variational_bayes_is_em(where: str) -> None:
 
 
 @dataclass(frozen=True)
-class Ridge(clvm.Prior):
+class Ridge(clvm.Prior[None]):
     """A prior with nothing to learn: `L_dk ~ N(0, 1 / precision_dk)`."""
 
     values: Any
@@ -124,7 +125,10 @@ def densely(kind: str, p: Parameters, C: Array, carry: Carry, sets: tuple[Array,
         for i, x in enumerate(rows):
             seen = np.flatnonzero(~np.isnan(x))
             carried = carry.weights[s]
-            u = np.ones(D) if carried is None else np.broadcast_to(carried.joined()[i], D)
+            u = np.ones(D)
+            if carried is not None:
+                assert isinstance(carried, MemoryCache)
+                u = np.broadcast_to(carried.joined()[i], D)
             r = x - p.means[s]
             A = np.eye(k) + sum(u[d] / p.psi[d] * second[d] for d in seen)
             cov = np.linalg.inv(A)
@@ -154,7 +158,7 @@ def test_a_sweep_is_what_brute_force_gives(priors: str, kind: str, where: str) -
     model = clvm.contrastive_model(N_W, N_S, LIKELIHOODS[kind], *PRIORS[priors])
     problem = Problem(model, clvm.VariationalBayes()._prepare(model, sets), posterior=True)
     start = random_start(problem, np.random.default_rng(0))
-    point, carry = problem.begin(start, problem.first_carry())
+    _, point, carry, *_ = problem.begin(start)
     bound, info = problem.evaluate(point, carry)
     p, K = problem.unflatten(point), N_S + N_W
     assert carry.cov is not None

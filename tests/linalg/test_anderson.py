@@ -1,5 +1,6 @@
 """Anderson acceleration: monotone, and faster than the map that it accelerates."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,17 @@ from contrastive_lvm.linalg.anderson import _bold_weights, _steady_weights, asce
 from tests.oracles import Array
 
 
-def quadratic(D: int, seed: int) -> tuple[Any, Any, Array]:
-    """A concave quadratic, its slow gradient map (a contraction), and its maximum."""
+@dataclass
+class Given:
+    """A problem of two functions."""
+
+    evaluate: Any
+    improve: Any
+    steady_sweeps: int = 0
+
+
+def quadratic(D: int, seed: int) -> tuple[Given, Array]:
+    """A concave quadratic with its slow gradient map (a contraction), and its maximum."""
     rng = np.random.default_rng(seed)
     Q = np.linalg.qr(rng.standard_normal((D, D)))[0]
     A, top = Q @ np.diag(np.geomspace(0.002, 1.0, D)) @ Q.T, rng.standard_normal(D)
@@ -22,30 +32,28 @@ def quadratic(D: int, seed: int) -> tuple[Any, Any, Array]:
     def improve(x: Array, gradient: Array) -> tuple[Array, int]:
         return x + gradient, 0
 
-    return evaluate, improve, top
+    return Given(evaluate, improve), top
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_acceleration_is_monotone_and_faster_on_a_contraction(seed: int) -> None:
-    evaluate, improve, top = quadratic(10, seed)
+    problem, top = quadratic(10, seed)
     plain, fast, steady = (
         ascend(
-            evaluate,
-            improve,
+            replace(problem, steady_sweeps=steady),
             np.zeros(10),
             0,
             memory=memory,
             max_sweeps=50_000,
             tol=1e-12,
-            steady=steady,
         )
         for memory, steady in ((0, 0), (12, 0), (12, 30))
     )
     for run in (plain, fast, steady):
         assert run.converged
         assert (np.diff(run.trace) >= 0).all()
-        assert run.trace[-1] == evaluate(run.point, 0)[0]
-        np.testing.assert_array_equal(run.info, evaluate(run.point, 0)[1])
+        assert run.trace[-1] == problem.evaluate(run.point, 0)[0]
+        np.testing.assert_array_equal(run.info, problem.evaluate(run.point, 0)[1])
     np.testing.assert_allclose(fast.point, top, atol=1e-4)
     assert fast.n_sweeps < 0.05 * plain.n_sweeps
     assert steady.n_sweeps < 0.08 * plain.n_sweeps
@@ -64,7 +72,7 @@ def test_ascent_survives_misleading_extrapolations() -> None:
 
     for seed in range(10):
         start = np.random.default_rng(seed).uniform(0.5, 5.0, 4)
-        run = ascend(evaluate, improve, start, 0, memory=3, max_sweeps=200, tol=1e-9)
+        run = ascend(Given(evaluate, improve), start, 0, memory=3, max_sweeps=200, tol=1e-9)
         assert (np.diff(run.trace) >= 0).all()
         assert run.converged
         np.testing.assert_allclose(run.point, 0.0, atol=1e-6)
@@ -89,7 +97,7 @@ def test_steady_weights_do_not_magnify_rounding() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_ascent_stops_at_the_limit(most: int) -> None:
-    evaluate, improve, _ = quadratic(10, 0)
-    run = ascend(evaluate, improve, np.zeros(10), 0, memory=0, max_sweeps=most, tol=1e-12)
+    problem, _ = quadratic(10, 0)
+    run = ascend(problem, np.zeros(10), 0, memory=0, max_sweeps=most, tol=1e-12)
     assert run.n_sweeps == len(run.trace) == most
     assert not run.converged

@@ -22,7 +22,7 @@ from contrastive_lvm.likelihoods.base import Likelihood, Nuisance
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
-from contrastive_lvm.priors.base import Prior
+from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.rows.data import prepare
 from contrastive_lvm.rows.reader import RowReader, Rows
@@ -157,7 +157,7 @@ def _closed_form(model: Model) -> tuple[Model, CoordinateAscent]:
     No engine has both points, as a lasso needs them, and a posterior, as a horseshoe does.
     """
     if any(prior._unsupported_reason(posterior=False) is not None for prior in model.priors):
-        clash: dict[str, Prior] = {
+        clash: dict[str, AnyPrior] = {
             block.name: Flat()
             for block in model.blocks
             if block.prior._unsupported_reason(posterior=True) is not None

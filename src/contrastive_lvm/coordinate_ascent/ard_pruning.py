@@ -12,7 +12,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
-from contrastive_lvm.linalg.anderson import Ascent
+from contrastive_lvm.linalg.anderson import Ascent, ascend
 
 LOOK_EVERY = 5  # sweeps between looks for columns without support
 SETTLED = 0.1  # nats per sweep
@@ -56,8 +56,14 @@ class _Pruning:
             return look and bool((support(self.problem, point, found.carry) < 1.0).any())
 
         left = max(1, self.max_sweeps - self.spent)
-        ascent = self.problem.ascend(
-            start, carry, memory=self.memory, max_sweeps=left, tol=SETTLED, interrupt=is_due
+        ascent = ascend(
+            self.problem,
+            start,
+            carry,
+            memory=self.memory,
+            max_sweeps=left,
+            tol=SETTLED,
+            stop=is_due,
         )
         self.spent += ascent.n_sweeps
         best = self.trace[-1] if self.trace else -np.inf
@@ -82,8 +88,8 @@ class _Pruning:
         n = min(doubtful, max(1, int(np.isfinite(ratio).sum()) // AT_ONCE))
         while n:
             problem, point, carry, *_ = self._without(ascent, np.argsort(ratio)[:n])
-            trial = problem.ascend(
-                point, carry, memory=self.memory, max_sweeps=TRIAL_SWEEPS, tol=SETTLED
+            trial = ascend(
+                problem, point, carry, memory=self.memory, max_sweeps=TRIAL_SWEEPS, tol=SETTLED
             )
             self.spent += trial.n_sweeps
             if trial.trace[-1] > ascent.trace[-1]:
@@ -103,13 +109,10 @@ class _Pruning:
         p = self.problem.unflatten(ascent.point)
         point = smaller.flatten(p._replace(L=p.L[:, keep]))
         states = tuple(
-            new if block.prior._drops_columns else old
-            for block, new, old in zip(
-                model.blocks, smaller.first_carry().states, carry.states, strict=True
-            )
+            block.prior.init((len(p.L), block.n_components)) if block.prior._drops_columns else old
+            for block, old in zip(smaller.model.blocks, carry.states, strict=True)
         )
-        carry = carry._replace(cov=None, states=states)
-        return WarmStart(smaller, *smaller.begin(point, carry))
+        return smaller.begin(point, carry._replace(cov=None, states=states))
 
 
 def support(problem: Problem, point: Array, carry: Carry) -> Array:

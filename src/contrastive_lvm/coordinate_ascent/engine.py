@@ -13,7 +13,7 @@ from contrastive_lvm.coordinate_ascent.ard_pruning import without_unsupported_co
 from contrastive_lvm.coordinate_ascent.problem import Problem, RowResults, WarmStart
 from contrastive_lvm.coordinate_ascent.starts import deterministic_starts, random_start
 from contrastive_lvm.inference import Engine
-from contrastive_lvm.linalg.anderson import Ascent
+from contrastive_lvm.linalg.anderson import Ascent, ascend
 from contrastive_lvm.linalg.gauge import canonical_rotation
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
@@ -87,9 +87,10 @@ class CoordinateAscent(Engine):
             if seed is not None:
                 problem = starts[0][0]
                 point = random_start(problem, np.random.default_rng(seed))
-                return self._continue(first_step(problem, point))
+                return self._continue(problem.begin(point))
             if model.drops_columns:
-                return self._continue(first_step(*starts[0]))
+                problem, point = starts[0]
+                return self._continue(problem.begin(point))
             return self._continue(self._best(starts))
 
     def _best(self, starts: list[tuple[Problem, Array]]) -> WarmStart:
@@ -98,8 +99,8 @@ class CoordinateAscent(Engine):
         settled = max(self.tol, SETTLED * n_rows)
         most, spent, best = max(1, self.max_iter // (len(starts) + 1)), 0, None
         for problem, start in starts:
-            point, carry = problem.begin(start, problem.first_carry())
-            trial = problem.ascend(point, carry, memory=self.memory, max_sweeps=most, tol=settled)
+            _, point, carry, *_ = problem.begin(start)
+            trial = ascend(problem, point, carry, memory=self.memory, max_sweeps=most, tol=settled)
             spent += trial.n_sweeps
             if best is None or trial.trace[-1] > best.lower_bounds[-1]:
                 # Weights are as large as the data, and soon found again.
@@ -115,9 +116,8 @@ class CoordinateAscent(Engine):
         if start.problem.model.drops_columns:
             start = without_unsupported_columns(start, self.memory, self.max_iter)
         left = max(1, self.max_iter - start.n_sweeps)
-        ascent = start.problem.ascend(
-            start.point, start.carry, memory=self.memory, max_sweeps=left, tol=self.tol
-        )
+        problem, point, carry, *_ = start
+        ascent = ascend(problem, point, carry, memory=self.memory, max_sweeps=left, tol=self.tol)
         if not np.isfinite(ascent.trace[-1]):
             priors = " and ".join(map(repr, start.problem.model.priors))
             raise ValueError(
@@ -129,11 +129,6 @@ class CoordinateAscent(Engine):
         before = start.lower_bounds[start.lower_bounds <= ascent.trace[-1]]
         trace = np.concatenate([before, ascent.trace[ascent.trace >= before.max(initial=-np.inf)]])
         return _posterior(start.problem, ascent, trace, start.n_sweeps + ascent.n_sweeps)
-
-
-def first_step(problem: Problem, start: Array) -> WarmStart:
-    """Return where an ascent from a given point begins."""
-    return WarmStart(problem, *problem.begin(start, problem.first_carry()))
 
 
 def _posterior(

@@ -6,9 +6,8 @@ as `q(l_d) = N(mean_d, C_d)`; everything else is the same code. The bound is eva
 row step, as a sum of named parts.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,24 +22,26 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
 )
 from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
 from contrastive_lvm.linalg import packed
-from contrastive_lvm.linalg.anderson import Ascent, ascend
 from contrastive_lvm.linalg.loadings import Covariance, Loadings
 from contrastive_lvm.model import Model
-from contrastive_lvm.priors.base import Prior
+from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.row_cache import Cache
 
 MOST_REPEATS = 20  # of the loading step within a sweep, until the scales of priors stand still
 MOST_REPEATED_COLUMNS = 50  # with more, a loading step costs as much as a sweep
 SCALES_STAND_STILL = 1e-3  # relative change of the precisions
 STEADY_SWEEPS = 100  # of scale mixtures, whose carried weights make a bold ascent erratic
 
+States = tuple[object, ...]  # of the prior of each block
+
 
 class Carry(NamedTuple):
     """What is carried from sweep to sweep beside the accelerated vector."""
 
     cov: Covariance | None  # of the loadings
-    states: tuple[Any, ...]  # of the prior of each block
-    weights: tuple[Any, ...]  # E[u] as each set keeps it; None for Gaussian noise
+    states: States
+    weights: tuple[Cache | None, ...]  # E[u] as each set keeps it; None for Gaussian noise
 
 
 class RowResults(NamedTuple):
@@ -65,6 +66,7 @@ class Problem:
         if not isinstance(model.likelihood, ScaleMixture):
             raise TypeError(f"{model.likelihood!r} has no closed form; use inference='svi'.")
         self.likelihood = model.likelihood
+        self.steady_sweeps = STEADY_SWEEPS if self.likelihood._is_scale_mixture else 0
         self.floor = self.likelihood._noise_floor(data.variance, data.n_features)
         variance = self.floor / FLOOR
         self.unit, self.ceiling = np.sqrt(variance), 10.0 * variance
@@ -105,43 +107,32 @@ class Problem:
     def first_carry(self) -> Carry:
         """Return what is carried when nothing is known of scales and covariances."""
         D = len(self.unit)
-        states = [block.prior.init((D, block.n_components)) for block in self.model.blocks]
-        return Carry(None, tuple(states), (None,) * len(self.data.sets))
+        states = tuple(b.prior.init((D, b.n_components)) for b in self.model.blocks)
+        return Carry(None, states, (None,) * len(self.data.sets))
 
-    def begin(self, point: Array, carry: Carry) -> tuple[Array, Carry]:
-        """Return a point and its carry; where loadings have a posterior, after one sweep."""
-        if not self.posterior:
-            return point, carry
-        return self.improve(point, self.evaluate(point, carry)[1])
+    def begin(self, point: Array, carry: Carry | None = None) -> "WarmStart":
+        """Return where an ascent from a point begins, by default with nothing known of scales.
 
-    def ascend(
-        self,
-        start: Array,
-        carry: Carry,
-        *,
-        memory: int,
-        max_sweeps: int,
-        tol: float,
-        interrupt: Callable[[Array, RowResults], bool] | None = None,
-    ) -> Ascent[RowResults]:
-        """Raise the bound from a point; see `linalg.anderson`."""
-        return ascend(
-            self.evaluate,
-            self.improve,
-            start,
-            carry,
-            memory=memory,
-            max_sweeps=max_sweeps,
-            tol=tol,
-            steady=STEADY_SWEEPS if self.likelihood._is_scale_mixture else 0,
-            interrupt=interrupt,
-        )
+        Where loadings have a posterior, that is after one sweep.
+        """
+        carry = self.first_carry() if carry is None else carry
+        if self.posterior:
+            point, carry = self.improve(point, self.evaluate(point, carry)[1])
+        return WarmStart(self, point, carry)
 
     def evaluate(self, point: Array, carry: Carry) -> tuple[float, RowResults]:
         """Update scales of the priors, then take the row step: the bound and its statistics."""
         p = self.unflatten(point)
         loadings = Loadings(p.L, carry.cov)
-        states, parts = self._prior_step(loadings, carry)
+        squares = loadings.squares()
+        states = self._updated(carry.states, squares)
+        blocks = zip(self.model.blocks, states, self.model.columns, strict=True)
+        parts = {
+            f"{block.name} loadings": block.prior.bound(state, squares[:, columns])
+            for block, state, columns in blocks
+        }
+        if self.posterior:
+            parts["entropy of loadings"] = loadings.entropy()
         scaler = partial(self.likelihood.scales, df=p.df)
         active = [loadings.columns(columns) for columns in self.active]
         sums, weights = self.data.row_step(active, p, carry.weights, scaler)
@@ -158,21 +149,6 @@ class Problem:
             parts,
         )
         return sum(parts.values()), results
-
-    def _prior_step(
-        self, loadings: Loadings, carry: Carry
-    ) -> tuple[tuple[Any, ...], dict[str, float]]:
-        squares, states = loadings.squares(), []
-        parts: dict[str, float] = {}
-        for block, state, columns in zip(
-            self.model.blocks, carry.states, self.model.columns, strict=True
-        ):
-            states.append(block.prior.update(state, squares[:, columns]))
-            bound = block.prior.bound(states[-1], squares[:, columns])
-            parts[f"{block.name} loadings"] = bound
-        if self.posterior:
-            parts["entropy of loadings"] = loadings.entropy()
-        return tuple(states), parts
 
     def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
         """Update loadings and means jointly, then the noise, then the degrees of freedom."""
@@ -192,9 +168,7 @@ class Problem:
         new = self.flatten(Parameters(loadings.mean, psi, means, df))
         return new, Carry(loadings.cov, states, found.carry.weights)
 
-    def _loading_step(
-        self, old: Parameters, found: RowResults
-    ) -> tuple[LoadingStep, tuple[Any, ...]]:
+    def _loading_step(self, old: Parameters, found: RowResults) -> tuple[LoadingStep, States]:
         """Update loadings and scales of their priors in turn, until the scales stand still.
 
         Each turn raises the bound and costs nothing in rows; without it the scales, which are not
@@ -216,11 +190,11 @@ class Problem:
                 break
         return step, states
 
-    def _updated(self, states: tuple[Any, ...], squares: Array) -> tuple[Any, ...]:
+    def _updated(self, states: States, squares: Array) -> States:
         parts = zip(self.model.priors, states, self.model.columns, strict=True)
         return tuple(prior.update(state, squares[:, c]) for prior, state, c in parts)
 
-    def _precision(self, states: tuple[Any, ...]) -> Array:
+    def _precision(self, states: States) -> Array:
         """Return expected precisions of all loadings, (D or 1, K)."""
         widths = [block.n_components for block in self.model.blocks]
         values = [p.precision(state) for p, state in zip(self.model.priors, states, strict=True)]
@@ -282,7 +256,7 @@ def _latent_moment(sets: list[SetStatistics], columns: slice) -> tuple[Array, fl
 
 
 def _block_step(
-    equations: NormalEquations, L: Array, columns: slice, psi: Array, prior: Prior, state: Any
+    equations: NormalEquations, L: Array, columns: slice, psi: Array, prior: AnyPrior, state: object
 ) -> Array:
     """Maximise over one block of loadings given the others, (D, n)."""
     D, K = L.shape

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.checks import check_integer
-from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, first_step
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
@@ -111,7 +111,7 @@ def group_lasso_path(
     for rho in grid:
         penalised = model.with_priors({"target": replace(bound_lasso, rho=float(rho))})
         problem = Problem(penalised, data)
-        current = engine._continue(first_step(problem, _point(problem, current)))
+        current = engine._continue(problem.begin(_point(problem, current)))
         fitted: ContrastiveLVM = copy(shell).set_params(target_prior=replace(lasso, rho=rho))
         fitted._publish(current, model)
         models.append(fitted)

@@ -14,7 +14,7 @@ from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.model import Block, Model
 from contrastive_lvm.priors.ard import ARD
-from contrastive_lvm.priors.base import FourMethods, Prior, has_four_methods
+from contrastive_lvm.priors.base import AnyPrior, FourMethods, Prior, has_four_methods
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe
@@ -48,13 +48,13 @@ def fitted_likelihood(estimator: Any) -> Likelihood:
     return found._bind(estimator.n_features_in_, feature_names(estimator))
 
 
-def prior(name: str, value: Any) -> Prior:
+def prior(name: str, value: Any) -> AnyPrior:
     """Return the prior that None, a string or an object with the methods of a prior stands for."""
     if value is None:
         return Flat()
     if has_four_methods(value) and not isinstance(value, Prior | type):
         return FourMethods(value)
-    found: Prior = _resolved(name, value, PRIORS, Prior)
+    found: AnyPrior = _resolved(name, value, PRIORS, Prior)
     return found
 
 
@@ -126,8 +126,8 @@ def contrastive_model(
     n_target: int,
     n_shared: int,
     likelihood: Likelihood | None = None,
-    shared_prior: Prior | None = None,
-    target_prior: Prior | None = None,
+    shared_prior: AnyPrior | None = None,
+    target_prior: AnyPrior | None = None,
     *,
     background: bool = True,
 ) -> Model:

@@ -17,21 +17,18 @@ Everything else has a default, so that no engine asks what kind of likelihood it
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm._jax import double_precision, flat_site, load, module
+from contrastive_lvm._jax import JaxArray, double_precision, flat_site, load, module
 from contrastive_lvm.arrays import LOG_2PI, Array, Matrix
 from contrastive_lvm.linalg.matrices import column_means
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
 BoolArray = npt.NDArray[np.bool_]
 Noise = Literal["isotropic", "feature"]
-SiteParameters = dict[str, Any]  # JAX values by name; nested by kind for mixed likelihoods
+SiteParameters = dict[str, JaxArray]  # what is learned, by name
 NODES = 32  # of quadrature over the predictor, for densities without expectations of their own
 FLOOR = 1e-6  # least noise variance, relative to the variance of the data
 CONSTANT = 1e-24  # a feature whose variance is below this share of the mean's does not vary
@@ -44,7 +41,7 @@ class Nuisance(NamedTuple):
     dispersion: Array  # (D,) of negative binomials, zero elsewhere
     df: float | None = None  # of Student-t noise
 
-    def of(self, columns: Any) -> "Nuisance":
+    def of(self, columns: np.ndarray) -> "Nuisance":
         """Return the values of some features."""
         return Nuisance(self.noise[columns], self.dispersion[columns], self.df)
 
@@ -87,9 +84,7 @@ class Likelihood(ABC):
     _is_scale_mixture: ClassVar[bool] = False
 
     @abstractmethod
-    def log_density(
-        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
-    ) -> "JaxArray":
+    def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the log density of each entry, in JAX."""
 
     @property
@@ -121,8 +116,8 @@ class Likelihood(ABC):
     def _observe(
         self,
         name: str,
-        predictor: "JaxArray",
-        rows: "JaxArray",
+        predictor: JaxArray,
+        rows: JaxArray,
         parameters: SiteParameters,
         *,
         augmented: bool = True,
@@ -319,7 +314,7 @@ def _shape_of(rows: Array) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=16)
-def _quadrature(likelihood: Likelihood) -> Callable[..., Any]:
+def _quadrature(likelihood: Likelihood) -> Callable[[Array, Array, Array], list[JaxArray]]:
     """Return a compiled function (rows, m, v) -> expectations under `N(m, v)`, entry by entry.
 
     By Bonnet's and Price's identities `E[(ln p)'] = dE[ln p]/dm` and
@@ -329,21 +324,24 @@ def _quadrature(likelihood: Likelihood) -> Callable[..., Any]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     weights = weights / weights.sum()
 
-    def log_density(e: Any, x: Any) -> Any:
+    def log_density(e: JaxArray, x: JaxArray) -> JaxArray:
         return likelihood.log_density(x, e, {})
 
     slope = jax.grad(log_density)
     derivatives = (log_density, slope, jax.grad(slope))
 
-    def expectations(rows: Any, m: Any, v: Any) -> Any:
-        def at_node(total: Any, node: Any) -> Any:
+    def expectations(rows: JaxArray, m: JaxArray, v: JaxArray) -> list[JaxArray]:
+        def add_node(
+            total: list[JaxArray], node: tuple[JaxArray, JaxArray]
+        ) -> tuple[list[JaxArray], None]:
             x, weight = node
             e = m + x * jnp.sqrt(v)
             each = [jnp.vectorize(f)(e, rows) for f in derivatives]
             return [t + weight * f for t, f in zip(total, each, strict=True)], None
 
         zero = [jnp.zeros(m.shape)] * 3
-        (value, first, second), _ = jax.lax.scan(at_node, zero, (nodes, weights))
-        return value, first, -second
+        (value, first, second), _ = jax.lax.scan(add_node, zero, (nodes, weights))
+        return [value, first, -second]
 
-    return jax.jit(expectations)  # type: ignore[no-any-return]
+    compiled: Callable[[Array, Array, Array], list[JaxArray]] = jax.jit(expectations)
+    return compiled

@@ -1,11 +1,10 @@
 """Binary data."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contrastive_lvm._jax import load
+from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.likelihoods.base import (
     Expected,
@@ -17,9 +16,6 @@ from contrastive_lvm.likelihoods.base import (
 from contrastive_lvm.likelihoods.counts import value_blocks
 from contrastive_lvm.linalg.matrices import column_means
 from contrastive_lvm.linalg.quadrature import logistic_moments
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
 
 
 @dataclass(frozen=True)
@@ -33,9 +29,7 @@ class Bernoulli(Likelihood):
     Bernoulli()
     """
 
-    def log_density(
-        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
-    ) -> "JaxArray":
+    def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the Bernoulli log density, in JAX."""
         density: JaxArray = x * predictor - load().jnp.logaddexp(0.0, predictor)
         return density

@@ -1,11 +1,11 @@
 """Gaussian noise."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import ClassVar, get_args
 
 import numpy as np
 
-from contrastive_lvm._jax import load
+from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
@@ -15,9 +15,6 @@ from contrastive_lvm.likelihoods.base import (
     ScaleMixture,
     SiteParameters,
 )
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
 
 
 @dataclass(frozen=True)
@@ -46,9 +43,7 @@ class Gaussian(ScaleMixture):
     def __post_init__(self) -> None:
         check_choice("noise", self.noise, get_args(Noise))
 
-    def log_density(
-        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
-    ) -> "JaxArray":
+    def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the normal log density, in JAX."""
         psi: JaxArray = parameters["noise"]
         square = (x - predictor) ** 2 / psi
@@ -58,8 +53,8 @@ class Gaussian(ScaleMixture):
     def _observe(
         self,
         name: str,
-        predictor: "JaxArray",
-        rows: "JaxArray",
+        predictor: JaxArray,
+        rows: JaxArray,
         parameters: SiteParameters,
         *,
         augmented: bool = True,

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from contrastive_lvm._jax import load
+from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.likelihoods.base import (
     BoolArray,
@@ -23,9 +23,7 @@ from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.linalg.matrices import densify
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
+Value = TypeVar("Value")
 KINDS: dict[str, Likelihood] = {
     "gaussian": Gaussian("feature"),
     "student_t": StudentT(noise="feature"),
@@ -102,8 +100,8 @@ class Mixed(Likelihood):
         return Mixed({kind: found for kind, found in kinds.items() if found})
 
     @staticmethod
-    def _position(feature: Any, position: dict[str, int], n_features: int) -> int:
-        i = position.get(feature, feature)
+    def _position(feature: object, position: dict[str, int], n_features: int) -> int:
+        i = position.get(feature, feature) if isinstance(feature, str) else feature
         if isinstance(i, bool) or not isinstance(i, int | np.integer) or not 0 <= i < n_features:
             raise ValueError(f"Mixed names the feature {feature!r}, which is not in the data.")
         return int(i)
@@ -119,30 +117,33 @@ class Mixed(Likelihood):
 
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
         """Return those of all kinds, their names preceded by the kind."""
-        return {kind: part.parameters(len(at), f"{kind} ") for kind, part, at in self._parts}
+        return {
+            f"{kind} {name}": value
+            for kind, part, at in self._parts
+            for name, value in part.parameters(len(at), f"{kind} ").items()
+        }
 
-    def log_density(
-        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
-    ) -> "JaxArray":
+    def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the log density of each entry, kind by kind, in JAX."""
-        joined = load().jnp.zeros(x.shape)
+        joined: JaxArray = load().jnp.zeros(x.shape)
         for kind, part, at in self._parts:
-            one = part.log_density(x[:, at], predictor[:, at], parameters[kind])
+            own = _of_kind(parameters, kind)
+            one = part.log_density(x[:, at], predictor[:, at], own)
             joined = joined.at[:, at].set(one)
-        return joined  # type: ignore[no-any-return]
+        return joined
 
     def _observe(
         self,
         name: str,
-        predictor: "JaxArray",
-        rows: "JaxArray",
+        predictor: JaxArray,
+        rows: JaxArray,
         parameters: SiteParameters,
         *,
         augmented: bool = True,
     ) -> None:
         """Add sites of each kind's features; scales of entries are integrated out."""
         for kind, part, at in self._parts:
-            own = (predictor[:, at], rows[:, at], parameters[kind])
+            own = (predictor[:, at], rows[:, at], _of_kind(parameters, kind))
             part._observe(f"{name} {kind}", *own, augmented=False)
 
     def _unsupported_reason(self, rows: Matrix) -> str | None:
@@ -242,7 +243,7 @@ class Mixed(Likelihood):
         }
 
 
-def _of_kind(values: dict[str, Array], kind: str) -> dict[str, Array]:
-    """Return the values of one kind's sites, without its name."""
+def _of_kind(values: dict[str, Value], kind: str) -> dict[str, Value]:
+    """Return the values of one kind's parameters or sites, without its name."""
     prefix = f"{kind} "
     return {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix)}

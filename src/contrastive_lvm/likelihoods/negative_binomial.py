@@ -1,12 +1,12 @@
 """Counts that vary more than a Poisson's."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.special import gammaln
 
-from contrastive_lvm._jax import load, special
+from contrastive_lvm._jax import JaxArray, load, special
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
@@ -26,9 +26,6 @@ from contrastive_lvm.likelihoods.counts import (
 )
 from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
 from contrastive_lvm.linalg.quadrature import logistic_moments
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
 
 Dispersion = Literal["feature", "shared"]
 WIDTH = 2.0  # standard deviation of the prior on the log dispersion
@@ -73,9 +70,7 @@ class NegativeBinomial(Likelihood):
             prior = prior.expand((n_features,)).to_event(1)
         return {"dispersion": jnp.exp(numpyro.sample(f"{prefix}log dispersion", prior))}
 
-    def log_density(
-        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
-    ) -> "JaxArray":
+    def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the negative binomial log density, in JAX."""
         jnp, gammaln_ = load().jnp, special().gammaln
         dispersion = jnp.maximum(parameters["dispersion"], LEAST_DISPERSION)

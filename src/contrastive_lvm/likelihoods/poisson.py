@@ -1,12 +1,11 @@
 """Poisson counts."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln
 
-from contrastive_lvm._jax import load, special
+from contrastive_lvm._jax import JaxArray, load, special
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.likelihoods.base import (
     BoolArray,
@@ -23,9 +22,6 @@ from contrastive_lvm.likelihoods.counts import (
     log_rates,
     reason_against_counts,
 )
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
 
 MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
 
@@ -52,9 +48,7 @@ class Poisson(Likelihood):
     def __post_init__(self) -> None:
         check_size_factors(self.size_factors)
 
-    def log_density(
-        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
-    ) -> "JaxArray":
+    def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the Poisson log density, in JAX."""
         jnp = load().jnp
         capped = jnp.minimum(predictor, MOST_LOG_RATE)

@@ -1,13 +1,13 @@
 """Student-t noise: heavy tails through a scale for every entry, or every row."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betaln, digamma, gammaln
 
-from contrastive_lvm._jax import flat_site, load, special
+from contrastive_lvm._jax import JaxArray, flat_site, load, special
 from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_choice, check_positive
 from contrastive_lvm.likelihoods.base import (
@@ -19,9 +19,6 @@ from contrastive_lvm.likelihoods.base import (
     SiteParameters,
 )
 from contrastive_lvm.likelihoods.gaussian import Gaussian
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
 
 Per = Literal["element", "sample"]
 LEAST_DF, MOST_DF = 0.2, 1000.0
@@ -71,13 +68,11 @@ class StudentT(ScaleMixture):
         """Return noise and df, sites of density 1 in their logarithms (df within its limits)."""
         found = super().parameters(n_features, prefix)
         if not self._learns_df:
-            return {**found, "df": self._first_df()}
+            return {**found, "df": load().jnp.asarray(self._first_df())}
         between = (float(np.log(LEAST_DF)), float(np.log(MOST_DF)))
         return {**found, "df": load().jnp.exp(flat_site(f"{prefix}log df", (), between))}
 
-    def log_density(
-        self, x: "JaxArray", predictor: "JaxArray", parameters: SiteParameters
-    ) -> "JaxArray":
+    def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the Student-t log density of each entry, in JAX, where scales are per element."""
         chi2 = (x - predictor) ** 2 / parameters["noise"]
         log_noise = load().jnp.log(parameters["noise"])
@@ -86,8 +81,8 @@ class StudentT(ScaleMixture):
     def _observe(
         self,
         name: str,
-        predictor: "JaxArray",
-        rows: "JaxArray",
+        predictor: JaxArray,
+        rows: JaxArray,
         parameters: SiteParameters,
         *,
         augmented: bool = True,
@@ -165,8 +160,8 @@ class StudentT(ScaleMixture):
 
 
 def _log_student(
-    chi2: "JaxArray", n: "JaxArray | float", log_noise: "JaxArray", df: "JaxArray | float"
-) -> "JaxArray":
+    chi2: JaxArray, n: JaxArray | float, log_noise: JaxArray, df: JaxArray | float
+) -> JaxArray:
     """Return the log density of n entries with a common scale, in JAX."""
     jnp = load().jnp
     gamma = special().gammaln(0.5 * (df + n)) - special().gammaln(0.5 * df)

@@ -14,7 +14,7 @@ that costs a few sweeps in a hundred, but slow maps (noise of a feature going to
 """
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -38,40 +38,51 @@ class Ascent(NamedTuple, Generic[Info]):
     converged: bool
 
 
+class FixedPointProblem(Protocol[Carry, Info]):
+    """An objective, a map that never lowers it, and for how many sweeps to be steady."""
+
+    steady_sweeps: int
+
+    def evaluate(self, point: Array, carry: Carry, /) -> tuple[float, Info]:
+        """Return the objective and what `improve` needs (the E-step)."""
+        ...
+
+    def improve(self, point: Array, found: Info, /) -> tuple[Array, Carry]:
+        """Return the image of a point, and what is to be carried (the M-step)."""
+        ...
+
+
 @np.errstate(all="ignore")  # a candidate far out may overflow; it is then rejected
 def ascend(
-    evaluate: Callable[[Array, Carry], tuple[float, Info]],
-    improve: Callable[[Array, Info], tuple[Array, Carry]],
+    problem: FixedPointProblem[Carry, Info],
     start: Array,
     carry: Carry,
     *,
     memory: int,
     max_sweeps: int,
     tol: float,
-    steady: int = 0,
-    interrupt: Callable[[Array, Info], bool] | None = None,
+    stop: Callable[[Array, Info], bool] | None = None,
 ) -> Ascent[Info]:
-    """Raise `evaluate` by the map `improve` until two sweeps gain less than `tol`.
+    """Raise the objective of a problem until two sweeps gain less than `tol`.
 
-    `evaluate` returns the objective and what `improve` needs (the E-step); `improve` is the map
-    (the M-step), with what it leaves to be carried. `memory=0` is the plain map. Gains below
-    rounding error count as converged. `interrupt` may end the ascent early. What is carried can be
-    as large as the data: no more is kept of it than one evaluation needs and makes.
+    `memory=0` is the plain map. Gains below rounding error count as converged. `stop` may end the
+    ascent early. What is carried can be as large as the data: no more is kept of it than one
+    evaluation needs and makes.
     """
     point, sweeps, small = start, 1, 0
-    value, info = evaluate(point, carry)
+    value, info = problem.evaluate(point, carry)
     del carry
-    trace, history = [value], _History(memory, steady)
+    trace, history = [value], _History(memory, problem.steady_sweeps)
     while sweeps < max_sweeps and small < PATIENCE:
-        plain, new_carry = improve(point, info)
+        plain, new_carry = problem.improve(point, info)
         candidate = history.extrapolate(point, plain)
-        new_value, new_info = evaluate(candidate, new_carry)
+        new_value, new_info = problem.evaluate(candidate, new_carry)
         sweeps += 1
         if candidate is not plain and not new_value >= value:
             history.forget()
             del new_info
             candidate = plain
-            new_value, new_info = evaluate(candidate, new_carry)
+            new_value, new_info = problem.evaluate(candidate, new_carry)
             sweeps += 1
         elif candidate is not plain:
             history.failures = 0
@@ -83,7 +94,7 @@ def ascend(
         small = small + 1 if gain < max(tol, 8 * np.finfo(float).eps * abs(value)) else 0
         point, value, info = candidate, new_value, new_info
         trace.append(value)
-        if interrupt is not None and interrupt(point, info):
+        if stop is not None and stop(point, info):
             break
     return Ascent(point, info, np.array(trace), sweeps, small >= PATIENCE)
 

@@ -6,7 +6,7 @@ alike) the covariances share their eigenvectors, `C_d = V diag(s_d) V'`, and K c
 hundreds; otherwise they are packed, one per feature.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,50 +17,12 @@ from contrastive_lvm.linalg import packed
 Columns = npt.NDArray[np.intp]
 
 
-class Covariance(Protocol):
-    """Posterior covariances `C_d`, (K, K) for each of D features, zero for point columns."""
-
-    @property
-    def logdet(self) -> Array:
-        """Return `ln |C_d|` over the columns that are not points, (D,)."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Return how many columns are not points."""
-        ...
-
-    def diagonal(self) -> Array:
-        """Return the variances, (D, K)."""
-        ...
-
-    def weighted_sum(self, weights: Array) -> Array:
-        """Return `sum_d weights_d C_d`, (K, K)."""
-        ...
-
-    def inner(self, moment: Array) -> Array:
-        """Return `tr(C_d M_d)` for packed (Q, D or 1) moments, (D,)."""
-        ...
-
-    def packed(self) -> Array:
-        """Return all of them, packed, (Q, D)."""
-        ...
-
-    def columns(self, index: Columns) -> "Covariance":
-        """Return the covariances of some columns."""
-        ...
-
-    def transformed(self, R: Array) -> "Covariance":
-        """Return those of `l' R`; R mixes columns that are not points among themselves."""
-        ...
-
-
 class PackedCovariance(NamedTuple):
-    """One covariance matrix per feature."""
+    """One covariance matrix per feature, (K, K), zero for point columns."""
 
     values: Array  # (Q, D)
-    logdet: Array  # (D,)
-    width: int
+    logdet: Array  # (D,) ln |C_d| over the columns that are not points
+    width: int  # how many columns are not points
 
     def diagonal(self) -> Array:
         """Return the variances, (D, K)."""
@@ -89,7 +51,7 @@ class PackedCovariance(NamedTuple):
         return self._replace(values=self.values[where[packed.pair_indices(len(index))]])
 
     def transformed(self, R: Array) -> "PackedCovariance":
-        """Return the covariances of `l' R`."""
+        """Return the covariances of `l' R`; R mixes columns that are not points."""
         full = R.T @ packed.unpack(self.values) @ R
         i, j = packed.pair_indices(R.shape[1])
         values = np.ascontiguousarray(full[:, i, j].T)
@@ -136,6 +98,9 @@ class SharedCovariance(NamedTuple):
     def transformed(self, R: Array) -> "SharedCovariance":
         """Return the covariances of `l' R`."""
         return self._replace(V=R.T @ self.V, logdet=self.logdet + _logdet_change(R))
+
+
+Covariance = PackedCovariance | SharedCovariance
 
 
 def _logdet_change(R: Array) -> float:

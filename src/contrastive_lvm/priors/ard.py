@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from contrastive_lvm._jax import load, normal_loadings
+from contrastive_lvm._jax import AnyArray, JaxArray, load, normal_loadings
 from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_positive
 from contrastive_lvm.linalg.inverse_gamma import (
@@ -16,14 +16,11 @@ from contrastive_lvm.linalg.inverse_gamma import (
 )
 from contrastive_lvm.priors.base import LEAST_SHARE, PEAKS_AT_ZERO, LogMoments, Prior
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
 DAMPING = 1e-6  # of rotations between columns of equal size, which gain nothing and vary wildly
 
 
 @dataclass(frozen=True)
-class ARD(Prior):
+class ARD(Prior[InverseGamma]):
     """A variance for every column: `L_dk ~ N(0, alpha_k)`, `alpha_k ~ IG(a0, b0)`.
 
     `q(alpha_k) = IG(a0 + D/2, b0 + 1/2 sum_d E[L_dk^2])` (the paper's "cLVM with automatic model
@@ -73,7 +70,7 @@ class ARD(Prior):
         prior = expected_log_prior(state, self.a0, self.b0, np.log(self.b0))
         return float(given.sum()) + prior + state.entropy()
 
-    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> "JaxArray":
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> JaxArray:
         """Draw variances and loadings from NumPyro sites."""
         numpyro, dist, jnp = load()
         variances = dist.InverseGamma(self.a0, self.b0).expand((shape[1],)).to_event(1)
@@ -122,11 +119,8 @@ class ARD(Prior):
     def _site_values(self, L: Array, unit: float, *, augmented: bool) -> dict[str, Array]:
         return {"variance": np.maximum((L**2).mean(axis=0), LEAST_SHARE * unit)}
 
-    def _site_variance(
-        self, values: Mapping[str, Any], n_features: int
-    ) -> "Array | JaxArray | None":
-        variance: Array | JaxArray = values["variance"]
-        return variance
+    def _site_variance(self, values: Mapping[str, AnyArray], n_features: int) -> AnyArray:
+        return values["variance"]
 
     def _state_from(
         self, log_moments: Callable[[str], LogMoments | None], shape: tuple[int, int]

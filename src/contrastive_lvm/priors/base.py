@@ -12,16 +12,15 @@ engine asks what kind of prior it has.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from contrastive_lvm._jax import AnyArray, JaxArray
 from contrastive_lvm.arrays import Array
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
+State = TypeVar("State")  # what a prior learns: a NamedTuple of arrays, or None
 BoolArray = npt.NDArray[np.bool_]
 LEAST_SHARE = 1e-4  # of the data's variance, for scales that black-box inference begins with
 PEAKS_AT_ZERO = (
@@ -37,8 +36,8 @@ class LogMoments(NamedTuple):
     variance: Array
 
 
-class Prior(ABC):
-    """A prior on the loadings of a block."""
+class Prior(ABC, Generic[State]):
+    """A prior on the loadings of a block, and what it learns of them."""
 
     # Whether columns keep their identity: if so, they are ordered and signed but never rotated.
     _has_own_columns: ClassVar[bool] = False
@@ -59,22 +58,22 @@ class Prior(ABC):
     _column_sites: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def init(self, shape: tuple[int, int]) -> Any:
+    def init(self, shape: tuple[int, int]) -> State:
         """Return the state before anything is known of a (D, K) block."""
 
     @abstractmethod
-    def update(self, state: Any, squares: Array) -> Any:
+    def update(self, state: State, squares: Array) -> State:
         """Return the state that maximises `bound` (or raises it) given `E[L^2]`."""
 
     @abstractmethod
-    def precision(self, state: Any) -> Array:
+    def precision(self, state: State) -> Array:
         """Return the expected precision of each loading, broadcasting to (D, K)."""
 
     @abstractmethod
-    def bound(self, state: Any, squares: Array) -> float:
+    def bound(self, state: State, squares: Array) -> float:
         """Return `E[ln p(L | scales)] + E[ln p(scales)] - E[ln q(scales)]`."""
 
-    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> "JaxArray":
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> JaxArray:
         """Draw loadings from NumPyro sites; a prior without this method has no density."""
         raise TypeError(
             f"{self!r} has no NumPyro density; give it a method sample(name, shape, augmented)."
@@ -109,15 +108,17 @@ class Prior(ABC):
         """
         return None
 
-    def _selected_features(self, state: Any, relevance: Array, unit_variance: float) -> BoolArray:
+    def _selected_features(
+        self, state: State | None, relevance: Array, unit_variance: float
+    ) -> BoolArray:
         """Tell which features matter, (D,), from the norms of their loadings and the state."""
         return relevance > 0
 
-    def _summary(self, state: Any) -> str:
+    def _summary(self, state: State) -> str:
         """Describe the prior and what it has learned, for a report."""
         return repr(self)
 
-    def _scale_density(self, state: Any, at: Array) -> Array | None:
+    def _scale_density(self, state: State, at: Array) -> Array | None:
         """Return the posterior density of each feature's squared scale, (len(at), D)."""
         return None
 
@@ -129,9 +130,7 @@ class Prior(ABC):
         """Return values of the prior's NumPyro sites that suit the loadings L."""
         return {}
 
-    def _site_variance(
-        self, values: Mapping[str, Any], n_features: int
-    ) -> "Array | JaxArray | None":
+    def _site_variance(self, values: Mapping[str, AnyArray], n_features: int) -> AnyArray | None:
         """Return the prior variance of the loadings at values of its sites; None if it has none."""
         return None
 
@@ -141,7 +140,7 @@ class Prior(ABC):
 
     def _state_from(
         self, log_moments: Callable[[str], LogMoments | None], shape: tuple[int, int]
-    ) -> Any:
+    ) -> State | None:
         """Return the state whose scales have the given log moments; None if nothing is learned."""
         return None
 
@@ -153,7 +152,10 @@ class Prior(ABC):
         return L
 
 
-class FourMethods(Prior):
+AnyPrior: TypeAlias = Prior[Any]  # whatever its state
+
+
+class FourMethods(AnyPrior):
     """A prior given as any object with the four public methods (and maybe `sample`)."""
 
     def __init__(self, prior: Any) -> None:
@@ -184,7 +186,7 @@ class FourMethods(Prior):
         """Return the object's bound."""
         return float(self.prior.bound(state, squares))
 
-    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> "JaxArray":
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> JaxArray:
         """Draw loadings from the object's NumPyro sites."""
         drawn: JaxArray = self.prior.sample(name, shape, augmented=augmented)
         return drawn

@@ -1,20 +1,17 @@
 """No prior: maximum likelihood."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from contrastive_lvm._jax import flat_site
+from contrastive_lvm._jax import JaxArray, flat_site
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.priors.base import Prior
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
 
 @dataclass(frozen=True)
-class Flat(Prior):
+class Flat(Prior[None]):
     """A flat prior on loadings: `p(L) = 1`, so that they are points of maximum likelihood.
 
     This holds under `VariationalBayes` too: a posterior under an improper prior would grow without
@@ -40,6 +37,6 @@ class Flat(Prior):
         """Return zero."""
         return 0.0
 
-    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> "JaxArray":
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> JaxArray:
         """Draw loadings from a NumPyro site of density 1."""
         return flat_site(name, shape)

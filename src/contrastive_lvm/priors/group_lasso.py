@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from contrastive_lvm._jax import flat_site, load
+from contrastive_lvm._jax import JaxArray, flat_site, load
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_positive
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
 
 HALVINGS = 60
 LEAST_NORM = 1e-100  # of a group, so that its precision is a number
@@ -28,7 +25,7 @@ class GroupNorms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupLasso(Prior):
+class GroupLasso(Prior[GroupNorms]):
     """The penalty `rho sum_g sqrt(p_g) ||L_g||_2`, g a group of features and p_g its size.
 
     Without groups every feature is its own, with p = 1 (the paper's `r(W)`). The penalised step is
@@ -83,7 +80,7 @@ class GroupLasso(Prior):
         energy = np.bincount(state.group, weights=squares.sum(axis=1))
         return -0.5 * float(strength @ (energy / state.norm + state.norm))
 
-    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> "JaxArray":
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> JaxArray:
         """Draw loadings from a NumPyro site of density `exp(-penalty)`, up to a constant."""
         numpyro, _, jnp = load()
         L = flat_site(name, shape)

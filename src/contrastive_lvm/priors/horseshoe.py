@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from contrastive_lvm._jax import load, normal_loadings
+from contrastive_lvm._jax import AnyArray, JaxArray, load, normal_loadings
 from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_number, check_positive
 from contrastive_lvm.linalg.inverse_gamma import (
@@ -25,9 +25,6 @@ from contrastive_lvm.priors.base import (
 )
 from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
 PASSES = 3  # over the scales in an update
 
 
@@ -42,7 +39,7 @@ class HorseshoeState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Horseshoe(Prior):
+class Horseshoe(Prior[HorseshoeState]):
     """`L_d ~ N(0, rho_g^2 tau^2 I)`, `rho_g ~ C+(0, 1)`, `tau ~ C+(0, scale)`, g the group of d.
 
     A half-Cauchy is a mixture of inverse gammas: `a^2 | l ~ IG(1/2, 1/l)`, `l ~ IG(1/2, 1/b^2)`
@@ -125,7 +122,7 @@ class Horseshoe(Prior):
         entropy = sum(scale.entropy() for scale in (rho2, lam, tau2, xi))
         return float(given.sum()) + scales + entropy
 
-    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> "JaxArray":
+    def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> JaxArray:
         """Draw from NumPyro sites: the inverse gammas of the closed form, or plain half-Cauchys."""
         numpyro, dist, jnp = load()
         group = group_index(self.groups, shape[0])
@@ -179,15 +176,13 @@ class Horseshoe(Prior):
         scales = {"rho2": rho2, "lambda": 1.0 + 1.0 / rho2, "tau2": tau2}
         return {**scales, "xi": np.asarray(1.0 / self.scale**2 + 1.0 / tau2)}
 
-    def _site_variance(
-        self, values: Mapping[str, Any], n_features: int
-    ) -> "Array | JaxArray | None":
-        group = group_index(self.groups, n_features)
-        if "rho2" in values:
-            augmented: Array | JaxArray = (values["rho2"][group] * values["tau2"])[:, None]
-            return augmented
-        plain: Array | JaxArray = ((values["rho"][group] * values["tau"]) ** 2)[:, None]
-        return plain
+    def _site_variance(self, values: Mapping[str, AnyArray], n_features: int) -> AnyArray:
+        rho2, tau2 = (
+            values[f"{name}2"] if f"{name}2" in values else values[name] ** 2
+            for name in ("rho", "tau")
+        )
+        variance: AnyArray = (rho2[group_index(self.groups, n_features)] * tau2)[:, None]
+        return variance
 
     def _public_draws(self, values: dict[str, Array]) -> dict[str, Array]:
         squares = {f"{name}2": values[name] ** 2 for name in ("rho", "tau") if name in values}

@@ -30,7 +30,7 @@ from contrastive_lvm.inference import Engine
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.priors.base import LogMoments, Prior
+from contrastive_lvm.priors.base import AnyPrior, LogMoments
 from contrastive_lvm.progress import progress
 from contrastive_lvm.rows.threads import in_order
 
@@ -259,7 +259,7 @@ def _refuse_improper(model: Model, sets: list[Array], given: dict[str, Any]) -> 
 
 def _bound(model: Model, n_features: int) -> Model:
     """Return the model with features by position, so that it can be hashed."""
-    priors: dict[str, Prior] = {b.name: b.prior._bind(n_features, None) for b in model.blocks}
+    priors: dict[str, AnyPrior] = {b.name: b.prior._bind(n_features, None) for b in model.blocks}
     return model.with_priors(priors)
 
 
