@@ -16,6 +16,8 @@ from contrastive_lvm.estimators.validation import (
     refuse_values,
 )
 from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.linalg.matrices import is_sparse
+from contrastive_lvm.linalg.sparse_format import as_csr
 from contrastive_lvm.rows.reader import Checks, RowReader, Rows, is_out_of_core, open_rows
 
 FLOATS = [np.float64, np.float32]
@@ -27,8 +29,13 @@ def read_rows(
 ) -> Matrix:
     """Read rows into float32, float64 or CSR; remember their features (`reset`) or check them."""
     X = readable(X, name)
+    values = unnamed(X)
     rows: Matrix = check_array(
-        unnamed(X), accept_sparse="csr", dtype=FLOATS, ensure_all_finite=False, input_name=name
+        as_csr(values, name) if is_sparse(values) else values,
+        accept_sparse="csr",
+        dtype=FLOATS,
+        ensure_all_finite=False,
+        input_name=name,
     )
     check_features(estimator, X, name, reset=reset)
     refuse_values(rows, name, missing=missing, columns=reset)

@@ -50,7 +50,7 @@ class LocalRows(RowReader):
         self.slices = list(row_slices(self.shape[0], entries, elements=MOST_ENTRIES, most=size))
 
     def _read(self, rows: slice) -> Matrix:
-        return floats(sparse_rows(self.X, rows) if is_sparse(self.X) else self.X[rows])
+        return sparse_rows(self.X, rows) if is_sparse(self.X) else floats(self.X[rows])
 
     def read(self) -> Iterator[Matrix]:
         """Read all chunks in order."""
@@ -135,7 +135,7 @@ class LocalRows(RowReader):
         if not self.random_access:
             return super().take(positions)
         if is_sparse(self.X):
-            return floats(self.X[positions])
+            return self.X[positions]
         order = np.argsort(positions, kind="stable")
         found = np.empty((len(positions), self.shape[1]), self.dtype)
         for some in row_slices(*found.shape):

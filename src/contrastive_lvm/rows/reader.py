@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix, Sparse
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, own_rows, stacked
+from contrastive_lvm.linalg.sparse_format import as_csr
 from contrastive_lvm.rows.row_cache import Cache
 
 Result = TypeVar("Result")
@@ -214,7 +215,6 @@ def precision(dtype: Any) -> np.dtype[Any]:
 def floats(rows: Any) -> Matrix:
     """Convert a chunk to an array or a CSR matrix of floating-point numbers."""
     if is_sparse(rows):
-        sparse: Sparse = rows.tocsr().astype(precision(rows.dtype), copy=False)
-        return sparse
+        return as_csr(rows, "a chunk of rows")
     dense = np.asarray(rows)
     return dense.astype(precision(dense.dtype), copy=False)
