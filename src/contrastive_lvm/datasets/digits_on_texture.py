@@ -7,11 +7,6 @@ import numpy as np
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.datasets.synthetic_sets import ContrastiveData, Floats, Integers
 
-SIDE = 16
-N_WAVES = 4
-MOST_PERIODS = 1.5  # of a wave along a side of the image, so that the texture is smooth
-TEXTURE_STD = 0.25  # of a pixel; at intensity 0.5 the digits' is about 0.13
-
 
 def make_digits_on_texture(
     n_target: int = 1000,
@@ -64,7 +59,7 @@ def make_digits_on_texture(
         target=intensity * digits + _texture(n_target, rng),
         background=_texture(n_background, rng),
         target_labels=labels,
-        feature_names=[f"{row},{column}" for row in range(SIDE) for column in range(SIDE)],
+        feature_names=[f"{row},{column}" for row in range(16) for column in range(16)],
         description=f"Digits of 8 x 8 pixels at intensity {intensity:g} on smooth random texture.",
     )
 
@@ -80,12 +75,12 @@ def _digits(n: int, rng: np.random.Generator) -> tuple[Floats, Integers]:
 
 
 def _texture(n: int, rng: np.random.Generator) -> Floats:
-    """Draw sums of plane waves, (n, 256)."""
-    u, v = np.indices((SIDE, SIDE)).reshape(2, -1) / SIDE
-    total = np.zeros((n, SIDE**2))
-    for _ in range(N_WAVES):
-        f, g = rng.uniform(-MOST_PERIODS, MOST_PERIODS, (2, n, 1))
+    """Draw sums of four smooth plane waves, (n, 256)."""
+    u, v = np.indices((16, 16)).reshape(2, -1) / 16.0
+    total = np.zeros((n, 256))
+    for _ in range(4):
+        f, g = rng.uniform(-1.5, 1.5, (2, n, 1))
         phase = rng.uniform(0.0, 2.0 * np.pi, (n, 1))
         total += np.cos(2.0 * np.pi * (f * u + g * v) + phase)
-    texture: Floats = 0.5 + TEXTURE_STD * np.sqrt(2.0 / N_WAVES) * total
+    texture: Floats = 0.5 + 0.25 * np.sqrt(2.0 / 4.0) * total
     return texture

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 HOME = "CONTRASTIVE_LVM_DATA"
-LONGEST = 160  # characters of another package's message that are quoted
 
 
 class DataFile(NamedTuple):
@@ -95,7 +95,7 @@ def reason(error: BaseException) -> str:
     if "pickle" in words:
         return "it holds Python objects, which are not read"
     first = words.splitlines()[0].split(";")[0].rstrip(" .:") if words.strip() else ""
-    return first if first.isprintable() and 0 < len(first) <= LONGEST else type(error).__name__
+    return first if first.isprintable() and 0 < len(first) <= 160 else type(error).__name__
 
 
 def _home() -> Path | None:
@@ -103,7 +103,7 @@ def _home() -> Path | None:
     return Path(home).expanduser() if home else None
 
 
-def _pooch() -> Any:
+def _pooch() -> ModuleType | None:
     """Import the downloader; None if the extra is not installed."""
     try:
         return import_module("pooch")
@@ -137,7 +137,7 @@ def _download(name: str, source: DataFile) -> Path:
         )
     pooch, cache = _pooch(), _cache()
     by_hand = f"download it from {source.address} and {_place(name)}"
-    if cache is None:
+    if pooch is None or cache is None:
         raise FileNotFoundError(
             f"{name} was not found and pooch, which downloads it, is not installed; "
             f"pip install 'contrastive-lvm[data]', or {by_hand}."

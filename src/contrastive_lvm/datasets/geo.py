@@ -11,12 +11,11 @@ from contrastive_lvm.datasets.download import reading
 from contrastive_lvm.datasets.tenx import TenX, assembled, lines, unpacked
 
 RUNS = {"ctrl": ("GSM2560248", "2.1"), "stim": ("GSM2560249", "2.2")}
-COLUMNS = ("stim", "cell", "multiplets")
-SEED = 0
-Types = npt.NDArray[np.str_]  # of cells
 
 
-def draw_cells(archive: Path, genes: Path, table: Path, n: int) -> tuple[TenX, Types]:
+def draw_cells(
+    archive: Path, genes: Path, table: Path, n: int
+) -> tuple[TenX, npt.NDArray[np.str_]]:
     """Draw `n` cells of the control and of the stimulated run, in this order, and their types.
 
     They are drawn with a fixed seed among the singlets of known type of each run.
@@ -32,7 +31,7 @@ def draw_cells(archive: Path, genes: Path, table: Path, n: int) -> tuple[TenX, T
     """
     from scipy import sparse
 
-    names, types, rng = _read_lines(genes), read_types(table), np.random.default_rng(SEED)
+    names, types, rng = _read_lines(genes), read_types(table), np.random.default_rng(0)
     counts, kinds = [], []
     for run in RUNS:
         cells = read_run(archive, run, names)
@@ -64,9 +63,10 @@ def read_types(path: Path) -> dict[tuple[str, str], str]:
     barcodes. Those of the second run that are in the first too got another digit at their end.
     """
     header, *rows = [line.replace('"', "").split("\t") for line in _read_lines(path)] or [[]]
-    if not set(COLUMNS) <= set(header):
-        raise ValueError(f"{path} lacks the columns {', '.join(COLUMNS)}; download it again.")
-    at = [header.index(name) - len(header) for name in COLUMNS]  # from the end
+    columns = ("stim", "cell", "multiplets")
+    if not set(columns) <= set(header):
+        raise ValueError(f"{path} lacks the columns {', '.join(columns)}; download it again.")
+    at = [header.index(name) - len(header) for name in columns]  # from the end
     types = {}
     for number, row in enumerate(rows, start=2):
         if len(row) not in (len(header), len(header) + 1):

@@ -12,7 +12,6 @@ from contrastive_lvm.datasets.download import find, reading
 if TYPE_CHECKING:
     import pandas as pd
 
-FILE = "mice_protein/Data_Cortex_Nuclear.csv"
 LAST = ["Genotype", "Treatment", "Behavior", "class"]  # columns after the proteins
 N_PROTEINS = 77
 
@@ -40,23 +39,12 @@ def fetch_mice_protein() -> MiceProtein:
 
     The file is `mice_protein/Data_Cortex_Nuclear.csv`, 1.7 MB.
 
-    Returns
-    -------
-    MiceProtein
-
     References
     ----------
     Higuera, Gardiner and Cios (2015), Self-organizing feature maps identify proteins critical to
     learning in a mouse model of Down syndrome, PLoS ONE 10(6), e0129126.
-
-    Examples
-    --------
-    >>> from contrastive_lvm.datasets import fetch_mice_protein
-    >>> data = fetch_mice_protein()  # doctest: +SKIP
-    >>> data.target.shape, data.background.shape  # doctest: +SKIP
-    ((270, 77), (135, 77))
     """
-    table = read_mice(find(FILE))
+    table = read_mice(find("mice_protein/Data_Cortex_Nuclear.csv"))
     proteins = table.columns[1 : 1 + N_PROTEINS]
     saline, control = table["Treatment"] == "Saline", table["Genotype"] == "Control"
     target = table[saline & (table["Behavior"] == "S/C")]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,8 @@ from contrastive_lvm.datasets.download import BMMC, find, load_arrays, present, 
 from contrastive_lvm.datasets.geo import draw_cells
 from contrastive_lvm.datasets.tenx import read_10x
 
-KANG_SMALL = "kang_pbmc/kang_pbmc_500genes.npz"
-KANG_ALL = "kang_pbmc/kang_pbmc_allgenes_csr.npz"
-N_DRAWN = 1000  # cells of each run; half of the control cells are background
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class CellCounts(NamedTuple):
@@ -40,10 +39,14 @@ class _Roles(NamedTuple):
     types: npt.NDArray[np.str_] | None
 
     def of(
-        self, counts: npt.NDArray[np.float64], totals: Any, genes: Sequence[str], description: str
+        self,
+        counts: npt.NDArray[np.float64],
+        totals: npt.NDArray[np.float64],
+        genes: Sequence[str],
+        description: str,
     ) -> CellCounts:
         """Divide the cells' counts into target and background."""
-        totals, types = np.asarray(totals, dtype=np.float64), self.types
+        types = self.types
         return CellCounts(
             target=counts[self.target],
             background=counts[self.background],
@@ -81,28 +84,17 @@ def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
     n_genes : int
         Number of genes to keep.
 
-    Returns
-    -------
-    CellCounts
-
     References
     ----------
     Kang et al. (2018), Multiplexed droplet single-cell RNA-sequencing using natural genetic
     variation, Nature Biotechnology 36.
-
-    Examples
-    --------
-    >>> from contrastive_lvm.datasets import fetch_kang_pbmc
-    >>> data = fetch_kang_pbmc()  # doctest: +SKIP
-    >>> data.target.shape, data.background.shape  # doctest: +SKIP
-    ((1500, 500), (500, 500))
     """
     check_integer("n_genes", n_genes, 1)
     description = "Blood cells with (1) and without (0) interferon beta, and others without."
-    if small := present(KANG_SMALL):
+    if small := present("kang_pbmc/kang_pbmc_500genes.npz"):
         if n_genes == 500:
             return _stored_genes(small, description)
-        if everything := present(KANG_ALL):
+        if everything := present("kang_pbmc/kang_pbmc_allgenes_csr.npz"):
             counts, genes, roles = _all_genes(small, everything)
             return _variable_genes(counts, genes, roles, n_genes, description)
     return _variable_genes(*_from_geo(), n_genes, description)
@@ -124,21 +116,10 @@ def fetch_bmmc(n_genes: int = 500) -> CellCounts:
     n_genes : int
         Number of genes to keep.
 
-    Returns
-    -------
-    CellCounts
-
     References
     ----------
     Zheng et al. (2017), Massively parallel digital transcriptional profiling of single cells,
     Nature Communications 8, 14049.
-
-    Examples
-    --------
-    >>> from contrastive_lvm.datasets import fetch_bmmc
-    >>> data = fetch_bmmc()  # doctest: +SKIP
-    >>> data.target.shape, data.background.shape  # doctest: +SKIP
-    ((7898, 500), (1985, 500))
     """
     from scipy import sparse
 
@@ -149,23 +130,16 @@ def fetch_bmmc(n_genes: int = 500) -> CellCounts:
         if sample.gene_ids != samples[0].gene_ids:
             raise ValueError(f"{path} has other genes than {paths[0]}; download both again.")
     sizes = [sample.counts.shape[0] for sample in samples]
-    n_target = sum(sizes[:2])
-    roles = _Roles(
-        target=np.arange(n_target),
-        labels=np.repeat([0, 1], sizes[:2]),
-        background=np.arange(n_target, sum(sizes)),
-        types=None,
-    )
+    target, background = np.split(np.arange(sum(sizes)), [sum(sizes[:2])])
+    roles = _Roles(target, np.repeat([0, 1], sizes[:2]), background, None)
     counts = sparse.vstack([sample.counts for sample in samples], format="csr")
     description = "Bone marrow before (0) and after (1) a transplant, and of a healthy donor."
     return _variable_genes(counts, samples[0].genes, roles, n_genes, description)
 
 
-def most_variable(counts: Any, n_genes: int) -> npt.NDArray[np.intp]:
+def most_variable(counts: "csr_array", n_genes: int) -> npt.NDArray[np.intp]:
     """Return the columns of a sparse array with the largest ratio of variance to mean, in order.
 
-    Examples
-    --------
     >>> from scipy.sparse import csr_array
     >>> most_variable(csr_array([[1, 0, 9, 0], [1, 0, 0, 2]]), 2)
     array([2, 3])
@@ -178,12 +152,13 @@ def most_variable(counts: Any, n_genes: int) -> npt.NDArray[np.intp]:
 
 
 def _variable_genes(
-    counts: Any, genes: Sequence[str], roles: _Roles, n_genes: int, description: str
+    counts: "csr_array", genes: Sequence[str], roles: _Roles, n_genes: int, description: str
 ) -> CellCounts:
     """Keep the most variable genes of sparse counts, (cells, genes)."""
     kept = most_variable(counts[np.concatenate([roles.target, roles.background])], n_genes)
     names = [genes[gene] for gene in kept]
-    return roles.of(counts[:, kept].toarray(), counts.sum(axis=1), names, description)
+    totals = np.asarray(counts.sum(axis=1), dtype=np.float64)
+    return roles.of(counts[:, kept].toarray(), totals, names, description)
 
 
 def _stored_genes(path: Path, description: str) -> CellCounts:
@@ -192,10 +167,10 @@ def _stored_genes(path: Path, description: str) -> CellCounts:
     roles, n_cells = _read_roles(path)
     if X.shape != (n_cells, len(genes)) or totals.shape != (n_cells,):
         raise ValueError(f"{path} has arrays whose sizes do not match; download it again.")
-    return roles.of(X.astype(np.float64), totals, genes.tolist(), description)
+    return roles.of(X.astype(np.float64), totals.astype(np.float64), genes.tolist(), description)
 
 
-def _all_genes(small: Path, everything: Path) -> tuple[Any, Sequence[str], _Roles]:
+def _all_genes(small: Path, everything: Path) -> tuple["csr_array", Sequence[str], _Roles]:
     """Read all genes of the same cells, which are stored as the parts of a sparse array."""
     from scipy import sparse
 
@@ -204,7 +179,7 @@ def _all_genes(small: Path, everything: Path) -> tuple[Any, Sequence[str], _Role
     roles, n_cells = _read_roles(small)
     with reading(everything, "sparse array of counts"):
         parts = (data.astype(np.float64), indices.astype(np.int32), indptr.astype(np.int32))
-        counts: Any = sparse.csr_array(parts, shape=tuple(shape.tolist()))
+        counts = sparse.csr_array(parts, shape=tuple(shape.tolist()))
         counts.check_format(full_check=True)
     if counts.shape != (n_cells, len(genes)):
         raise ValueError(f"{everything} does not match the cells of {small}; download both again.")
@@ -220,16 +195,11 @@ def _read_roles(path: Path) -> tuple[_Roles, int]:
     return _Roles(target, labels, background, types), len(types)
 
 
-def _from_geo() -> tuple[Any, Sequence[str], _Roles]:
+def _from_geo() -> tuple["csr_array", Sequence[str], _Roles]:
     """Draw a fixed set of the published cells: control cells first, half of them background."""
     names = ("RAW.tar", "batch2.genes.tsv.gz", "batch2.total.tsne.df.tsv.gz")
     archive, genes, table = (find(f"kang_pbmc/GSE96583_{name}") for name in names)
-    cells, types = draw_cells(archive, genes, table, N_DRAWN)
-    half = np.arange(N_DRAWN // 2)
-    roles = _Roles(
-        target=np.concatenate([half, np.arange(N_DRAWN, 2 * N_DRAWN)]),
-        labels=np.repeat([0, 1], [len(half), N_DRAWN]),
-        background=half + len(half),
-        types=types,
-    )
+    cells, types = draw_cells(archive, genes, table, 1000)  # of each run
+    target = np.concatenate([np.arange(500), np.arange(1000, 2000)])
+    roles = _Roles(target, np.repeat([0, 1], [500, 1000]), np.arange(500, 1000), types)
     return cells.counts, cells.genes, roles

@@ -9,7 +9,6 @@ from contrastive_lvm.checks import check_integer, check_positive
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]
-WITHIN_CLUSTER = 0.25  # standard deviation of target latents about their cluster
 
 
 class ContrastiveData(NamedTuple):
@@ -44,10 +43,6 @@ def make_subgroups(
     n_target, n_background : int
         Numbers of rows; the sizes of the subgroups differ by at most one.
     random_state : int or None
-
-    Returns
-    -------
-    ContrastiveData
 
     Examples
     --------
@@ -92,10 +87,6 @@ def make_contrastive(
     noise_std : float
     random_state : int or None
 
-    Returns
-    -------
-    ContrastiveData
-
     Examples
     --------
     >>> import contrastive_lvm as clvm
@@ -108,9 +99,8 @@ def make_contrastive(
     check_positive("noise_std", noise_std)
     labels = np.arange(check_integer("n_target", n_target, 1)) * n_clusters // n_target
     angle = 2.0 * np.pi * labels / n_clusters
-    radius = np.sqrt(2.0 * (1.0 - WITHIN_CLUSTER**2))
-    t = radius * np.column_stack([np.cos(angle), np.sin(angle)])
-    t += WITHIN_CLUSTER * rng.standard_normal((n_target, 2))
+    t = np.sqrt(2.0 * (1.0 - 0.25**2)) * np.column_stack([np.cos(angle), np.sin(angle)])
+    t += 0.25 * rng.standard_normal((n_target, 2))
     S, W = rng.standard_normal((n_features, n_shared)), rng.standard_normal((n_features, 2))
 
     def shared(rows: int) -> Floats:
@@ -142,10 +132,6 @@ def make_outliers(
     random_state : int or None
     **settings
         Passed to `make_contrastive`.
-
-    Returns
-    -------
-    ContrastiveData
 
     Examples
     --------

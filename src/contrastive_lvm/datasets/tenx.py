@@ -2,12 +2,13 @@
 
 import gzip
 import io
+import re
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from contrastive_lvm.datasets.download import reading
 
@@ -17,16 +18,14 @@ PARTS = {
     "features.tsv": "genes",
     "barcodes.tsv": "barcodes",
 }
-KINDS = [
-    [b"%%matrixmarket", b"matrix", b"coordinate", number, b"general"]
-    for number in (b"integer", b"real")
-]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class TenX(NamedTuple):
     """Counts of genes in cells, with the names of both."""
 
-    counts: Any  # (cells, genes), scipy.sparse.csr_array of float64
+    counts: "csr_array"  # (cells, genes) of float64
     genes: list[str]  # symbols; where two genes share one, the identifier is added
     gene_ids: list[str]
     barcodes: list[str]
@@ -101,8 +100,8 @@ def assembled(
 
 def _check_format(where: Path | str, matrix: bytes) -> None:
     """Refuse what 10x never writes, since SciPy's reader crashes on some of it."""
-    kind = matrix[: matrix.find(b"\n")].lower().split()
-    if kind not in KINDS:
+    kind = rb"%%matrixmarket\s+matrix\s+coordinate\s+(integer|real)\s+general\s*\n"
+    if not re.match(kind, matrix, re.IGNORECASE):
         raise ValueError(
             f"{where} has a matrix that is not sparse, of whole or real numbers, in Matrix Market "
             "format; download it again."
@@ -119,8 +118,6 @@ def lines(raw: bytes) -> list[str]:
 def unique(names: Sequence[str], ids: Sequence[str]) -> list[str]:
     """Add the identifier to names that occur more than once.
 
-    Examples
-    --------
     >>> unique(["A", "B", "A"], ["1", "2", "3"])
     ['A (1)', 'B', 'A (3)']
     """

@@ -3,7 +3,7 @@
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,21 +11,17 @@ import numpy.typing as npt
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.datasets.download import find, load_arrays, present, reading, reason
 
-MHEALTH_ZIP = "mhealth/mhealth+dataset.zip"
-MHEALTH_COLUMNS = (
-    [f"chest_acc_{axis}" for axis in "xyz"]
-    + ["chest_ecg_1", "chest_ecg_2"]
-    + [f"ankle_{kind}_{axis}" for kind in ("acc", "gyro", "mag") for axis in "xyz"]
-    + [f"arm_{kind}_{axis}" for kind in ("acc", "gyro", "mag") for axis in "xyz"]
-)
-SPORTS_ZIP = "daily_sports/daily+and+sports+activities.zip"
+MHEALTH_COLUMNS = [
+    *(f"chest_acc_{axis}" for axis in "xyz"),
+    *("chest_ecg_1", "chest_ecg_2"),
+    *(f"{u}_{k}_{a}" for u in ("ankle", "arm") for k in ("acc", "gyro", "mag") for a in "xyz"),
+]
 SPORTS_COLUMNS = [
     f"{unit}_{axis}{kind}"
     for unit in ("T", "RA", "LA", "RL", "LL")
     for kind in ("acc", "gyro", "mag")
     for axis in "xyz"
 ]
-SEGMENT_ROWS = 125
 
 
 class SensorData(NamedTuple):
@@ -72,6 +68,16 @@ SPORTS = {
         segments=range(1, 61, 5),
     ),
 }
+
+
+class _Rows(NamedTuple):
+    """Rows of some recordings, with the activity and the person of each."""
+
+    signals: npt.NDArray[np.float64]
+    activities: npt.NDArray[np.intp]
+    subjects: npt.NDArray[np.intp]
+
+
 Recordings = dict[tuple[int, int], npt.NDArray[np.float64]]  # rows, by activity and person
 
 
@@ -102,13 +108,6 @@ def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> Sen
     ----------
     Banos et al. (2014), mHealthDroid: a novel framework for agile development of mobile health
     applications, IWAAL 2014.
-
-    Examples
-    --------
-    >>> from contrastive_lvm.datasets import fetch_mhealth
-    >>> data = fetch_mhealth(every=10)  # doctest: +SKIP
-    >>> data.sensor_types[-1]  # doctest: +SKIP
-    'mag'
     """
     check_integer("every", every, 1)
     people = _subjects(subjects)
@@ -134,7 +133,7 @@ def _subjects(subjects: Iterable[int]) -> list[int]:
 def _logs(subjects: Sequence[int]) -> dict[int, Path]:
     """Find the file of each subject: its log, else the archive, which is looked for once."""
     logs = {subject: present(f"mhealth/mHealth_subject{subject}.log") for subject in subjects}
-    archive = find(MHEALTH_ZIP) if None in logs.values() else Path()
+    archive = find("mhealth/mhealth+dataset.zip") if None in logs.values() else Path()
     return {subject: log or archive for subject, log in logs.items()}
 
 
@@ -192,19 +191,13 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     ----------
     Altun, Barshan and Tunçel (2010), Comparative study on classifying human activities with
     miniature inertial and magnetic sensors, Pattern Recognition 43(10).
-
-    Examples
-    --------
-    >>> from contrastive_lvm.datasets import fetch_daily_sports
-    >>> data = fetch_daily_sports("subject1", every=5)  # doctest: +SKIP
-    >>> data.target.shape, data.background.shape  # doctest: +SKIP
-    ((3000, 45), (1500, 45))
     """
     if which not in list(SPORTS):
         raise ValueError(f"which={which!r} must be one of {', '.join(map(repr, SPORTS))}.")
     check_integer("every", every, 1)
     design = SPORTS[which]
-    path = find(f"daily_sports/daily_sports_{which}.npz", SPORTS_ZIP)
+    archive = "daily_sports/daily+and+sports+activities.zip"
+    path = find(f"daily_sports/daily_sports_{which}.npz", archive)
     recordings = _unpacked(path, design) if path.suffix == ".zip" else _stored(path, design)
     return _data(recordings, design, every, SPORTS_COLUMNS)
 
@@ -224,10 +217,8 @@ def _unpacked(path: Path, design: Design) -> Recordings:
 
 def _segment(raw: bytes, where: str) -> npt.NDArray[np.float64]:
     table = _numbers(raw, where, len(SPORTS_COLUMNS), ",")
-    if len(table) != SEGMENT_ROWS:
-        raise ValueError(
-            f"{where} has {len(table)} rows instead of {SEGMENT_ROWS}; download it again."
-        )
+    if len(table) != 125:
+        raise ValueError(f"{where} has {len(table)} rows instead of 125; download it again.")
     return table
 
 
@@ -284,31 +275,28 @@ def _by_type(names: Sequence[str]) -> list[int]:
 
 def _data(recordings: Recordings, design: Design, every: int, names: list[str]) -> SensorData:
     """Stack the recordings of the target activities, and those of the background."""
-    rows = [(*pair, recordings[pair][::every]) for pair in design.recordings()]
-    target = _stacked([one for one in rows if one[0] in design.target])
-    background = _stacked([one for one in rows if one[0] == design.background])
-    for role, (found, _, _) in (("target", target), ("background", background)):
-        if not len(found):
+    thinned = {pair: recordings[pair][::every] for pair in design.recordings()}
+    target = _stacked(thinned, design.target)
+    background = _stacked(thinned, (design.background,))
+    for role, found in (("target", target), ("background", background)):
+        if not len(found.signals):
             raise ValueError(
                 f"No row of the files belongs to an activity of the {role}; download them again."
             )
     return SensorData(
-        target=target[0],
-        background=background[0],
-        target_labels=target[1],
+        target=target.signals,
+        background=background.signals,
+        target_labels=target.activities,
         feature_names=list(names),
         description=design.description,
         sensor_types=[_type(name) for name in names],
-        target_subjects=target[2],
-        background_subjects=background[2],
+        target_subjects=target.subjects,
+        background_subjects=background.subjects,
     )
 
 
-def _stacked(recordings: list[tuple[int, int, Any]]) -> tuple[Any, Any, Any]:
-    """Stack rows, with their activities and their subjects."""
-    activities, subjects, rows = zip(*recordings, strict=True)
-    lengths = [len(one) for one in rows]
-    labels, people = (
-        np.repeat(np.array(each, np.intp), lengths) for each in (activities, subjects)
-    )
-    return np.concatenate(rows), labels, people
+def _stacked(recordings: Recordings, activities: tuple[int, ...]) -> _Rows:
+    """Stack rows of some activities, with their activities and their subjects."""
+    own = {pair: rows for pair, rows in recordings.items() if pair[0] in activities}
+    pairs = np.repeat(np.array(list(own), np.intp), [len(rows) for rows in own.values()], axis=0)
+    return _Rows(np.concatenate(list(own.values())), pairs[:, 0], pairs[:, 1])

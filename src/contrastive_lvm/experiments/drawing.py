@@ -1,8 +1,8 @@
 """Figures of experiments: latents in grids of panels."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from contrastive_lvm.arrays import Array
@@ -10,17 +10,17 @@ from contrastive_lvm.plots import plot_comparison
 from contrastive_lvm.plots.style import empty_figure
 
 PANEL = (2.7, 2.6)  # inches: two of them, as wide as a phone, leave names of nine points readable
-SMALL = (2.0, 1.9)  # of panels without ticks
+Labels = np.ndarray | Sequence[str]
 
 
-def grid_of_latents(panels: Mapping[str, Array], labels: Any) -> Figure:
+def grid_of_latents(panels: Mapping[str, Array], labels: Labels) -> Figure:
     """Draw latents of the same rows, two panels beside each other."""
     return plot_comparison(panels, labels, columns=2, figure=empty_figure(len(panels), 2, PANEL))
 
 
-def grid_of_densities(panels: Mapping[str, Array], labels: Any, columns: int) -> Figure:
-    """Draw latents in small panels with the density of each group."""
-    figure = empty_figure(len(panels), columns, SMALL)
+def grid_of_densities(panels: Mapping[str, Array], labels: Labels, columns: int) -> Figure:
+    """Draw latents in small panels without ticks, with the density of each group."""
+    figure = empty_figure(len(panels), columns, (2.0, 1.9))
     plot_comparison(panels, labels, kind="both", columns=columns, figure=figure)
     for ax in figure.axes:
         ax.set(xticks=[], yticks=[], xlabel="", ylabel="")

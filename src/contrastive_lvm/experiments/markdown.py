@@ -1,7 +1,6 @@
 """Write outcomes of experiments as Markdown."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from contrastive_lvm.experiments.outcome import Claim, Outcome
 
@@ -13,15 +12,14 @@ are means, with the smallest and the largest in brackets; claims are judged by t
 """
 
 
-def formatted(value: Any) -> str:
-    """Write a number with two decimals and anything else as it is."""
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
 def rows(outcome: Outcome) -> list[tuple[str, ...]]:
     """Return the lines of the table, its heads first."""
     heads = tuple(outcome.table[0])
-    return [heads, *(tuple(formatted(row[head]) for head in heads) for row in outcome.table)]
+    return [heads, *(tuple(_entry(row[head]) for head in heads) for row in outcome.table)]
+
+
+def _entry(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def page(outcomes: Sequence[Outcome], pictures: str = "") -> str:

@@ -1,9 +1,9 @@
 """How well latents show what is known about the rows, and how the data are scaled."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import orthogonal_procrustes
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -17,20 +17,22 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
 from contrastive_lvm.experiments.outcome import SeedSpread, spread
 
+Labels = npt.NDArray[np.intp]
 
-def ari(latents: Array, labels: Any) -> float:
+
+def ari(latents: Array, labels: Labels) -> float:
     """Return the adjusted Rand index of as many k-means clusters as there are labels."""
     with threadpool_limits(1):  # threads that wait for each other cost seconds on a busy machine
         clusters = KMeans(len(np.unique(labels)), n_init=10, random_state=0).fit_predict(latents)
     return float(adjusted_rand_score(labels, clusters))
 
 
-def silhouette(latents: Array, labels: Any) -> float:
+def silhouette(latents: Array, labels: Labels) -> float:
     """Return the silhouette of the true groups."""
     return float(silhouette_score(latents, labels))
 
 
-def scores(latents: Sequence[Array], labels: Any) -> dict[str, SeedSpread]:
+def scores(latents: Sequence[Array], labels: Labels) -> dict[str, SeedSpread]:
     """Return both measures over the latents of several seeds."""
     return {
         "ARI": spread(ari(h, labels) for h in latents),
@@ -39,7 +41,10 @@ def scores(latents: Sequence[Array], labels: Any) -> dict[str, SeedSpread]:
 
 
 def neighbour_accuracy(
-    latents: Array, labels: Any, groups: Any = None, n_neighbors: int = 10
+    latents: Array,
+    labels: Labels,
+    groups: npt.NDArray[np.str_] | None = None,
+    n_neighbors: int = 10,
 ) -> float:
     """Return the cross-validated accuracy of nearest neighbours, whole groups left out."""
     judge = KNeighborsClassifier(n_neighbors)

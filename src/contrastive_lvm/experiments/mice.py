@@ -12,10 +12,16 @@ from contrastive_lvm.experiments.measures import (
     scale_about_own_means,
     scores,
 )
-from contrastive_lvm.experiments.outcome import Claim, Outcome, SeedSpread, paragraphs, spread
+from contrastive_lvm.experiments.outcome import (
+    Claim,
+    Entry,
+    Outcome,
+    SeedSpread,
+    paragraphs,
+    spread,
+)
 
 LEVELS = {"natural": 0.0, "25 % missing": 0.25, "50 % missing": 0.5, "75 % missing": 0.75}
-GENOTYPES = ("control", "trisomic")
 OURS = "robust cLVM"
 NOTES = """
 Rows are 15 repeated measurements of a mouse, so held-out accuracy leaves out whole mice; the models
@@ -40,9 +46,11 @@ def run(*, quick: bool = False) -> Outcome:
         for level, share in levels.items()
     }
     found = {key: _scores(own, data) for key, own in latents.items()}
-    table = [{"method": name, "target": level, **own} for (name, level), own in found.items()]
+    table: list[dict[str, Entry]] = [
+        {"method": name, "target": level, **own} for (name, level), own in found.items()
+    ]
     panels = {f"{name}, {level}": latents[name, level][0] for level in levels for name in methods}
-    genotypes = [GENOTYPES[int(label)] for label in data.target_labels]
+    genotypes = np.array(["control", "trisomic"])[data.target_labels]
     return Outcome(
         name="mice",
         title="Mice proteins with missing entries",

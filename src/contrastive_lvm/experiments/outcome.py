@@ -1,7 +1,7 @@
 """The outcome of an experiment: a table, claims with thresholds, figures and notes."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -27,12 +27,20 @@ class SeedSpread(NamedTuple):
         """The largest value over seeds."""
         return max(self.values)
 
+    def facts(self) -> dict[str, object]:
+        """Return the values and their summaries, for JSON."""
+        ends = {"mean": self.mean, "least": self.least, "most": self.most}
+        return {**ends, "values": list(self.values)}
+
     def __str__(self) -> str:
         integers = all(float(value).is_integer() for value in self.values)
         least, most = (f"{v:.{0 if integers else 2}f}" for v in (self.least, self.most))
         if least == most:
             return least
         return f"{self.mean:.{1 if integers else 2}f} ({least} to {most})"
+
+
+Entry = str | float | SeedSpread  # of a table
 
 
 def spread(values: Iterable[float]) -> SeedSpread:
@@ -66,7 +74,7 @@ class Outcome(NamedTuple):
     name: str
     title: str
     data: str  # which data, and how many rows
-    table: list[dict[str, Any]]  # rows of names, numbers and spreads
+    table: Sequence[Mapping[str, Entry]]  # rows of names, numbers and spreads
     claims: list[Claim]
     figures: Mapping[str, Figure]
     notes: list[str]  # how this differs from the paper, and why
@@ -76,16 +84,19 @@ class Outcome(NamedTuple):
         """Whether all claims are met."""
         return all(claim.met for claim in self.claims)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Return everything but the figures, for JSON."""
         return self._asdict() | {
-            "table": [{key: _plain(value) for key, value in row.items()} for row in self.table],
+            "table": [
+                {k: v.facts() if isinstance(v, SeedSpread) else v for k, v in row.items()}
+                for row in self.table
+            ],
             "claims": [claim._asdict() | {"met": claim.met} for claim in self.claims],
             "figures": list(self.figures),
         }
 
 
-def tabulate(head: str, columns: Mapping[str, Mapping[Any, Any]]) -> list[dict[str, Any]]:
+def tabulate(head: str, columns: Mapping[str, Mapping[str, Entry]]) -> list[dict[str, Entry]]:
     """Make the rows of a table from its columns, each a mapping from the rows' names to values.
 
     >>> tabulate("model", {"ARI": {"one": 0.5, "two": 0.7}, "size": {"two": 8}})
@@ -93,7 +104,7 @@ def tabulate(head: str, columns: Mapping[str, Mapping[Any, Any]]) -> list[dict[s
     """
     names = dict.fromkeys(name for values in columns.values() for name in values)
     return [
-        {head: name} | {column: values.get(name, "") for column, values in columns.items()}
+        {head: name, **{column: values.get(name, "") for column, values in columns.items()}}
         for name in names
     ]
 
@@ -101,10 +112,3 @@ def tabulate(head: str, columns: Mapping[str, Mapping[Any, Any]]) -> list[dict[s
 def paragraphs(text: str) -> list[str]:
     """Split a text at its blank lines."""
     return [" ".join(part.split()) for part in text.strip().split("\n\n")]
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, SeedSpread):
-        return value
-    ends = {"mean": value.mean, "least": value.least, "most": value.most}
-    return ends | {"values": list(value.values)}

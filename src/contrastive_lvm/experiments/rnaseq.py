@@ -27,11 +27,8 @@ from contrastive_lvm.plots.spectra import component_shares
 from contrastive_lvm.plots.style import panels
 from contrastive_lvm.priors.ard import ARD
 
-SHARE = 0.9  # of the cells that a seed draws
-TARGET = 2
 NEGLIGIBLE = 1e-5  # of the variance: columns below are not used
 WITHOUT, WITH = "cLVM without ARD", "cLVM with ARD"
-ROUGH = EM(max_iter=100)  # hundreds of columns without a prior need thousands of iterations
 NOTES = """
 Counts are divided by each cell's total, times 10,000, plus one, logarithm. The paper uses bone
 marrow (10x Genomics); where its files cannot be downloaded, blood cells with and without interferon
@@ -83,7 +80,7 @@ def run(*, quick: bool = False) -> Outcome:
         name="rnaseq",
         title="Single cells: how many shared dimensions",
         data=f"{which} {len(draws[0].target)} + {len(draws[0].background)} of the cells, "
-        f"{counts.target.shape[1]} genes, {len(seeds)} draws of {SHARE:.0%} of the cells",
+        f"{counts.target.shape[1]} genes, {len(seeds)} draws of 90% of the cells",
         table=tabulate("method", table | {"shared columns in use": columns}),
         claims=_claims(columns, shape),
         figures={
@@ -108,7 +105,7 @@ def _drawn(counts: CellCounts, seed: int) -> LogCounts:
         (counts.target, counts.target_totals),
         (counts.background, counts.background_totals),
     ):
-        rows = np.sort(rng.permutation(len(values))[: round(SHARE * len(values))])
+        rows = np.sort(rng.permutation(len(values))[: round(0.9 * len(values))])
         sets.append((rows, np.log1p(1e4 * values[rows] / totals[rows, None])))
     (rows, target), (_, background) = sets
     seen = np.vstack([target, background]).std(axis=0) > 0  # a gene may have no count in a draw
@@ -116,12 +113,13 @@ def _drawn(counts: CellCounts, seed: int) -> LogCounts:
 
 
 def _with(cells: LogCounts) -> ContrastiveLVM:
-    model = ContrastiveLVM(TARGET, cells.target.shape[1] - 1, shared_prior=ARD())
+    model = ContrastiveLVM(2, cells.target.shape[1] - 1, shared_prior=ARD())
     return model.fit(cells.target, background=cells.background)
 
 
 def _without(cells: LogCounts) -> ContrastiveLVM:
-    model = ContrastiveLVM(TARGET, cells.target.shape[1] - TARGET, inference=ROUGH)
+    # Hundreds of columns without a prior need thousands of iterations.
+    model = ContrastiveLVM(2, cells.target.shape[1] - 2, inference=EM(max_iter=100))
     with warnings.catch_warnings():  # it is meant to stop early
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(cells.target, background=cells.background)

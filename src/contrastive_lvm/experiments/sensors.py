@@ -19,16 +19,7 @@ from contrastive_lvm.plots import plot_lasso_path, plot_relevance, plot_scales
 from contrastive_lvm.plots.style import INK, PALETTE, finish, names_in_corner, panels
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
-SHARED = 1
-EVERY = 5  # rows beside each other are nearly the same
 SEPARABLE = 0.95  # adjusted Rand index
-THRESHOLDS = (1e-4, 1e-3, 1e-2, 1e-1)  # of the pruning rule, times the features' variance
-TYPES = {
-    "acc": "accelerometers",
-    "ecg": "electrocardiogram",
-    "gyro": "gyroscopes",
-    "mag": "magnetometers",
-}
 NAMES = {8: "squatting", 9: "cycling", 15: "cycling", 17: "rowing"}
 NOTES = """
 Signals are divided by their standard deviation in both sets together.
@@ -65,7 +56,7 @@ def run(*, quick: bool = False) -> Outcome:
         f"horseshoe, pruned below {threshold:g}": spread(
             _left(f.models["horseshoe"], threshold) for f in fits
         )
-        for threshold in THRESHOLDS
+        for threshold in (1e-4, 1e-3, 1e-2, 1e-1)
     }
     apart = agreement["group lasso"].least >= SEPARABLE
     signals = f", {left['group lasso'].values[0]:.0f} of {total} signals"
@@ -77,7 +68,7 @@ def run(*, quick: bool = False) -> Outcome:
         name="sensors",
         title="Sensors that tell activities apart",
         data=f"{data.description} {len(first.target)} rows of the target, {total} signals, "
-        f"{len(fits)} draws of every {EVERY}th row",
+        f"{len(fits)} draws of every 5th row",
         table=tabulate("target loadings", {"ARI": agreement, "signals left": left | pruned}),
         claims=[
             Claim(
@@ -110,16 +101,16 @@ def _data() -> SensorData:
 
 
 def _fits(data: SensorData, start: int, *, quick: bool) -> Fits:
-    """Fit all models to every fifth row, from one of the first five on."""
-    step = 10 * EVERY if quick else EVERY
+    """Fit all models to every fifth row, since rows beside each other are nearly the same."""
+    step = 50 if quick else 5
     sets = (data.target[start::step], data.background[start::step])
     std = np.nanstd(np.vstack(sets), axis=0)
     target, background = (rows / std for rows in sets)
-    labels, plain = data.target_labels[start::step], ContrastiveLVM(2, SHARED)
+    labels, plain = data.target_labels[start::step], ContrastiveLVM(2, 1)
     with warnings.catch_warnings():  # noise that reaches its floor, and clusters without loadings
         warnings.simplefilter("ignore", ConvergenceWarning)
         path = group_lasso_path(plain, target, background=background, n_rhos=10 if quick else 30)
-        horseshoe = ContrastiveLVM(2, SHARED, target_prior=Horseshoe())
+        horseshoe = ContrastiveLVM(2, 1, target_prior=Horseshoe())
         for model in (plain, horseshoe):
             model.fit(target, background=background)
         agreement = np.array(
@@ -181,4 +172,5 @@ def _draw_scales(data: SensorData, model: ContrastiveLVM) -> Figure:
 
 
 def _types(data: SensorData) -> list[str]:
-    return [TYPES[kind] for kind in data.sensor_types]
+    words = {"acc": "accelerometers", "ecg": "electrocardiogram", "gyro": "gyroscopes"}
+    return [words.get(kind, "magnetometers") for kind in data.sensor_types]

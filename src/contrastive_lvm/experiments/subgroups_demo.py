@@ -43,10 +43,6 @@ def run_demo(*, random_state: int = 0) -> DemoResult:
     random_state : int
         Seed of the data; the methods themselves have fixed seeds.
 
-    Returns
-    -------
-    DemoResult
-
     Examples
     --------
     >>> from contrastive_lvm.experiments import run_demo

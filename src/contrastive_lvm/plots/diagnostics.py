@@ -15,11 +15,6 @@ from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import learned, named_models, read_missing
 from contrastive_lvm.plots.uncertainty import Z90
 
-FEW = 30  # iterations that are drawn with a point each
-LONG = 50  # iterations that need a logarithmic axis, since most is gained early
-MOST_TILES = 240  # of a map in each direction
-MOST_INTERVALS = 300
-
 
 def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Plot the lower bound after every iteration (or epoch), and how the fit ended.
@@ -50,7 +45,7 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
         colour = style.colour_of(code)
         last = max(last, _draw_trace(ax, model, traces[name], colour))
         words.append((_outcome(name, model, traces[name]), colour))
-    if last > LONG:
+    if last > 50:  # most is gained early
         style.logarithmic(ax, "x")
     epochs = any(hasattr(model, "history_") for model in named.values())
     style.finish(ax, title, "epoch" if epochs else "iteration", "lower bound")
@@ -68,7 +63,7 @@ def _draw_trace(ax: Axes, model: Any, trace: Array, colour: str) -> float:
     """Draw the curves of one model and return the number of its last iteration or epoch."""
     history = getattr(model, "history_", {})
     at = np.asarray(history.get("epoch", np.arange(1, len(trace) + 1)))
-    marker = "o" if len(trace) <= FEW else ""
+    marker = "o" if len(trace) <= 30 else ""
     ax.plot(at, trace, marker=marker, ms=3.0, color=colour, lw=1.5)
     held = np.asarray(history.get("validation_bound", []))
     if np.isfinite(held).any():
@@ -134,8 +129,8 @@ def plot_missing(
 
 
 def _shaded(missing: coo_array, colour: str) -> Array:
-    """Shade tiles by their share of missing entries, from light grey, (rows, columns, 3)."""
-    edges = [np.linspace(0, n, min(n, MOST_TILES) + 1).round() for n in missing.shape]
+    """Shade up to 240 x 240 tiles by their share of missing entries, from light grey."""
+    edges = [np.linspace(0, n, min(n, 240) + 1).round() for n in missing.shape]
     counts, _, _ = np.histogram2d(missing.row + 0.5, missing.col + 0.5, bins=edges)
     share = (counts / np.outer(*(np.diff(e) for e in edges)))[:, :, None]
     return np.asarray((1.0 - share) * 0.94 + share * np.array(to_rgb(colour)))
@@ -228,13 +223,13 @@ def _held_out(X: Any, held_out: Any) -> tuple[Array, np.ndarray]:
 
 def _draw_guesses(ax: Axes, truth: Array, guess: Array, std: Array) -> bool:
     """Draw points about the diagonal; return whether there are few enough for intervals."""
-    few = len(truth) <= MOST_INTERVALS
+    few = len(truth) <= 300
     reach = Z90 * std if few else np.zeros(len(std))
     both = style.limits_of(truth, guess - reach, guess + reach, margin=0.04)
     ax.plot(both, both, color=style.INK, linewidth=0.8, linestyle=":")
     if few:
-        line: dict[str, Any] = {"colors": style.PALETTE[4], "linewidths": 0.8, "alpha": 0.7}
-        ax.vlines(truth, guess - reach, guess + reach, **line)
+        ends = (guess - reach, guess + reach)
+        ax.vlines(truth, *ends, colors=style.PALETTE[4], linewidths=0.8, alpha=0.7)
     size = style.point_size(len(truth))
     ax.scatter(truth, guess, s=size, color=style.PALETTE[0], alpha=0.7, linewidths=0.0, zorder=3)
     ax.set(xlim=both, ylim=(both[0], both[1] + 0.22 * (both[1] - both[0])))  # space for words

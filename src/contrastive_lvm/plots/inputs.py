@@ -13,8 +13,6 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.plots.style import PALETTE, colour_of, shortened
 
-KINDS = ("points", "density", "both")
-
 
 class Grouping(NamedTuple):
     """Which group each row or feature belongs to."""
@@ -30,9 +28,9 @@ class Grouping(NamedTuple):
         """Return the colour of each row or feature, (N,)."""
         return np.array([self.colour(code) for code in self.codes])
 
-    def legend(self, shown: Any = slice(None)) -> list[tuple[str, str]]:
-        """Return the names and colours of the groups that some rows or features have."""
-        present = np.unique(self.codes[shown])
+    def legend(self) -> list[tuple[str, str]]:
+        """Return the names and colours of the groups that some row or feature has."""
+        present = np.unique(self.codes)
         return [(shortened(self.names[code]), colour_of(code)) for code in present[present >= 0]]
 
 

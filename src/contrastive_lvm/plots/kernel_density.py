@@ -6,10 +6,6 @@ from scipy.stats import gaussian_kde
 
 from contrastive_lvm.arrays import Array
 
-GRID = 60  # points of a density in each direction
-MOST_ROWS = 2000  # rows in a density; more would not change it visibly
-LEVELS = (0.1, 0.35, 0.6, 0.85)  # contours, as shares of the highest density
-
 
 def draw_contours(ax: Axes, points: Array, colour: str) -> Array | None:
     """Draw contours of one group; return the corners around them, or None without a density."""
@@ -18,9 +14,9 @@ def draw_contours(ax: Axes, points: Array, colour: str) -> Array | None:
         return None
     reach = 3.0 * np.sqrt(np.diag(kernel.covariance))
     low, high = points.min(axis=0) - reach, points.max(axis=0) + reach
-    x, y = np.meshgrid(*(np.linspace(a, b, GRID) for a, b in zip(low, high, strict=True)))
+    x, y = np.meshgrid(*(np.linspace(a, b, 60) for a, b in zip(low, high, strict=True)))
     density = kernel(np.vstack([x.ravel(), y.ravel()])).reshape(x.shape)
-    levels = density.max() * np.array(LEVELS)
+    levels = density.max() * np.array([0.1, 0.35, 0.6, 0.85])
     ax.contourf(x, y, density, levels=[levels[0], 1.01 * density.max()], colors=colour, alpha=0.1)
     ax.contour(x, y, density, levels=levels, colors=colour, linewidths=1.0)
     seen = np.column_stack([x[density > levels[0]], y[density > levels[0]]])
@@ -35,8 +31,8 @@ def density_curve(values: Array, at: Array) -> Array | None:
 
 def _kernel(points: Array) -> gaussian_kde | None:
     """Return a kernel density, or None for rows that are too few or on a line."""
-    if len(points) > MOST_ROWS:
-        points = points[np.random.default_rng(0).choice(len(points), MOST_ROWS, replace=False)]
+    if len(points) > 2000:  # more would not change it visibly
+        points = points[np.random.default_rng(0).choice(len(points), 2000, replace=False)]
     if len(points) <= points.shape[1]:
         return None
     spread = np.linalg.eigvalsh(np.atleast_2d(np.cov(points.T)))

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.plots import style
-from contrastive_lvm.plots.inputs import KINDS, Grouping, learned, read_points, row_groups
+from contrastive_lvm.plots.inputs import Grouping, learned, read_points, row_groups
 from contrastive_lvm.plots.kernel_density import density_curve, draw_contours
 
 
@@ -51,7 +51,6 @@ def plot_latents(
     >>> ax.get_title(loc="left")
     'cLVM'
     """
-    check_choice("kind", kind, KINDS)
     points = read_points(latents, "latents")
     groups = row_groups(labels, len(points))
     ax = style.axes_or_new(ax)
@@ -87,10 +86,6 @@ def plot_comparison(
     figure : matplotlib.figure.Figure, optional
         An empty figure or subfigure to draw in; by default a new one.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Examples
     --------
     >>> import numpy as np
@@ -100,7 +95,6 @@ def plot_comparison(
     >>> [ax.get_title(loc="left") for ax in figure.axes]
     ['one', 'another']
     """
-    check_choice("kind", kind, KINDS)
     points = _panels(panels)
     groups = row_groups(labels, len(next(iter(points.values()))))
     wide = min(len(points), check_integer("columns", columns or len(points), 1))
@@ -151,7 +145,6 @@ def plot_shared(
     >>> [text.get_text() for text in ax.texts]
     ['target, 400 rows', 'background, 400 rows']
     """
-    check_choice("kind", kind, KINDS)
     read = learned(model, "latents", "ContrastiveLVM or ContrastiveVAE")
     if not model.n_shared_:
         raise ValueError(f"model={model!r} has no shared dimensions; fit it with n_shared > 0.")
@@ -186,13 +179,14 @@ def _legend_below(figure: Figure, groups: Grouping) -> None:
     """Draw one legend for all panels, as wide as a rough width of a letter lets it be."""
     entry = 0.4 + 0.08 * max(len(name) for name in groups.names)
     most = int(float(figure.bbox.width) / float(figure.dpi) / entry)
-    look: dict[str, Any] = {"frameon": False, "columnspacing": 1.0, "handletextpad": 0.1}
     figure.legend(
         handles=_handles(groups),
         loc="outside lower center",
         ncols=max(1, min(len(groups.names) + 1, most)),
         fontsize=9,
-        **look,
+        frameon=False,
+        columnspacing=1.0,
+        handletextpad=0.1,
     )
 
 
@@ -215,6 +209,7 @@ def _finish(ax: Axes, latents: Any, points: Array, title: str | None) -> None:
 
 def draw_rows(ax: Axes, points: Array, groups: Grouping, kind: str) -> Array:
     """Draw the rows and return the places for the groups' names, (G, 2)."""
+    check_choice("kind", kind, ("points", "density", "both"))
     if points.shape[1] == 1:
         return _histograms(ax, points[:, 0], groups, kind)
     plane = points[:, :2]
@@ -255,10 +250,11 @@ def _scatter(ax: Axes, points: Array, groups: Grouping) -> None:
     for marker in np.unique(markers):
         chosen = markers == marker
         x, y = points[order[chosen]].T
-        look: dict[str, Any] = {"marker": marker, "alpha": 0.65, "linewidths": 0.0}
-        # Rasterized, so that vector files stay small.
-        look |= {"s": style.point_size(len(points)), "rasterized": len(points) > 10_000}
-        ax.scatter(x, y, c=colours[chosen], **look)
+        size, many = style.point_size(len(points)), len(points) > 10_000
+        drawn = ax.scatter(
+            x, y, s=size, c=colours[chosen], marker=marker, alpha=0.65, linewidths=0.0
+        )
+        drawn.set_rasterized(many)  # so that vector files stay small
 
 
 def _histograms(ax: Axes, values: Array, groups: Grouping, kind: str) -> Array:
@@ -306,8 +302,7 @@ def _crowded(ax: Axes, centres: Array, names: list[str]) -> bool:
 def _handles(groups: Grouping) -> list[Line2D]:
     """Return the entries of a legend; points are not drawn group by group."""
     names = dict(enumerate(groups.names)) | ({-1: "unlabelled"} if -1 in groups.codes else {})
-    point: dict[str, Any] = {"xdata": [], "ydata": [], "linestyle": "none", "markersize": 5}
-    return [
-        Line2D(**point, marker=style.marker_of(code), color=style.colour_of(code), label=name)
-        for code, name in names.items()
-    ]
+    handles = [Line2D([], [], linestyle="none", markersize=5, label=n) for n in names.values()]
+    for handle, code in zip(handles, names, strict=True):
+        handle.set(marker=style.marker_of(code), color=style.colour_of(code))
+    return handles

@@ -11,9 +11,6 @@ from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names, learned
 from contrastive_lvm.plots.uncertainty import Z90
 
-MOST_CROSSES = 150  # features, beyond which crosses would touch
-MODELS = "ContrastiveLVM, PPCA or ContrastivePCA"
-
 
 def plot_loadings(
     model: Any,
@@ -75,7 +72,8 @@ def plot_loadings(
     low, high = ax.get_xlim()
     small = loadings[order[len(order) // 2 :]]  # beside which a lower corner is free
     right = bool(high - small.max() > small.min() - low)
-    style.names_in_corner(ax, grouping.legend(order), right=right, top=False)
+    shown = grouping._replace(codes=grouping.codes[order])
+    style.names_in_corner(ax, shown.legend(), right=right, top=False)
     return ax
 
 
@@ -83,7 +81,8 @@ def _components(model: Any, of: str) -> tuple[Array, Array | None]:
     """Return loadings, one row per dimension, and their standard deviations."""
     if hasattr(model, "components_") and of == "target":
         return np.asarray(model.components_), None
-    components = np.asarray(learned(model, f"{of}_components_", MODELS))
+    which = "ContrastiveLVM, PPCA or ContrastivePCA"
+    components = np.asarray(learned(model, f"{of}_components_", which))
     return components, getattr(model, f"{of}_components_std_", None)
 
 
@@ -126,7 +125,7 @@ def plot_relevance(
     order = np.argsort(np.where(codes < 0, len(grouping.names), codes), kind="stable")
     ax = style.axes_or_new(ax, (5.4, 3.4))
     ax.bar(np.arange(len(norms)), norms[order], color=list(grouping.colours()[order]), width=0.8)
-    crosses = np.flatnonzero(dropped[order] & (len(norms) <= MOST_CROSSES))
+    crosses = np.flatnonzero(dropped[order] & (len(norms) <= 150))  # more would touch
     small = float(np.clip(600.0 / len(norms), 4.0, 16.0))
     ax.scatter(crosses, norms[order][crosses], marker="x", s=small, color=style.INK, linewidths=0.9)
     ax.margins(x=0.01, y=0.18)

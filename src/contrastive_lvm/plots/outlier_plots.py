@@ -10,8 +10,6 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import learned, read_missing, row_groups
 
-WEIGHTS = LinearSegmentedColormap.from_list("weights", [style.PALETTE[5], "#F5E6D8", "#F0F0F0"])
-
 
 def plot_outliers(
     model: Any,
@@ -121,8 +119,9 @@ def plot_weights(
     if weights.shape[1] == 1:
         weights = np.repeat(weights, model.n_features_in_, axis=1)
     ax = style.axes_or_new(ax, (5.4, 1.3 + 0.16 * min(len(rows), 60)))
-    shades: dict[str, Any] = {"cmap": WEIGHTS, "vmin": 0.0, "vmax": 1.0}
-    ax.imshow(np.ma.masked_invalid(weights), aspect="auto", interpolation="nearest", **shades)
+    shades = LinearSegmentedColormap.from_list("", [style.PALETTE[5], "#F5E6D8", "#F0F0F0"])
+    image = ax.imshow(np.ma.masked_invalid(weights), shades, aspect="auto", interpolation="nearest")
+    image.set_clim(0.0, 1.0)
     title = "Weights: dark entries are outliers" if title is None else title
     style.finish(ax, title, "feature", "row")
     every = -(-len(rows) // 30)  # at most thirty numbers fit

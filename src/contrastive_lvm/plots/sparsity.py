@@ -12,9 +12,6 @@ from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names, learned
 
-FAINT = 0.01  # share of a density's peak, below which it is cut off
-MOST_NAMES, SHORT = 8, 16  # features that are named, and letters of each
-
 
 def plot_lasso_path(
     path: Any,
@@ -98,15 +95,15 @@ def _draw_curves(ax: Axes, at: Array, curves: Array, colours: np.ndarray) -> Non
 def _mark(ax: Axes, at: float, words: str, side: str = "left") -> None:
     """Draw a vertical line with words beside it."""
     ax.axvline(at, color=style.INK, linewidth=0.9, linestyle=":")
-    place: dict[str, Any] = {"ha": side, "va": "top", "transform": ax.get_xaxis_transform()}
-    style.name_at(ax, at, 0.98, words, **place)
+    transform = ax.get_xaxis_transform()
+    style.name_at(ax, at, 0.98, words, ha=side, va="top", transform=transform)
 
 
 def _name_largest(ax: Axes, rhos: Array, norms: Array, names: list[str], kept: np.ndarray) -> None:
     """Write the names of the largest features where their lines begin, with space for them."""
     order = [i for i in np.argsort(-norms, kind="stable") if kept[i] and norms[i] > 0]
-    starts, words = np.full(len(order), rhos[0]), [style.shortened(names[i], SHORT) for i in order]
-    letters = style.name_apart(ax, starts, norms[order], words, left=True, most=MOST_NAMES)
+    starts, words = np.full(len(order), rhos[0]), [style.shortened(names[i], 16) for i in order]
+    letters = style.name_apart(ax, starts, norms[order], words, left=True, most=8)
     space = 0.03 + style.LETTER * (letters + 1)  # as a share of the axes
     ax.set_xlim(rhos[0] / (rhos[-1] / rhos[0]) ** (space / (1.0 - space)), None)
 
@@ -145,7 +142,7 @@ def plot_scales(
     kept = np.asarray(model.selected_features_)
     ax = style.axes_or_new(ax, (5.4, 3.8))
     _draw_curves(ax, at, curves, _colours(grouping, kept)[first])
-    visible = at[(curves > FAINT * curves.max(axis=0)).any(axis=1)]
+    visible = at[(curves > 0.01 * curves.max(axis=0)).any(axis=1)]
     ax.set_ylim(0.0, 1.3 * float(curves.max()))
     style.finish(ax, title, "variance of loadings, ρ²τ²", "density of its logarithm")
     ax.set_xlim(_log_limits(np.append(visible, (threshold or visible[0]) * np.array([0.3, 3.0]))))

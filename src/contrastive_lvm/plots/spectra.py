@@ -12,10 +12,6 @@ from contrastive_lvm.checks import check_choice, check_number
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import learned, named_models
 
-MOST_BARS = 8  # of one block; the others are added up
-FEW = 30  # components that fit a linear axis
-WIDE = 20.0  # ratio of shares that needs a logarithmic axis
-
 
 def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Plot the shares of all dimensions and of the noise in the target set's variance.
@@ -55,7 +51,7 @@ def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | Non
 
 def _bars(block: str, shares: Any, colour: str) -> Iterable[tuple[str, float, str]]:
     shares = np.asarray(shares, dtype=np.float64)
-    shown = len(shares) if len(shares) <= MOST_BARS else MOST_BARS - 1
+    shown = len(shares) if len(shares) <= 8 else 7
     for i, share in enumerate(shares[:shown]):
         yield (f"{block} dimension {i + 1}", float(share), colour)
     rest = shares[shown:]
@@ -104,9 +100,8 @@ def plot_spectrum(
     used = {name: own[own > negligible] for name, own in spectra.items()}
     ax = style.axes_or_new(ax, (5.4, 3.8))
     for code, own in enumerate(used.values()):
-        marker = "o" if len(own) <= FEW else ""
-        line: dict[str, Any] = {"color": style.colour_of(code), "marker": marker, "ms": 3.5}
-        ax.plot(np.arange(len(own)) + 1, 100.0 * own, lw=1.5, zorder=3.0 - 0.1 * code, **line)
+        (line,) = ax.plot(np.arange(len(own)) + 1, 100.0 * own, ms=3.5, zorder=3.0 - 0.1 * code)
+        line.set(color=style.colour_of(code), lw=1.5, marker="o" if len(own) <= 30 else "")
     _scale_spectra(ax, list(used.values()), named=len(used) > 1)
     style.finish(ax, title, "component, in order", f"% of the {of} variance")
     style.names_at_ends(ax, [_end(name, own, i) for i, (name, own) in enumerate(used.items())])
@@ -123,11 +118,11 @@ def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:
     """Choose linear or logarithmic axes, with space for names to the right."""
     longest = max(1, *(len(own) for own in spectra))
     shares = np.concatenate(spectra)
-    if len(shares) and shares.max() > WIDE * shares.min():
+    if len(shares) and shares.max() > 20.0 * shares.min():
         style.logarithmic(ax, "y")
     else:
         ax.set_ylim(0.0, 110.0 * float(shares.max(initial=0.01)))
-    if longest > FEW:
+    if longest > 30:
         style.logarithmic(ax, "x")
         ax.set_xlim(0.8, (8.0 if named else 1.3) * longest)
         return

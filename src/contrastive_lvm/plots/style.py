@@ -19,8 +19,6 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#0
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")  # the next one whenever the colours are used up
 UNLABELLED, INK = "#999999", "#222222"
 BACKGROUND = "#777777"  # rows of the background, beside the target's first colour
-AXES_INCHES, PANEL_INCHES = (4.6, 4.2), (3.6, 3.4)
-LONGEST = 26  # letters of a name
 LETTER = 0.024  # width of a letter of nine points, as a share of the width of the axes
 NAME: dict[str, Any] = {
     "fontsize": 9,
@@ -29,7 +27,7 @@ NAME: dict[str, Any] = {
 }
 
 
-def axes_or_new(ax: Axes | None, inches: tuple[float, float] = AXES_INCHES) -> Axes:
+def axes_or_new(ax: Axes | None, inches: tuple[float, float] = (4.6, 4.2)) -> Axes:
     """Return the axes given, or those of a new figure."""
     if ax is None:
         return Figure(figsize=inches, layout="constrained").subplots()
@@ -47,7 +45,7 @@ def empty_figure(count: int, columns: int, inches: tuple[float, float]) -> Figur
 def panels(
     count: int,
     columns: int,
-    inches: tuple[float, float] = PANEL_INCHES,
+    inches: tuple[float, float] = (3.6, 3.4),
     figure: Figure | None = None,
 ) -> tuple[Figure, list[Axes]]:
     """Make a grid of panels, in a figure of the right size unless one is given."""
@@ -166,7 +164,7 @@ def names_of_rows(ax: Axes, names: Sequence[str]) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def shortened(name: str, most: int = LONGEST) -> str:
+def shortened(name: str, most: int = 26) -> str:
     """Cut a name that would leave too little space for the picture."""
     return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
@@ -186,7 +184,7 @@ def point_size(n_points: int) -> float:
     return float(np.clip(6000.0 / max(n_points, 1), 2.0, 14.0))
 
 
-def limits_of(*values: Any, margin: float = 0.06) -> tuple[float, float]:
+def limits_of(*values: Array, margin: float = 0.06) -> tuple[float, float]:
     """Return the range of values with a margin on both sides."""
     low = min(float(np.min(v)) for v in values)
     high = max(float(np.max(v)) for v in values)
