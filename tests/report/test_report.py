@@ -191,7 +191,7 @@ def test_annotations_are_numbers_groups_or_text() -> None:
             "whole": pd.array([1, None] * 35, dtype="Int64"),
         }
     )
-    found = {column["name"]: column for column in columns(frame, pd.DataFrame(index=range(5)))}
+    found: dict[Any, Any] = {c["name"]: c for c in columns(frame, pd.DataFrame(index=range(5)))}
     kinds = {name: column["kind"] for name, column in found.items()}
     assert kinds == dict.fromkeys(frame, "group") | {"dose": "number", "name": "text"}
     assert found["kind"]["levels"] == ["low", "high"]  # the order of the categories

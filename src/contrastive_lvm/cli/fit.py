@@ -78,15 +78,15 @@ def fit(
     sets = read(file, background_file, choice, scale, estimator)
     with user_warnings() as said:
         fit_sets(estimator, sets, **fit_arguments(model))
-        facts = findings(estimator, sets, top=top)
-    advice = [*data_advice(sets, estimator), *said, *fit_advice(facts)]
+        found = findings(estimator, sets, top=top)
+    advice = [*data_advice(sets, estimator), *said, *fit_advice(found)]
     save(estimator, sets, path)
     if page is not None:
         from contrastive_lvm.cli.report import write_page
 
         write_page(estimator, sets, page, file.name)
-    facts |= {"warnings": list(dict.fromkeys(advice)), "model": str(path), "seed": seed}
-    facts["report"] = None if page is None else str(page)
+    facts: dict[str, Any] = {**found, "warnings": list(dict.fromkeys(advice)), "model": str(path)}
+    facts |= {"seed": seed, "report": None if page is None else str(page)}
     typer.echo(json.dumps(facts, indent=1, allow_nan=False) if as_json else format_summary(facts))
 
 

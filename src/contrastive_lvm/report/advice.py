@@ -1,17 +1,13 @@
 """Advice about data and a fit: what looks wrong, and what to do about it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.linalg.matrices import column_variances, widen
-
-UNEVEN = 1e3  # ratio of variances at which a few features decide the result
-NOISY, LITTLE = 0.3, 0.02  # shares of the target's variance: much noise, hardly any enrichment
-MANY_MISSING, MANY_OUTLIERS = 0.5, 0.02  # shares of the entries and of the rows
-PEEK = 200  # rows that are checked for counts
+from contrastive_lvm.report.findings import Facts, Fitted, set_facts
 
 
 class Remedies(NamedTuple):
@@ -40,7 +36,7 @@ PAGE = Remedies(
 )
 
 
-def data_advice(sets: Sets, model: Any, remedies: Remedies = COMMAND) -> list[str]:
+def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list[str]:
     """Return what the data themselves call for, given the noise that a fitted model has."""
     found = []
     if sets.dropped:
@@ -59,30 +55,29 @@ def data_advice(sets: Sets, model: Any, remedies: Remedies = COMMAND) -> list[st
     return found
 
 
-def fit_advice(facts: dict[str, Any], remedies: Remedies = COMMAND) -> list[str]:
+def fit_advice(facts: Facts, remedies: Remedies = COMMAND) -> list[str]:
     """Return what a fit calls for."""
     found = []
     noise, target = facts["variance"]["noise"], sum(facts["variance"]["target"])
-    if noise >= NOISY:
+    if noise >= 0.3:
         found.append(
             f"{noise:.0%} of the target's variance is noise: {remedies.dimensions}, or leave out "
             "features that vary without structure."
         )
-    if facts["n_target"] and target < LITTLE:
+    if facts["n_target"] and target < 0.02:
         found.append(
             f"The target dimensions explain only {target:.1%} of the target's variance, so little "
             "is enriched: check which set is the target, or use fewer target dimensions."
         )
-    for name in ("target", "background"):
-        missing = facts.get(name, {}).get("missing", 0.0)
-        if missing > MANY_MISSING:
+    for name, own in set_facts(facts).items():
+        if own["missing"] > 0.5:
             found.append(
-                f"{missing:.0%} of the {name}'s entries are missing: {remedies.uncertainty} before "
-                "you trust single rows."
+                f"{own['missing']:.0%} of the {name}'s entries are missing: "
+                f"{remedies.uncertainty} before you trust single rows."
             )
     outliers = facts["outliers"]
     unweighted = noise > 0 and any("distance" in row for row in outliers["rows"])
-    if unweighted and outliers["count"] > MANY_OUTLIERS * facts["target"]["rows"]:
+    if unweighted and outliers["count"] > 0.02 * facts["target"]["rows"]:
         found.append(
             f"{outliers['count']} rows of the target are far from what the model expects: "
             f"{remedies.robust}."
@@ -91,13 +86,13 @@ def fit_advice(facts: dict[str, Any], remedies: Remedies = COMMAND) -> list[str]
 
 
 def _uneven(values: Matrix) -> bool:
-    variances, _ = column_variances(values[: 10 * PEEK])
+    variances, _ = column_variances(values[:2000])
     varying = variances[variances > 0]
-    return bool(len(varying) and varying.max() > UNEVEN * varying.min())
+    return bool(len(varying) and varying.max() > 1000.0 * varying.min())
 
 
 def _counts(values: Matrix) -> bool:
-    block = widen(values[:PEEK])
+    block = widen(values[:200])
     observed = block[~np.isnan(block)]
     counts = bool((observed >= 0).all() and (observed == np.round(observed)).all())
     return counts and float(observed.max(initial=0.0)) > 1.0

@@ -5,13 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.report.encode_arrays import packed
-
-MOST_GROUPS = 60  # in a legend; columns with more are for tooltips and search
-FEW_NUMBERS = 8  # integers with so few different values are groups, not amounts
+from contrastive_lvm.report.encode_arrays import Packed, packed
 
 
-def columns(target: pd.DataFrame, background: pd.DataFrame | None) -> list[dict[str, Any]]:
+def columns(target: pd.DataFrame, background: pd.DataFrame | None) -> list[Packed]:
     """Encode all annotations, the rows of the target first, then those of the background.
 
     A column holds numbers (`values`) or groups (`levels` and a code for each row, -1 for none).
@@ -39,7 +36,7 @@ def _own(name: str, frame: pd.DataFrame) -> "pd.Series[Any]":
     return pd.Series(np.full(len(frame), np.nan), index=frame.index)
 
 
-def _column(name: str, values: "pd.Series[Any]") -> dict[str, Any]:
+def _column(name: str, values: "pd.Series[Any]") -> Packed:
     if pd.api.types.is_numeric_dtype(values):
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if not _names_groups(numbers):
@@ -47,13 +44,14 @@ def _column(name: str, values: "pd.Series[Any]") -> dict[str, Any]:
             return {"name": name, "kind": "number", "values": packed(finite)}
         values = values.astype("Int64") if np.isnan(numbers).any() else values.astype(int)
     codes, levels = _groups(values)
-    kind = "group" if len(levels) <= MOST_GROUPS else "text"
+    kind = "group" if len(levels) <= 60 else "text"  # for tooltips and search, not for a legend
     return {"name": name, "kind": kind, "levels": levels, "codes": packed(codes, "<i4")}
 
 
 def _names_groups(numbers: np.ndarray) -> bool:
+    """Return whether numbers are up to eight integers, which name groups rather than amounts."""
     seen = np.unique(numbers[~np.isnan(numbers)])
-    return len(seen) <= FEW_NUMBERS and bool((seen == np.rint(seen)).all())
+    return len(seen) <= 8 and bool((seen == np.rint(seen)).all())
 
 
 def _groups(values: "pd.Series[Any]") -> tuple[np.ndarray, list[str]]:

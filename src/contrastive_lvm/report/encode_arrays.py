@@ -1,17 +1,17 @@
 """Encode arrays as text for the page: base64 of little-endian numbers."""
 
 import base64
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from contrastive_lvm.arrays import Array
 
-CODES = 65534  # steps between the smallest and the largest value of a column, in 16 bits
-MISSING = 65535
+CODES = 65534  # steps between the smallest and the largest value of a column; one more is NaN
+Packed = dict[str, object]  # for JSON
 
 
-def packed(values: Any, dtype: str = "<f4") -> dict[str, Any]:
+def packed(values: npt.ArrayLike, dtype: str = "<f4") -> Packed:
     """Encode an array: its shape, the type of its numbers, and their bytes.
 
     >>> packed([[1.0, 2.0]])
@@ -22,7 +22,7 @@ def packed(values: Any, dtype: str = "<f4") -> dict[str, Any]:
     return {"shape": list(array.shape), "kind": dtype[1:], "bytes": text}
 
 
-def coded(values: Array) -> dict[str, Any]:
+def coded(values: Array) -> Packed:
     """Encode columns in 65,535 equal steps each, two bytes per entry; NaN has a code of its own.
 
     Integers within that range stay exact. The result is that of `packed`, with the value of code 0
@@ -41,5 +41,5 @@ def coded(values: Array) -> dict[str, Any]:
     step = np.where(whole | (spread == 0), 1.0, spread / CODES)
     with np.errstate(invalid="ignore"):
         codes = np.rint((values - low) / step)
-    codes[~observed] = MISSING
+    codes[~observed] = CODES + 1
     return packed(codes, "<u2") | {"low": low.tolist(), "step": step.tolist()}

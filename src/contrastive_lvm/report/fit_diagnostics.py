@@ -1,19 +1,15 @@
 """Diagnostics of a fit in plain words: what can be trusted, and what to do about the rest."""
 
-from typing import Any
-
 import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.report.advice import PAGE, data_advice, fit_advice
-
-UNCERTAIN = 0.5  # share of a latent's variance that the data determine, below which we warn
-ENRICHED = 1.5  # ratio of variances from which a target dimension shows an enrichment
+from contrastive_lvm.report.findings import Facts, Fitted
 
 
 def diagnostics(
-    model: Any, sets: Sets, facts: dict[str, Any], points: dict[str, Array]
+    model: Fitted, sets: Sets, facts: Facts, points: dict[str, Array]
 ) -> list[dict[str, str]]:
     """Return sentences with a level: "good", "note" or "care"."""
     found = [_ending(facts), *_enrichment(points), *_certainty(points), _outliers(facts)]
@@ -22,7 +18,7 @@ def diagnostics(
     return [{"level": level, "text": text} for level, text in found]
 
 
-def _ending(facts: dict[str, Any]) -> tuple[str, str]:
+def _ending(facts: Facts) -> tuple[str, str]:
     if facts["converged"]:
         return "good", f"The fit converged after {facts['iterations']:,} iterations."
     return "care", (
@@ -41,19 +37,19 @@ def _enrichment(points: dict[str, Array]) -> list[tuple[str, str]]:
         ratio = a / b if b > 0 else np.inf
         times = f"{ratio:.1f} times" if ratio < 1000 else "over 1,000 times"
         text = f"Along target dimension {k} the target varies {times} as much as the background."
-        if ratio < ENRICHED:
+        if ratio < 1.5:
             text += " Little is enriched there; what it shows may be noise."
-        found.append(("good" if ratio >= ENRICHED else "care", text))
+        found.append(("good" if ratio >= 1.5 else "care", text))
     return found
 
 
 def _certainty(points: dict[str, Array]) -> list[tuple[str, str]]:
-    """Warn where the data determine little of a latent's variance."""
+    """Warn where the data determine less than half of a latent's variance."""
     found = []
     for k in range(points["target"].shape[1]):
         spread = float(points["target"][:, k].var())
         error = float((points["target_std"][:, k] ** 2).mean())
-        if not spread > UNCERTAIN * (spread + error):
+        if not spread > error:
             text = (
                 f"Target dimension {k + 1} is uncertain: a row's posterior standard deviation is "
                 f"typically {np.sqrt(error):.2g}, while rows differ by {np.sqrt(spread):.2g}. "
@@ -63,7 +59,7 @@ def _certainty(points: dict[str, Array]) -> list[tuple[str, str]]:
     return found
 
 
-def _outliers(facts: dict[str, Any]) -> tuple[str, str]:
+def _outliers(facts: Facts) -> tuple[str, str]:
     count = facts["outliers"]["count"]
     if not count:
         return "good", "No row of the target is an outlier."

@@ -12,7 +12,6 @@ import json
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -20,24 +19,11 @@ from matplotlib.colors import to_hex
 
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.plots.style import PALETTE
+from contrastive_lvm.report.findings import Fitted
 from contrastive_lvm.report.page_data import page_data
 
-SCRIPTS = (
-    "data",
-    "state",
-    "colour",
-    "drawing",
-    "scatter",
-    "views",
-    "differences",
-    "loadings",
-    "summary",
-    "downloads",
-    "main",
-)  # in their order on the page
 
-
-def page(model: Any, sets: Sets, *, title: str) -> str:
+def page(model: Fitted, sets: Sets, *, title: str) -> str:
     """Return the HTML page of a fitted model and the rows of both sets."""
     facts = page_data(model, sets, title=title) | {"palette": PALETTE, "ramp": _ramp()}
     script = _script()
@@ -54,7 +40,7 @@ def page(model: Any, sets: Sets, *, title: str) -> str:
     return re.sub(r"%([A-Z]+)%", lambda found: parts[found[1]], _web("page.html"))
 
 
-def escaped(facts: Any) -> str:
+def escaped(facts: object) -> str:
     r"""Write JSON that is safe inside a script element, whatever it says.
 
     >>> print(escaped({"name": "</script>"}))
@@ -66,7 +52,8 @@ def escaped(facts: Any) -> str:
 
 @cache
 def _script() -> str:
-    parts = "\n".join(_web(f"{name}.js") for name in SCRIPTS)
+    names = "data state colour drawing scatter views differences loadings summary downloads main"
+    parts = "\n".join(_web(f"{name}.js") for name in names.split())
     return f'(() => {{\n"use strict";\n{parts}}})();\n'
 
 

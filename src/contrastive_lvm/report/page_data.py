@@ -1,7 +1,6 @@
 """Everything that the page shows, as one dictionary for JSON."""
 
 import platform
-from typing import Any
 
 import numpy as np
 import scipy
@@ -14,13 +13,17 @@ from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.plots.style import shortened
 from contrastive_lvm.report.annotations import columns
-from contrastive_lvm.report.encode_arrays import coded, packed
+from contrastive_lvm.report.encode_arrays import Packed, coded, packed
 from contrastive_lvm.report.findings import (
+    Facts,
+    Fitted,
     Outlyingness,
+    SetFacts,
     drops_features,
     effects,
     findings,
     outlyingness,
+    set_facts,
     some_rows,
 )
 from contrastive_lvm.report.fit_diagnostics import diagnostics
@@ -28,17 +31,13 @@ from contrastive_lvm.report.fit_diagnostics import diagnostics
 MOST_ROWS = 100_000  # of a set that are drawn, chosen at random if there are more
 MOST_ENTRIES = 4_000_000  # observed values in the page, two bytes each
 FEWEST_FEATURES = 20  # whose values are in the page, however many rows there are
-TOP = 5  # features that are named for a dimension
-BLOCK = 1 << 21  # entries of the rows whose latents are computed at a time
-LONGEST_TRACE = 500  # points of the curve of the lower bound
-LONGEST_SETTING = 300  # letters
 
 
-def page_data(model: Any, sets: Sets, *, title: str, random_state: int = 0) -> dict[str, Any]:
+def page_data(model: Fitted, sets: Sets, *, title: str) -> dict[str, object]:
     """Collect what the page shows of a fitted model and the rows of both sets."""
     fits = outlyingness(model, sets)
-    facts = findings(model, sets, top=TOP, rows=fits)
-    rng = np.random.RandomState(random_state)
+    facts = findings(model, sets, top=5, rows=fits)
+    rng = np.random.RandomState(0)
     target = _shown(sets.target.n_rows, rng)
     drawn = sets._replace(target=_rows_of(sets.target, target))
     if sets.background is not None:
@@ -64,20 +63,18 @@ def page_data(model: Any, sets: Sets, *, title: str, random_state: int = 0) -> d
     }
 
 
-def _settings(model: Any, facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _settings(model: Fitted, facts: Facts) -> list[tuple[str, str]]:
     """List what is needed to repeat the fit, as text: data, model and versions."""
-    pairs = [
-        (f"{name} set", _set(facts[name])) for name in ("target", "background") if name in facts
-    ]
+    pairs = [(f"{name} set", _set(own)) for name, own in set_facts(facts).items()]
     pairs += [("features", f"{facts['features']:,}"), ("scale", facts["scale"])]
     pairs += [("estimator", type(model).__name__)]
     for name, value in sorted(model.get_params(deep=False).items()):
-        pairs.append((name, shortened(repr(value), LONGEST_SETTING)))
+        pairs.append((name, shortened(repr(value), 300)))
     versions = f"contrastive-lvm {__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}"
     return [*pairs, ("written with", f"{versions}, Python {platform.python_version()}")]
 
 
-def _set(facts: dict[str, Any]) -> str:
+def _set(facts: SetFacts) -> str:
     missing = f", {facts['missing']:.1%} missing" if facts["missing"] else ""
     source = f" from {facts['file']}" if facts["file"] else ""
     return f"{facts['rows']:,} rows{source}{missing}"
@@ -97,7 +94,7 @@ def _rows_of(table: Table, rows: np.ndarray) -> Table:
     return some_rows(table, rows)
 
 
-def _points(model: Any, sets: Sets) -> dict[str, Array]:
+def _points(model: Fitted, sets: Sets) -> dict[str, Array]:
     """Compute the latents of all rows; the background also as if its rows were of the target."""
     found = _latents(model, sets.target, sets, "target")
     if sets.background is not None:
@@ -116,33 +113,31 @@ def _alike(values: Array) -> Array:
     return values[:1] if values.size and bool((values == values[0]).all()) else values
 
 
-def _latents(model: Any, table: Table, sets: Sets, of: str) -> dict[str, Array]:
+def _latents(model: Fitted, table: Table, sets: Sets, of: str) -> dict[str, Array]:
     """Compute posterior means and standard deviations, some rows at a time to save memory."""
     parts: dict[str, list[Array]] = {}
-    for rows in row_slices(*table.values.shape, elements=BLOCK, most=BLOCK):
+    prepared = sets.preparation
+    for rows in row_slices(*table.values.shape, elements=1 << 21, most=1 << 21):
         some = some_rows(table, rows)
-        latents = model.latents(
-            frame(some, named=sets.preparation.named),
-            of=of,
-            **sizes_of(some, sets.preparation.sizes),
-        )
+        sizes = sizes_of(some, prepared.sizes)
+        latents = model.latents(frame(some, named=prepared.named), of=of, **sizes)
         for name in ("target", "target_std", "shared", "shared_std"):
             if getattr(latents, name) is not None:
                 parts.setdefault(name, []).append(getattr(latents, name))
     return {name: np.concatenate(own) for name, own in parts.items()}
 
 
-def _columns(sets: Sets, fits: Outlyingness, shown: np.ndarray) -> list[dict[str, Any]]:
+def _columns(sets: Sets, fits: Outlyingness, shown: np.ndarray) -> list[Packed]:
     """Collect the annotations, and how outlying rows of the target are."""
     other = None if sets.background is None else sets.background.annotations
     values = np.full(len(shown) + (0 if other is None else len(other)), np.nan)
     values[: len(shown)] = fits.values[shown]
     names = {"weight": "weight (small: outlier)", "distance": "outlyingness (robust std)"}
-    own = {"name": names[fits.measure], "kind": "number", "values": packed(values)}
+    own: Packed = {"name": names[fits.measure], "kind": "number", "values": packed(values)}
     return [*columns(sets.target.annotations, other), own]
 
 
-def _values(loadings: Array, sets: Sets) -> dict[str, Any]:
+def _values(loadings: Array, sets: Sets) -> Packed:
     """Encode observed values, in the units of the data, of all or of the most relevant features."""
     tables = [t for t in (sets.target, sets.background) if t is not None]
     n, d = sum(t.n_rows for t in tables), len(sets.preparation.features)
@@ -156,6 +151,6 @@ def _values(loadings: Array, sets: Sets) -> dict[str, Any]:
 
 
 def _thinned(trace: Array) -> list[float]:
-    """Thin out a long trace, its ends kept."""
-    n_points = min(len(trace), LONGEST_TRACE)
-    return [float(trace[i]) for i in np.linspace(0, len(trace) - 1, n_points).astype(int)]
+    """Thin out a trace of more than 500 points, its ends kept."""
+    shown = np.linspace(0, len(trace) - 1, min(len(trace), 500)).astype(int)
+    return [float(value) for value in trace[shown]]

@@ -14,13 +14,12 @@ from contrastive_lvm.io.atomic import destination, write_text_atomically
 from contrastive_lvm.io.tables.preparation import unprepared
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.table import Table
+from contrastive_lvm.report.findings import Fitted
 from contrastive_lvm.report.page import page
-
-SIZES = "size factor"
 
 
 def write_report(
-    model: Any,
+    model: Fitted,
     path: str | os.PathLike[str],
     X: Any,
     *,
@@ -44,7 +43,7 @@ def write_report(
     if background is None and background_labels is not None:
         raise ValueError("background_labels were given without a background; give both or neither.")
     if any(sizes is not None for sizes in size_factors):
-        preparation = preparation._replace(sizes=SIZES)
+        preparation = preparation._replace(sizes="size factor")
         _check_sizes("size_factors", X, size_factors[0])
         _check_sizes("background_size_factors", background, size_factors[1])
     features, other = preparation.features, None
@@ -69,7 +68,7 @@ def _table(
     n = values.shape[0]
     notes = _annotations(labels, f"{prefix}labels", n)
     if sizes is not None:
-        column = _annotations({SIZES: sizes}, f"{prefix}size_factors", n)
+        column = _annotations({"size factor": sizes}, f"{prefix}size_factors", n)
         notes = pd.concat([notes, column], axis=1)
     index = getattr(given, "index", None)
     if index is None or isinstance(index, pd.RangeIndex) or callable(index):
