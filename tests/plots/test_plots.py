@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
+import contrastive_lvm as clvm
 from contrastive_lvm.plots import plot_comparison, plot_latents
 from contrastive_lvm.plots.style import MARKERS, PALETTE
 
@@ -181,6 +183,7 @@ def test_settings_and_global_randomness_stay_as_they_were() -> None:
 def test_matplotlib_is_loaded_only_for_plots_and_pyplot_never(tmp_path: Path) -> None:
     program = f"""
 import sys
+import warnings
 import contrastive_lvm
 assert "matplotlib" not in sys.modules
 figure = contrastive_lvm.plots.plot_comparison({{"a": [[0.0, 1.0], [1.0, 0.0]]}}, [0, 1])
@@ -189,3 +192,24 @@ assert "matplotlib.figure" in sys.modules
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", ["$$", "a $x$ b \\frac", "\ud800", "\0\x1b", "\u202eabc"])
+def test_names_of_the_data_are_drawn_as_they_are(name: str) -> None:
+    data = clvm.datasets.make_subgroups(40, 40, random_state=0)
+    names = [f"{name}{i}" for i in range(30)]
+    target, background = (pd.DataFrame(rows, columns=names) for rows in data[:2])
+    model = clvm.ContrastiveLVM(2, 4).fit(target, background=background)
+    latents, labels = model.transform(target), [f"{name}{i % 3}" for i in range(40)]
+    for drawn in (
+        clvm.plots.plot_loadings(model, groups={name: names}),
+        clvm.plots.plot_relevance(model, groups={name: names}),
+        clvm.plots.plot_latents(latents, labels),
+        clvm.plots.plot_comparison({name: latents}, labels).axes[0],
+        clvm.plots.plot_trace({name: model, "other": model}),
+        clvm.plots.plot_spectrum({name: model, "other": model}),
+        clvm.plots.plot_outliers(model, target, labels),
+    ):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # not every font has every picture
+            drawn.figure.canvas.draw()

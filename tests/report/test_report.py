@@ -157,6 +157,27 @@ def test_nothing_of_the_data_becomes_markup(tmp_path: Path) -> None:
     assert data["title"] == EVIL[0] + EVIL[2]
 
 
+UNSEEN = "\ud800\udfff\0\x1b[31m\x85\u202egnp\u2066\r\n"
+
+
+def test_characters_that_cannot_be_shown_are_replaced(tmp_path: Path) -> None:
+    names = [f"{UNSEEN}{i}" for i in range(30)]
+    target = pd.DataFrame(DATA.target, columns=names, index=[UNSEEN] * 60)
+    background = pd.DataFrame(DATA.background, columns=names)
+    model = clvm.ContrastiveLVM(2, 4).fit(target, background=background)
+    labels = {UNSEEN: [UNSEEN] * 60}
+    path = model.report(
+        tmp_path / "r.html", target, background=background, labels=labels, title=UNSEEN
+    )
+    data = read(path)[1]
+    shown = "\ufffd\ufffd\u2400\u241b[31m\ufffd\ufffdgnp\ufffd\u240d\u240a"
+    assert data["features"] == [f"{shown}{i}" for i in range(30)]
+    assert data["rows"] == [shown] * 60
+    assert data["title"] == shown
+    assert (data["columns"][0]["name"], data["columns"][0]["levels"]) == (shown, [shown])
+    assert not set(UNSEEN) - set("[31mgnp\r\n") & set(path.read_text(encoding="utf-8"))
+
+
 def test_the_policy_admits_one_script_and_no_connection(tmp_path: Path) -> None:
     import hashlib
 

@@ -430,3 +430,63 @@ def test_a_hundred_thousand_points(tmp_path: Path, opened: Open) -> None:
         "draw": page.evaluate("clvm.views.map((v) => v.milliseconds)"),
     }
     print(took)  # noqa: T201  for whoever wants to know; machines differ
+
+
+HOSTILE = [
+    "<script>document.title = 'taken'</script>",
+    "</script><svg onload=document.title='taken'>",
+    "\u202egnp.exe\u2066",
+    "\ud800lone",
+    "a\0b\x1b[2Jc\r\nd",
+    "javascript:document.title='taken'",
+    "${document.title='taken'}",
+    "__proto__",
+    "' onfocus='document.title=1' autofocus='",
+    '=HYPERLINK("http://example.org","x")',
+    "@SUM(1+1)*cmd|' /C calc'!A0",
+    "+1+cmd",
+    "-2+3+cmd",
+    "\t=1+1",
+    "-5",
+    "+1.5e3",
+]
+
+
+class HostileCase(Case):
+    """A page whose features, rows, annotations, groups and title are all hostile."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = clvm.datasets.make_subgroups(64, 32, random_state=0)
+        names = [HOSTILE[i % 16] + " " * (i // 16) for i in range(30)]
+        self.target = pd.DataFrame(self.data.target, columns=names, index=HOSTILE * 4)
+        self.background = pd.DataFrame(self.data.background, columns=names, index=HOSTILE * 2)
+        self.model = clvm.ContrastiveLVM(2, 3).fit(self.target, background=self.background)
+        self.path = self.model.report(
+            folder / "report.html",
+            self.target,
+            background=self.background,
+            labels=dict.fromkeys(HOSTILE, HOSTILE * 4),
+            background_labels=dict.fromkeys(HOSTILE, HOSTILE[::-1] * 2),
+            title="".join(HOSTILE),
+        )
+
+
+def test_hostile_names_are_text_on_the_page_and_in_its_tables(tmp_path: Path, opened: Open) -> None:
+    case = HostileCase(tmp_path)
+    page = opened(case)
+    title = page.title()
+    assert "taken" in title  # as text
+    for name in page.locator("#colour option").all_inner_texts()[1:8]:
+        page.select_option("#colour", label=name)
+        page.click("#legend button >> nth=0")
+        settle(page)
+    page.mouse.move(*place(page, 5))
+    assert page.title() == title
+    assert page.locator("h1 *, #tip script, main script, main img, main svg[onload]").count() == 0
+    assert not set("\u202e\u2066\0\x1b") & set(page.content())
+    for button in ("target-latents", "shared-latents", "loadings", "selected-rows", "differences"):
+        found = pd.read_csv(io.BytesIO(saved(page, f"#save-{button}")), dtype=str)
+        cells = [*found.columns, *found.to_numpy(dtype=object).ravel()]
+        begins = [cell for cell in cells if isinstance(cell, str) and cell[:1] in tuple("=@+-\t\r")]
+        assert begins
+        assert all(np.isfinite(float(cell.rstrip())) for cell in begins)  # numbers, "-5" among them

@@ -75,7 +75,7 @@ def _outcome(name: str, model: Any, trace: Array) -> str:
     """Say how a fit ended: in full for a single one, after its name otherwise."""
     early = not getattr(model, "converged_", True)
     if name:
-        return style.shortened(name) + (", stopped early" if early else "")
+        return style.label(name) + (", stopped early" if early else "")
     return f"{'stopped early' if early else 'converged'} at {trace[-1]:.6g}"
 
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.linalg.matrices import is_sparse
-from contrastive_lvm.plots.style import PALETTE, colour_of, shortened
+from contrastive_lvm.plots.style import PALETTE, colour_of, label
 
 
 class Grouping(NamedTuple):
@@ -31,7 +31,7 @@ class Grouping(NamedTuple):
     def legend(self) -> list[tuple[str, str]]:
         """Return the names and colours of the groups that some row or feature has."""
         present = np.unique(self.codes)
-        return [(shortened(self.names[code]), colour_of(code)) for code in present[present >= 0]]
+        return [(label(self.names[code]), colour_of(code)) for code in present[present >= 0]]
 
 
 def read_points(latents: Any, name: str) -> Array:

@@ -102,7 +102,7 @@ def plot_comparison(
     named = False
     for ax, (title, array) in zip(grid, points.items(), strict=True):
         centres = draw_rows(ax, array, groups, kind)
-        _finish(ax, panels[title], array, title)
+        _finish(ax, panels[title], array, style.label(title, 100))
         named |= name_centres(ax, centres, groups)
     if groups.names and not named:
         _legend_below(figure, groups)
@@ -285,7 +285,7 @@ def name_centres(ax: Axes, centres: Array, groups: Grouping) -> bool:
     if not groups.names or _crowded(ax, centres, groups.names):
         return False
     for name, (x, y) in zip(groups.names, centres, strict=True):
-        style.name_at(ax, x, y, name, fontsize=10, ha="center")
+        style.name_at(ax, x, y, style.label(name, 100), fontsize=10, ha="center")
     return True
 
 
@@ -302,7 +302,10 @@ def _crowded(ax: Axes, centres: Array, names: list[str]) -> bool:
 def _handles(groups: Grouping) -> list[Line2D]:
     """Return the entries of a legend; points are not drawn group by group."""
     names = dict(enumerate(groups.names)) | ({-1: "unlabelled"} if -1 in groups.codes else {})
-    handles = [Line2D([], [], linestyle="none", markersize=5, label=n) for n in names.values()]
+    handles = [
+        Line2D([], [], linestyle="none", markersize=5, label=style.label(n, 100))
+        for n in names.values()
+    ]
     for handle, code in zip(handles, names, strict=True):
         handle.set(marker=style.marker_of(code), color=style.colour_of(code))
     return handles

@@ -68,7 +68,7 @@ def plot_loadings(
         most = f", {len(order)} largest of {len(loadings)}" if len(order) < len(loadings) else ""
         title = f"{of.capitalize()} dimension {dimension + 1}{most}"
     style.finish(ax, title, label, "")
-    style.names_of_rows(ax, [style.shortened(names[i]) for i in order])
+    style.names_of_rows(ax, [style.label(names[i]) for i in order])
     low, high = ax.get_xlim()
     small = loadings[order[len(order) // 2 :]]  # beside which a lower corner is free
     right = bool(high - small.max() > small.min() - low)

@@ -65,7 +65,7 @@ def plot_outliers(
     ax.scatter(far[rest], misfit[rest], s=size, color=style.PALETTE[0], alpha=0.6, linewidths=0.0)
     ax.scatter(far[worst], misfit[worst], s=18, color=style.PALETTE[5], marker="^", linewidths=0.0)
     ax.margins(0.1)
-    style.name_apart(ax, far[worst], misfit[worst], names[worst])
+    style.name_apart(ax, far[worst], misfit[worst], [style.label(names[i]) for i in worst])
     marked = f"\N{BLACK UP-POINTING TRIANGLE} {len(worst)} most outlying of {len(far)} rows"
     style.names_in_corner(ax, [(marked, style.PALETTE[5])] if len(worst) else [])
     style.finish(ax, title, "length of the latents", "\N{MINUS SIGN}log-likelihood per entry")

@@ -102,7 +102,7 @@ def _mark(ax: Axes, at: float, words: str, side: str = "left") -> None:
 def _name_largest(ax: Axes, rhos: Array, norms: Array, names: list[str], kept: np.ndarray) -> None:
     """Write the names of the largest features where their lines begin, with space for them."""
     order = [i for i in np.argsort(-norms, kind="stable") if kept[i] and norms[i] > 0]
-    starts, words = np.full(len(order), rhos[0]), [style.shortened(names[i], 16) for i in order]
+    starts, words = np.full(len(order), rhos[0]), [style.label(names[i], 16) for i in order]
     letters = style.name_apart(ax, starts, norms[order], words, left=True, most=8)
     space = 0.03 + style.LETTER * (letters + 1)  # as a share of the axes
     ax.set_xlim(rhos[0] / (rhos[-1] / rhos[0]) ** (space / (1.0 - space)), None)

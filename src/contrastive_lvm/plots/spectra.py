@@ -132,6 +132,6 @@ def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:
 
 def _end(name: str, shares: Array, code: int) -> tuple[float, float, str, str]:
     """Return where a line ends, with its name and the number of its components."""
-    words = f"{style.shortened(name)}: {len(shares)}" if name else f"{len(shares)} components"
+    words = f"{style.label(name)}: {len(shares)}" if name else f"{len(shares)} components"
     last = 100.0 * float(shares[-1]) if len(shares) else 0.0
     return max(1, len(shares)), last, words, style.colour_of(code)

@@ -4,6 +4,7 @@ Figures are made from `matplotlib.figure.Figure` directly: no backend is chosen,
 loaded and no setting of Matplotlib is changed.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -162,6 +163,31 @@ def names_of_rows(ax: Axes, names: Sequence[str]) -> None:
     ax.set_yticks(np.arange(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
+
+
+def visible(text: str) -> str:
+    r"""Replace characters that browsers and pictures cannot show, or that reorder others.
+
+    Control characters become their pictures; lone surrogates and marks of writing direction
+    become the replacement character.
+
+    >>> visible("gene\n"), ascii(visible("a\ud800\u202eb"))
+    ('gene␊', "'a\\ufffd\\ufffdb'")
+    """
+    hidden = "[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    pictures = {chr(code): chr(0x2400 + code) for code in range(32)}
+    if text.isprintable():
+        return text
+    return re.sub(hidden, lambda found: pictures.get(found[0], "\N{REPLACEMENT CHARACTER}"), text)
+
+
+def label(name: str, most: int = 26) -> str:
+    r"""Return a name of the data as Matplotlib has to be given it: dollar signs are no formulas.
+
+    >>> print(label("$ per $"))
+    \$ per \$
+    """
+    return visible(shortened(name, most)).replace("$", r"\$")
 
 
 def shortened(name: str, most: int = 26) -> str:

@@ -18,7 +18,7 @@ from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
 from contrastive_lvm.io.tables.prepare import Sets
-from contrastive_lvm.plots.style import PALETTE
+from contrastive_lvm.plots.style import PALETTE, visible
 from contrastive_lvm.report.findings import Fitted
 from contrastive_lvm.report.page_data import page_data
 
@@ -29,11 +29,11 @@ def page(model: Fitted, sets: Sets, *, title: str) -> str:
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     parts = {
-        "TITLE": html.escape(title),
+        "TITLE": html.escape(visible(title)),
         "POLICY": f"default-src 'none'; script-src 'sha256-{digest}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         "STYLE": _web("page.css"),
-        "DATA": escaped(facts),
+        "DATA": escaped(_visible(facts)),
         "SCRIPT": script,
     }
     # In one pass, so that no placeholder is looked for inside another part.
@@ -48,6 +48,15 @@ def escaped(facts: object) -> str:
     """
     text = json.dumps(facts, ensure_ascii=False, allow_nan=False)
     return re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _visible(value: object) -> object:
+    """Make all text visible, in whatever it is nested."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(key): _visible(own) for key, own in value.items()}
+    return [_visible(own) for own in value] if isinstance(value, list | tuple) else value
 
 
 @cache

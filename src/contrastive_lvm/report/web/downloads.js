@@ -9,7 +9,14 @@ function savePicture(scatter, name) {
   scatter.base.toBlob((blob) => save(name, [blob], "image/png"), "image/png");
 }
 
-function quoted(text) { return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text; }
+// Spreadsheets run text that begins like a formula; an apostrophe before it makes it text. Numbers stay.
+function harmless(text) {
+  return /^[=+\-@\t\r\n]/.test(text) && !/^[+-]?\d+(\.\d*)?(e[+-]?\d+)?$/i.test(text) ? `'${text}` : text;
+}
+function quoted(text) {
+  const safe = harmless(text);
+  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
 function exact(x) { return Number.isFinite(x) ? String(Number(x.toPrecision(7))) : ""; }
 
 function csv(head, lines) { return [`${head.map(quoted).join(",")}\r\n`, ...lines.map((line) => `${line.join(",")}\r\n`)]; }
