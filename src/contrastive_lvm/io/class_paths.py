@@ -8,7 +8,6 @@ import sys
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from importlib import import_module
-from typing import Any
 
 from contrastive_lvm.io.container import clipped
 from contrastive_lvm.likelihoods.base import Likelihood
@@ -38,7 +37,7 @@ def class_path(kind: type) -> str:
     )
 
 
-def find_class(path: Any) -> type:
+def find_class(path: object) -> type:
     """Return the class with this import path.
 
     Raises
@@ -69,18 +68,18 @@ def is_value_class(kind: type) -> bool:
     return frozen and (_is_own(kind.__module__) or issubclass(kind, Prior | Likelihood))
 
 
-def field_names(kind: Any) -> list[str]:
+def field_names(kind: type) -> list[str]:
     """Return the names of the fields that are saved: all whose metadata does not say otherwise."""
-    if not is_dataclass(kind):
-        return list(kind._fields)
-    return [f.name for f in fields(kind) if f.init and f.metadata.get("saved", True)]
+    if is_dataclass(kind):
+        return [f.name for f in fields(kind) if f.init and f.metadata.get("saved", True)]
+    return list(getattr(kind, "_fields", ()))
 
 
 def _is_own(module: str) -> bool:
     return module.split(".", maxsplit=1)[0] == PACKAGE
 
 
-def _own(module: str, name: str) -> Any:
+def _own(module: str, name: str) -> object:
     if any(part.startswith("_") for part in module.split(".")):
         return None
     with suppress(ImportError):
@@ -88,8 +87,8 @@ def _own(module: str, name: str) -> Any:
     return None
 
 
-def _loaded(module: str, name: str) -> Any:
-    found: Any = sys.modules.get(module)
+def _loaded(module: str, name: str) -> object:
+    found: object = sys.modules.get(module)
     for part in name.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
     if found is None:

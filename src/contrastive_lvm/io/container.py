@@ -7,6 +7,7 @@ arrays.
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,9 @@ from safetensors.numpy import save_file
 from contrastive_lvm.io.atomic import write_atomically
 
 Arrays = dict[str, np.ndarray]
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+JsonObject = Mapping[str, Json]
 VERSION = 1
-LARGEST_INTEGER = 2**63 - 1
-DEEPEST = 50  # levels of settings within settings, far below Python's limit of recursion
-LONGEST = 300  # characters of a value, or of another package's words, in a message
 
 
 class ModelFileError(ValueError):
@@ -40,9 +40,9 @@ class ModelFileError(ValueError):
     """
 
 
-def write_container(path: Path, kind: str, arrays: Arrays, settings: dict[str, Any]) -> None:
+def write_container(path: Path, kind: str, arrays: Arrays, settings: JsonObject) -> None:
     """Write arrays of numbers and settings that JSON can hold."""
-    _refuse_depth(settings, DEEPEST)
+    _refuse_depth(settings)
     # safetensors permutes arrays that are not C-contiguous without a word.
     arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
     text = json.dumps({"format": kind, "version": VERSION, **settings}, allow_nan=False)
@@ -78,8 +78,8 @@ def read_container(path: Path, kind: str, what: str) -> tuple[dict[str, Any], Ar
     return {k: v for k, v in settings.items() if k not in ("format", "version")}, arrays
 
 
-def _check_kind(settings: Any, path: Path, kind: str, what: str) -> None:
-    if not isinstance(settings, dict) or settings.get("format") != kind:
+def _check_kind(settings: JsonObject, path: Path, kind: str, what: str) -> None:
+    if settings.get("format") != kind:
         raise ModelFileError(
             f"{path} is not a contrastive-lvm {what}; name a file that this package has written."
         )
@@ -95,7 +95,7 @@ def _check_kind(settings: Any, path: Path, kind: str, what: str) -> None:
         )
 
 
-def _read_settings(text: str) -> Any:
+def _read_settings(text: str) -> dict[str, Any]:
     """Parse JSON without what Python's reader allows beyond it, of sane depths and numbers."""
     found = json.loads(
         text,
@@ -104,11 +104,12 @@ def _read_settings(text: str) -> Any:
         parse_constant=_finite,
         object_pairs_hook=_once_each,
     )
-    _refuse_depth(found, DEEPEST)
-    return found
+    _refuse_depth(found)
+    return found if isinstance(found, dict) else {}
 
 
-def _refuse_depth(value: Any, levels: int) -> None:
+def _refuse_depth(value: Json, levels: int = 50) -> None:
+    """Refuse settings that could exceed Python's limit of recursion."""
     if isinstance(value, dict | list):
         if not levels:
             raise ValueError("settings are nested too deeply")
@@ -124,12 +125,12 @@ def _finite(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    if len(text) > len(str(-LARGEST_INTEGER)) or abs(int(text)) > LARGEST_INTEGER:
+    if len(text) > 20 or abs(int(text)) >= 2**63:
         raise ValueError(f"{text[:20]}… is too large a number")
     return int(text)
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once_each(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is there twice")
@@ -144,7 +145,7 @@ def clause(error: BaseException) -> str:
     return _short(words.rstrip(".").replace(". ", ", "))
 
 
-def clipped(value: Any) -> str:
+def clipped(value: object) -> str:
     """Return a value for a message; it may be as long as the file."""
     try:
         return _short(repr(value))
@@ -152,8 +153,8 @@ def clipped(value: Any) -> str:
         return f"a very long {type(value).__name__}"
 
 
-def _short(words: str) -> str:
-    return words if len(words) <= LONGEST else f"{words[:LONGEST]}…"
+def _short(words: str, most: int = 300) -> str:
+    return words if len(words) <= most else f"{words[:most]}…"
 
 
 def _checksum(text: str, arrays: Arrays) -> str:

@@ -16,16 +16,12 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm.io.class_paths import class_path, field_names, find_class, is_value_class
-from contrastive_lvm.io.container import LARGEST_INTEGER, clipped
+from contrastive_lvm.io.container import Arrays, Json, JsonObject, clipped
 
-Flat = Any  # what `json` reads and writes
-Arrays = dict[str, np.ndarray]
 DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|u1", "|b1")
-NOT_FINITE = ("inf", "-inf", "nan")
-KEY_LENGTH = 624  # words in the state of a Mersenne twister
 
 
-def flatten(value: Any, path: str = "") -> tuple[Flat, Arrays]:
+def flatten(value: object, path: str = "") -> tuple[Json, Arrays]:
     """Return a value as JSON holds it, and its arrays by their paths.
 
     Raises
@@ -43,7 +39,7 @@ def flatten(value: Any, path: str = "") -> tuple[Flat, Arrays]:
     return _flat(value, path, arrays), arrays
 
 
-def unflatten(flat: Flat, arrays: Arrays, path: str = "") -> Any:
+def unflatten(flat: Json, arrays: Arrays, path: str = "") -> Any:
     """Return the value that `flatten` was given; the arrays that it holds are taken away.
 
     Raises
@@ -66,47 +62,55 @@ def unflatten(flat: Flat, arrays: Arrays, path: str = "") -> Any:
     return RESTORE[tag](flat, arrays, path)
 
 
-def _flat(value: Any, path: str, arrays: Arrays) -> Flat:
+def _flat(value: object, path: str, arrays: Arrays) -> Json:
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int) and abs(value) <= LARGEST_INTEGER:
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else {"$float": str(value)}
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    return _flat_container(value, path, arrays)
-
-
-def _flat_container(value: Any, path: str, arrays: Arrays) -> Flat:
-    if is_value_class(type(value)):
-        held = {name: getattr(value, name) for name in field_names(type(value))}
-        return {"$class": class_path(type(value)), "fields": _flat(held, path, arrays)}
-    if isinstance(value, list | tuple):
-        flat = [_flat(item, f"{path}.{i}", arrays) for i, item in enumerate(value)]
-        return flat if isinstance(value, list) else {"$tuple": flat}
-    if isinstance(value, Mapping):
-        return _flat_dict(value, path, arrays)
+    held = _held(value, path)
+    if held is None:
+        return _flat_leaf(value, path, arrays)
+    parts = _parts(held)
+    flat = {key: _flat(item, _join(path, parts[key]), arrays) for key, item in held.items()}
+    if isinstance(value, list):
+        return list(flat.values())
     if isinstance(value, np.random.RandomState):
-        return {"$random_state": _flat(_random_state(value, path), path, arrays)}
-    if hasattr(value, "__array__"):
-        return _flat_array(np.asarray(value), path, arrays)
-    raise _unsupported(value, path)
-
-
-def _flat_dict(value: Mapping[Any, Any], path: str, arrays: Arrays) -> Flat:
-    parts = _parts(value)
-    flat = {key: _flat(item, _join(path, parts[key]), arrays) for key, item in value.items()}
+        return {"$random_state": flat}
+    if is_value_class(type(value)):
+        return {"$class": class_path(type(value)), "fields": flat}
+    if not isinstance(value, Mapping):
+        return {"$tuple": list(flat.values())}
     if all(isinstance(key, str) and not key.startswith("$") for key in flat):
         return flat
     return {"$dict": [[_flat(key, path, arrays), item] for key, item in flat.items()]}
 
 
-def _flat_array(array: np.ndarray, path: str, arrays: Arrays) -> Flat:
-    if array.dtype.kind in "OSTU":  # labels of features, for example
-        return _flat(tuple(array.tolist()), path, arrays)
+def _held(value: object, path: str) -> Mapping[Any, object] | None:
+    """Return the values inside a value, by name, key or position; None if it has none."""
+    if is_value_class(type(value)):
+        return {name: getattr(value, name) for name in field_names(type(value))}
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    if isinstance(value, np.random.RandomState):
+        return _random_state(value, path)
+    if hasattr(value, "__array__") and np.asarray(value).dtype.kind in "OSTU":
+        return dict(enumerate(np.asarray(value).tolist()))  # labels of features, for example
+    return value if isinstance(value, Mapping) else None
+
+
+def _flat_leaf(value: object, path: str, arrays: Arrays) -> Json:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else {"$float": str(value)}
+    if isinstance(value, os.PathLike):
+        return str(value)
+    if hasattr(value, "__array__"):
+        return _flat_array(np.asarray(value), path, arrays)
+    raise _unsupported(value, path)
+
+
+def _flat_array(array: np.ndarray, path: str, arrays: Arrays) -> Json:
     array = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C", ndmin=array.ndim)
     if array.dtype.str not in DTYPES:
         raise _unsupported(array, path)
@@ -114,7 +118,7 @@ def _flat_array(array: np.ndarray, path: str, arrays: Arrays) -> Flat:
     return {"$array": array.dtype.str, "shape": list(array.shape)}
 
 
-def _parts(value: Mapping[Any, Any]) -> dict[Any, str]:
+def _parts(value: Mapping[Any, object]) -> dict[Any, str]:
     """Return what stands for each key in a path: itself, if it is a word, or its position."""
     return {k: k if str(k).isidentifier() else str(i) for i, k in enumerate(value)}
 
@@ -123,14 +127,14 @@ def _join(path: str, part: str) -> str:
     return f"{path}.{part}" if path else part
 
 
-def _unsupported(value: Any, path: str) -> TypeError:
+def _unsupported(value: object, path: str) -> TypeError:
     return TypeError(
         f"{path}={clipped(value)} cannot be saved: a model file holds no such "
         f"{type(value).__name__}; replace it before saving, or pickle the model."
     )
 
 
-def _restore_array(flat: Flat, arrays: Arrays, path: str) -> np.ndarray:
+def _restore_array(flat: JsonObject, arrays: Arrays, path: str) -> np.ndarray:
     if path not in arrays:
         raise ValueError(f"it lacks the array {path!r}")
     array = arrays.pop(path)
@@ -140,8 +144,8 @@ def _restore_array(flat: Flat, arrays: Arrays, path: str) -> np.ndarray:
     return array
 
 
-def _restore_object(flat: Flat, arrays: Arrays, path: str) -> Any:
-    kind: Any = find_class(flat["$class"])
+def _restore_object(flat: JsonObject, arrays: Arrays, path: str) -> object:
+    kind = find_class(flat["$class"])
     if not is_value_class(kind):
         raise ValueError(f"{path} is of the class {clipped(flat['$class'])}, which no file holds")
     held = unflatten(flat["fields"], arrays, path)
@@ -150,41 +154,45 @@ def _restore_object(flat: Flat, arrays: Arrays, path: str) -> Any:
     return kind(**held)
 
 
-def _restore_dict(flat: Flat, arrays: Arrays, path: str) -> dict[Any, Any]:
-    items = {unflatten(key, arrays, path): item for key, item in flat["$dict"]}
+def _restore_tuple(flat: JsonObject, arrays: Arrays, path: str) -> tuple[object, ...]:
+    return tuple(unflatten(flat["$tuple"], arrays, path))
+
+
+def _restore_dict(flat: JsonObject, arrays: Arrays, path: str) -> dict[Any, object]:
+    pairs: Any = flat["$dict"]
+    items = {unflatten(key, arrays, path): item for key, item in pairs}
     parts = _parts(items)
     return {k: unflatten(v, arrays, _join(path, parts[k])) for k, v in items.items()}
 
 
-def _restore_float(flat: Flat, arrays: Arrays, path: str) -> float:
-    if flat["$float"] not in NOT_FINITE:
+def _restore_float(flat: JsonObject, arrays: Arrays, path: str) -> float:
+    if flat["$float"] not in ("inf", "-inf", "nan"):
         raise ValueError(f"{path} has the unknown form {clipped(flat)}")
-    return float(flat["$float"])
+    return float(str(flat["$float"]))
 
 
-def _random_state(value: np.random.RandomState, path: str) -> dict[str, Any]:
-    state: Any = value.get_state(legacy=False)
-    if state["bit_generator"] != "MT19937":
+def _random_state(value: np.random.RandomState, path: str) -> dict[str, object]:
+    name, key, position, *rest = value.get_state()
+    if name != "MT19937":
         raise _unsupported(value, path)
-    key, position = state["state"]["key"], state["state"]["pos"]
-    return {"key": key, "position": position, "rest": (state["has_gauss"], state["gauss"])}
+    return {"key": key, "position": position, "rest": tuple(rest)}
 
 
-def _restore_random_state(flat: Flat, arrays: Arrays, path: str) -> np.random.RandomState:
+def _restore_random_state(flat: JsonObject, arrays: Arrays, path: str) -> np.random.RandomState:
     held = unflatten(flat["$random_state"], arrays, path)
     key, position, (has_gauss, gauss) = held["key"], held["position"], held["rest"]
-    words = key.dtype == np.uint32 and key.shape == (KEY_LENGTH,)
-    if not words or type(position) is not int or not 0 <= position <= KEY_LENGTH:
+    words = key.dtype == np.uint32 and key.shape == (624,)
+    if not words or type(position) is not int or not 0 <= position <= 624:
         raise ValueError(f"{path} is not the state of a Mersenne twister")
     state = np.random.RandomState()
     state.set_state(("MT19937", key, position, int(has_gauss), float(gauss)))
     return state
 
 
-RESTORE: dict[str, Callable[[Flat, Arrays, str], Any]] = {
+RESTORE: dict[str, Callable[[JsonObject, Arrays, str], object]] = {
     "$array": _restore_array,
     "$class": _restore_object,
-    "$tuple": lambda flat, arrays, path: tuple(unflatten(flat["$tuple"], arrays, path)),
+    "$tuple": _restore_tuple,
     "$dict": _restore_dict,
     "$float": _restore_float,
     "$random_state": _restore_random_state,

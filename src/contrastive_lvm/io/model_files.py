@@ -7,7 +7,7 @@ A file holds the class of the estimator, its parameters, the features, and its f
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.io.class_paths import class_path, find_class
 from contrastive_lvm.io.container import (
+    JsonObject,
     ModelFileError,
     clause,
     clipped,
@@ -64,7 +65,7 @@ class Saveable:
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
 
 
-def write_model(estimator: Any, path: str | os.PathLike[str], preparation: Any = None) -> None:
+def write_model(estimator: Any, path: str | os.PathLike[str], preparation: object = None) -> None:
     """Write a fitted estimator, and how its data was prepared, if at all."""
     check_is_fitted(estimator)
     contents = _contents(estimator, preparation)
@@ -75,7 +76,7 @@ def write_model(estimator: Any, path: str | os.PathLike[str], preparation: Any =
         raise ValueError(
             f"this {type(estimator).__name__} cannot be saved: {clause(error)}; fit it again."
         ) from error
-    write_container(Path(path), FORMAT, arrays, settings)
+    write_container(Path(path), FORMAT, arrays, cast("JsonObject", settings))
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -102,7 +103,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return read_model(path)[0]
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
+def read_model(path: str | os.PathLike[str]) -> tuple[Any, object]:
     """Return the estimator of a model file and the preparation of its data, which is not checked.
 
     The preparation is None if the file has none.
@@ -125,7 +126,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     return estimator, contents["preparation"]
 
 
-def _contents(estimator: Any, preparation: Any) -> dict[str, Any]:
+def _contents(estimator: Any, preparation: object) -> dict[str, Any]:
     names = getattr(estimator, "feature_names_in_", None)
     return {
         "estimator": class_path(type(estimator)),
@@ -156,9 +157,8 @@ def _estimator(contents: dict[str, Any]) -> Any:
     return estimator
 
 
-def _class(path: Any) -> Callable[..., Any]:
-    own = isinstance(path, str) and path.startswith("contrastive_lvm:")
-    kind = find_class(path) if own else object
+def _class(path: str) -> Callable[..., Any]:
+    kind = find_class(path) if str(path).startswith("contrastive_lvm:") else object
     if not issubclass(kind, Saveable) or kind is Saveable:
         raise ValueError(f"it holds an unknown estimator {clipped(path)}")
     return kind

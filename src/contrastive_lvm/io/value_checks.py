@@ -8,7 +8,7 @@ first array that has one decides, and all others must agree.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -16,12 +16,20 @@ from contrastive_lvm.io.container import clipped
 
 Values = Literal["any", "finite", "not negative", "positive"]
 Sizes = dict[str, int]
-Check = Callable[[str, Any, Sizes], None]
+Check = Callable[[str, object, Sizes], None]
 
 
-def check_values(table: Mapping[str, Check], held: Any, sizes: Sizes | None = None) -> None:
-    """Refuse values that the table does not describe; `held` is a dict or a NamedTuple."""
-    values = held._asdict() if hasattr(held, "_asdict") else held
+class Record(Protocol):
+    """A NamedTuple."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+def check_values(
+    table: Mapping[str, Check], held: Mapping[str, object] | Record, sizes: Sizes | None = None
+) -> None:
+    """Refuse values that the table does not describe."""
+    values = held if isinstance(held, Mapping) else held._asdict()
     lacking = [name for name in table if name not in values]
     if lacking:
         raise ValueError(f"it lacks {lacking[0]!r}")
@@ -35,7 +43,7 @@ def array(
 ) -> Check:
     """Return the check of an array with this shape and such values."""
 
-    def check(name: str, value: Any, sizes: Sizes) -> None:
+    def check(name: str, value: object, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray) or value.dtype != dtype:
             raise ValueError(f"{name} is not an array of {dtype.__name__}")
         if value.ndim != len(shape):
@@ -67,7 +75,7 @@ def flag() -> Check:
 
 
 def _scalar(kinds: tuple[type, ...], fits: Callable[[Any], bool], wanted: str) -> Check:
-    def check(name: str, value: Any, _: Sizes) -> None:
+    def check(name: str, value: object, _: Sizes) -> None:
         plain = value.item() if isinstance(value, np.generic) else value
         if type(plain) not in kinds or not fits(plain):
             raise ValueError(f"{name}={clipped(plain)} must be {wanted}")
@@ -78,13 +86,13 @@ def _scalar(kinds: tuple[type, ...], fits: Callable[[Any], bool], wanted: str) -
 def optional(inner: Check) -> Check:
     """Return a check that lets None pass."""
 
-    def check(name: str, value: Any, sizes: Sizes) -> None:
+    def check(name: str, value: object, sizes: Sizes) -> None:
         if value is not None:
             inner(name, value, sizes)
 
     return check
 
 
-def _within(values: Values, array: Any) -> bool:
+def _within(values: Values, array: np.ndarray | np.float64) -> bool:
     least = {"any": True, "finite": True, "not negative": array >= 0, "positive": array > 0}
     return values == "any" or bool(np.all(np.isfinite(array) & least[values]))

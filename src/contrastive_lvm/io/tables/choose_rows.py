@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from contrastive_lvm.io.tables.table import Table, some
+from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.io.tables.table import Column, Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
 Mask = npt.NDArray[np.bool_]
-PARTS = 16  # parts of the columns that are reordered one after another, to save memory
 
 
 class Condition(NamedTuple):
@@ -111,7 +111,7 @@ def _rows_with(table: Table, condition: Condition) -> Mask:
     return found
 
 
-def _column(table: Table, condition: Condition) -> "pd.Series[Any]":
+def _column(table: Table, condition: Condition) -> Column:
     known = [str(name) for name in table.annotations.columns]
     if condition.column in known:
         return table.annotations[condition.column]
@@ -137,7 +137,7 @@ def split_rows(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
     if is_sparse(values):
         return rows_of(table, first), rows_of(table, second)
     order = np.concatenate([np.flatnonzero(first), np.flatnonzero(second)])
-    width = -(-values.shape[1] // PARTS)
+    width = -(-values.shape[1] // 16)  # a part of the columns after another, to save memory
     for begin in range(0, values.shape[1], width):
         columns = slice(begin, begin + width)
         values[: len(order), columns] = values[order, columns]
@@ -145,7 +145,7 @@ def split_rows(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
     return _rows_of(table, first, one), _rows_of(table, second, two)
 
 
-def _rows_of(table: Table, mask: Mask, values: Any) -> Table:
+def _rows_of(table: Table, mask: Mask, values: Matrix) -> Table:
     labels = table.labels()  # rows without names keep their numbers
     return table._replace(
         values=values,

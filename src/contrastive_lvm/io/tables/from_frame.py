@@ -1,12 +1,11 @@
 """From a data frame to a table: columns of numbers apart from annotations."""
 
 from collections.abc import Collection
-from typing import Any
-
 import numpy as np
 import pandas as pd
+from pandas.api.extensions import ExtensionDtype
 
-from contrastive_lvm.io.tables.table import Table, refuse_empty
+from contrastive_lvm.io.tables.table import Column, Table, refuse_empty
 
 
 def table_from_frame(
@@ -44,14 +43,14 @@ def table_from_frame(
     return Table(values, features, rest, row_names, named=True, source=source)
 
 
-def is_numeric_text(values: "pd.Series[Any]") -> "pd.Series[bool]":
+def is_numeric_text(values: Column) -> "pd.Series[bool]":
     """Return which values are numbers, or text that says one."""
     if values.dtype == object or isinstance(values.dtype, pd.StringDtype):
         return pd.to_numeric(values.astype(str), errors="coerce").notna()
     return pd.Series(_is_number(values.dtype), index=values.index)
 
 
-def _as_numbers(column: "pd.Series[Any]", source: str, *, typed: bool) -> "pd.Series[Any] | None":
+def _as_numbers(column: Column, source: str, *, typed: bool) -> "Column | None":
     """Return a column that is not plainly one of numbers as numbers, or None if it has words."""
     present = column.dropna()
     if present.empty:
@@ -66,7 +65,7 @@ def _as_numbers(column: "pd.Series[Any]", source: str, *, typed: bool) -> "pd.Se
     return None
 
 
-def _mixed(present: "pd.Series[Any]", numeric: "pd.Series[bool]", source: str) -> ValueError:
+def _mixed(present: Column, numeric: "pd.Series[bool]", source: str) -> ValueError:
     mostly = numeric.mean() >= 0.5
     odd, others = present[numeric != mostly], "numbers" if mostly else "words"
     return ValueError(
@@ -76,12 +75,12 @@ def _mixed(present: "pd.Series[Any]", numeric: "pd.Series[bool]", source: str) -
     )
 
 
-def _is_number(dtype: Any) -> bool:
+def _is_number(dtype: np.dtype | ExtensionDtype) -> bool:
     number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
     return bool(number) and not pd.api.types.is_complex_dtype(dtype)
 
 
-def _precision(frame: pd.DataFrame) -> type[np.floating[Any]]:
+def _precision(frame: pd.DataFrame) -> type[np.float32 | np.float64]:
     """Return single precision if no column has more."""
     kinds = frame.dtypes.unique()
     single = all(isinstance(k, np.dtype) and k.kind == "f" and k.itemsize <= 4 for k in kinds)

@@ -1,7 +1,7 @@
 """How the rows of a fit were read and scaled, so that new rows can be treated alike."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from contrastive_lvm.io.tables.choose_rows import Choice
 from contrastive_lvm.io.tables.standardize import Scaling, check_method
 from contrastive_lvm.io.tables.table import numbered
 from contrastive_lvm.io.value_checks import array, check_values, flag
+
+Kind = TypeVar("Kind")
 
 
 class Origin(NamedTuple):
@@ -38,11 +40,11 @@ def unprepared(estimator: Any) -> Preparation:
     return Preparation(features, names is not None, Scaling("none", np.zeros(d), np.ones(d)))
 
 
-def check_preparation(held: Any, source: Path) -> Preparation:
+def check_preparation(section: object, source: Path) -> Preparation:
     """Return the preparation that a model file holds, or refuse it."""
     try:
-        _check_class(held, Preparation)
-        _check_class(held.scaling, Scaling)
+        held = _checked(section, Preparation)
+        _checked(held.scaling, Scaling)
         d = len(held.features)
         check_values({"named": flag()}, held)
         check_values({"center": array(d), "scale": array(d, values="positive")}, held.scaling)
@@ -65,10 +67,10 @@ def origin_of(preparation: Preparation, model: Path) -> Origin:
     return preparation.origin
 
 
-def _origin(held: Any) -> Origin:
+def _origin(held: Origin) -> Origin:
     """Return an origin with paths in place of their text, which is what files hold."""
-    _check_class(held, Origin)
-    _check_class(held.choice, Choice)
+    _checked(held, Origin)
+    _checked(held.choice, Choice)
     files = [name for name in held[:2] if name is not None]
     by, *lists, layer, sizes = held.choice
     words = [word for word in (by, layer, sizes) if word is not None]
@@ -77,11 +79,12 @@ def _origin(held: Any) -> Origin:
     return Origin(Path(held.target), background, held.choice)
 
 
-def _check_text(*values: Any) -> None:
+def _check_text(*values: object) -> None:
     for value in values:
-        _check_class(value, str)
+        _checked(value, str)
 
 
-def _check_class(value: Any, kind: type) -> None:
+def _checked(value: object, kind: type[Kind]) -> Kind:
     if not isinstance(value, kind):
         raise TypeError(f"{clipped(value)} is not a {kind.__name__}")
+    return value

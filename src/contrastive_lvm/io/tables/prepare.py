@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.io.tables.choose_rows import (
     Choice,
     Condition,
@@ -99,7 +100,7 @@ def read_rows(path: Path, preparation: Preparation, where: Sequence[str] = ()) -
     return _prepare(_choose(table, choice.conditions("target")), preparation)
 
 
-def frame(table: Table, *, named: bool) -> Any:
+def frame(table: Table, *, named: bool) -> Matrix | pd.DataFrame:
     """Return values as the estimators take them: a frame, or what is sparse or has no names."""
     if not named or is_sparse(table.values):
         return table.values

@@ -1,15 +1,13 @@
 """Size factors of rows of counts that a column of the file gives."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.io.tables.table import Table
+from contrastive_lvm.io.tables.table import Column, Table
 
 
-def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Any]:
+def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Array]:
     """Return the argument `name` of an estimator's method; none without a column or a table."""
     if table is None or column is None:
         return {}
@@ -29,7 +27,7 @@ def sizes_of(table: Table | None, column: str | None, name: str = "size_factors"
     return {name: sizes}
 
 
-def positive_numbers(column: "pd.Series[Any]") -> tuple[Array, np.ndarray]:
+def positive_numbers(column: Column) -> tuple[Array, np.ndarray]:
     """Return a column as numbers, and the positions of values that are no positive numbers."""
     numbers: Array = pd.to_numeric(column.astype(object), errors="coerce").to_numpy(np.float64)
     return numbers, np.flatnonzero(~(np.isfinite(numbers) & (numbers > 0)))

@@ -9,8 +9,6 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices, widen
 
 METHODS = ("standard", "robust", "none")
-NORMAL = 1.3489795  # interquartile range of a standard normal
-COLUMNS = 64  # at a time, for quantiles
 
 
 class Scaling(NamedTuple):
@@ -95,9 +93,9 @@ def _standard(sets: list[Matrix]) -> tuple[Array, Array]:
 def _robust(sets: list[Matrix]) -> tuple[Array, Array]:
     d = sets[0].shape[1]
     found = np.zeros((3, d))
-    for start in range(0, d, COLUMNS):
-        columns = slice(start, start + COLUMNS)
+    for start in range(0, d, 64):  # few columns at a time, for memory
+        columns = slice(start, start + 64)
         block = np.concatenate([np.asarray(v[:, columns], dtype=np.float64) for v in sets])
         block[:, np.isnan(block).all(axis=0)] = 0.0
         found[:, columns] = np.nanpercentile(block, (25.0, 50.0, 75.0), axis=0)
-    return found[1], (found[2] - found[0]) / NORMAL
+    return found[1], (found[2] - found[0]) / 1.3489795  # that of a standard normal

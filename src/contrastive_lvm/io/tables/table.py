@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
+
+Column: TypeAlias = "pd.Series[Any]"
 
 
 class Table(NamedTuple):
@@ -39,7 +41,7 @@ def numbered(n: int) -> list[str]:
     return [f"x{i}" for i in range(1, n + 1)]
 
 
-def as_floats(values: Any, source: str) -> Matrix:
+def as_floats(values: Matrix, source: str) -> Matrix:
     """Return numbers in single or double precision, as they come."""
     dtype = values.dtype
     if dtype.kind not in "fiub":
@@ -69,7 +71,7 @@ def refuse_empty(n_rows: int, n_features: int, source: str) -> None:
         )
 
 
-def some(names: Iterable[Any]) -> str:
+def some(names: Iterable[object]) -> str:
     """Join a few names for a sentence.
 
     >>> some(["a", "b", "c", "d", "e"])
