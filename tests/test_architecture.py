@@ -124,7 +124,6 @@ KINDS = {"ARD", "Flat", "GroupLasso", "Horseshoe"}
 KINDS |= {"Gaussian", "StudentT", "Poisson", "NegativeBinomial", "Bernoulli", "Mixed"}
 ABOUT_ONE_KIND = {
     "estimators/lasso_path.py": {"GroupLasso"},  # the path of that prior's strength
-    "cli/parse_options.py": {"Mixed"},  # which is written as features by kind
 }
 
 

@@ -150,7 +150,7 @@ def full(*_: object, **__: object) -> None:
 
 
 def full_for_safetensors(arrays: Any, path: str, **_: object) -> None:
-    Path(path).write_bytes(b"half")
+    Path(path).write_text("half")
     raise SafetensorError("Error while serializing: I/O error: No space left on device")
 
 
@@ -166,7 +166,7 @@ def test_a_full_disk_leaves_what_was_there(
     monkeypatch.setattr(pd.DataFrame, "to_csv", full)
     monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
     monkeypatch.setattr(np, "save", full)
-    monkeypatch.setattr(Path, "write_text", full)  # of the report
+    monkeypatch.setattr(Path, "write_bytes", full)  # of the report
     error = refused(arguments(command, path, model, output), capsys)
     assert "No space left on device" in error
     assert output.read_text() == "precious"

@@ -12,7 +12,12 @@ import pytest
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.fit import fit
 from contrastive_lvm.cli.options import size_column
-from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, locate_features
+from contrastive_lvm.cli.parse_options import (
+    build_estimator,
+    check_size_column,
+    fit_arguments,
+    locate_features,
+)
 from contrastive_lvm.cli.select import select
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.likelihoods.counts import SizeFactors
@@ -153,7 +158,7 @@ def test_what_comes_from_files(tmp_path: Path) -> None:
         made = build_estimator(target_prior=f"{prior}:groups={groups}")
         assert made.target_prior.groups == {"gaussian": ["a"], "poisson": ["b"]}
         locate_features(made, ["a", "b"])
-        assert made.target_prior.groups == {"gaussian": [0], "poisson": [1]}
+        assert made.target_prior.groups == (0, 1)
     mixed = build_estimator(likelihood=f"mixed:features={groups}")
     locate_features(mixed, ["a", "b"])
     assert mixed.likelihood.kinds == {"gaussian": (0,), "poisson": (1,)}
@@ -171,7 +176,6 @@ def test_what_comes_from_files(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"size_factors": "total"}, "needs --likelihood poisson or negative_binomial"),
-        ({"size_factors": "depth", "likelihood": "student_t"}, "needs --likelihood poisson"),
         (
             {"size_factors": "depth", "likelihood": "poisson", "model": "vae"},
             "is not supported by --model vae; use total or none",
@@ -185,6 +189,22 @@ def test_what_comes_from_files(tmp_path: Path) -> None:
 def test_size_factors_that_make_no_sense(options: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         build_estimator(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "mixed:features=kinds.csv"])
+def test_a_column_of_size_factors_needs_counts(
+    likelihood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kinds.csv").write_text("feature,kind\na,gaussian\nb,bernoulli\n")
+    made = build_estimator(likelihood=likelihood, size_factors="depth")
+    locate_features(made, ["a", "b"])
+    with pytest.raises(ValueError, match="--size-factors='depth' needs --likelihood poisson"):
+        check_size_column(made, "depth", 2)
+    Path("kinds.csv").write_text("feature,kind\na,gaussian\nb,poisson\n")
+    made = build_estimator(likelihood="mixed:features=kinds.csv", size_factors="depth")
+    locate_features(made, ["a", "b"])
+    check_size_column(made, "depth", 2)
 
 
 def test_size_factors_by_word() -> None:

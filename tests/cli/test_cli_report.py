@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
@@ -70,7 +71,7 @@ def test_two_commands_and_no_reading(capsys: Capture) -> None:
     ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
     hint = capsys.readouterr().out.splitlines()[-1]
     assert hint == "report: run clvm report model.clvm to write one"
-    ran("report", "model.clvm")
+    ran("report", "model.clvm", "--yes")
     assert capsys.readouterr().out == "report: report.html\n"
     data = data_of("report.html")
     assert data["title"] == "cases.csv"
@@ -84,7 +85,7 @@ def test_two_commands_and_no_reading(capsys: Capture) -> None:
 def test_one_command_writes_the_same_page(capsys: Capture) -> None:
     ran("fit", "cases.csv", "controls.csv", "--n-shared", 2, "--report", "one.html", "--json")
     assert json.loads(capsys.readouterr().out)["report"] == "one.html"
-    ran("report", "model.clvm", "--output", "two.html", "--json")
+    ran("report", "model.clvm", "-y", "--output", "two.html", "--json")
     facts = json.loads(capsys.readouterr().out)
     assert facts == {"report": "two.html", "bytes": Path("two.html").stat().st_size}
     assert Path("one.html").read_bytes() == Path("two.html").read_bytes()
@@ -106,7 +107,7 @@ def test_values_are_in_the_units_of_the_file_and_latents_in_those_of_the_fit(sca
 def test_conditions_of_the_fit_are_remembered_and_others_can_be_given() -> None:
     by = ["--by", "group", "--target", "case", "--background", "control", "--where", "sex=f"]
     ran("fit", "both.csv", *by, "--n-shared", 2)
-    ran("report", "model.clvm", "--title", "<Women>")
+    ran("report", "model.clvm", "-y", "--title", "<Women>")
     data = data_of("report.html")
     assert data["title"] == "<Women>"
     assert len(data["rows"]) == 30
@@ -121,7 +122,7 @@ def test_models_of_python_and_without_a_background() -> None:
     ran("report", "alone.clvm", "cases.csv")
     assert data_of("report.html")["background_rows"] is None
     ran("fit", "cases.csv", "--n-shared", 0, "-o", "alone.clvm")
-    ran("report", "alone.clvm")
+    ran("report", "alone.clvm", "--yes")
     assert data_of("report.html")["background_rows"] is None
 
 
@@ -137,10 +138,61 @@ def test_what_cannot_be_is_said_in_one_sentence(capsys: Capture) -> None:
     assert "--output=no" in folder
     assert "--report=no" in refused(capsys, "fit", "cases.csv", "controls.csv", "--report", "no/r")
     Path("cases.csv").rename("moved.csv")
-    moved = refused(capsys, "report", "model.clvm")
+    moved = refused(capsys, "report", "model.clvm", "--yes")
     assert "cases.csv, which model.clvm was fitted to, does not exist" in moved
     assert not Path("report.html").exists()
     assert not [p for p in Path().iterdir() if p.name.startswith(".")]
+
+
+def test_a_model_cannot_make_the_report_read_a_file(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
+    sentence = refused(capsys, "report", "model.clvm")
+    assert "model.clvm asks to read cases.csv and controls.csv" in sentence
+    assert "type clvm report model.clvm cases.csv controls.csv, or clvm report model" in sentence
+    assert not Path("report.html").exists()
+    Path("cases.csv").rename("moved.csv")
+    assert refused(capsys, "report", "model.clvm") == sentence  # not even whether it is there
+    Path("moved.csv").rename("cases.csv")
+    ran("report", "model.clvm", "cases.csv", "controls.csv")
+    for name in ("stdin", "stderr"):
+        monkeypatch.setattr(f"sys.{name}.isatty", lambda: True)
+    Path("report.html").unlink()
+    asked: list[str] = []
+
+    def answered(text: str, **_: object) -> bool:
+        asked.append(text)
+        if len(asked) == 1:
+            raise typer.Abort
+        return True
+
+    monkeypatch.setattr("typer.confirm", answered)
+    assert run(["report", "model.clvm"]) == 130
+    assert not Path("report.html").exists()
+    assert run(["report", "model.clvm"]) == 0
+    assert Path("report.html").exists()
+    assert asked == ["model.clvm was fitted to cases.csv and controls.csv. Read it?"] * 2
+
+
+def test_files_of_the_fit_bring_their_conditions(capsys: Capture) -> None:
+    ran("fit", "both.csv", "--by", "group", "--target", "case", "--where", "sex=f", "--n-shared", 2)
+    ran("report", "model.clvm", "both.csv")
+    assert len(data_of("report.html")["rows"]) == 30
+
+
+@pytest.mark.parametrize("output", ["model.clvm", "cases.csv", "controls.csv", "link"])
+def test_a_report_never_replaces_what_it_reads(output: str, capsys: Capture) -> None:
+    ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
+    Path("link").hardlink_to("cases.csv")
+    before = Path(output).read_bytes()
+    files = ["cases.csv", "controls.csv"]
+    for arguments in (["--yes"], files):
+        error = refused(capsys, "report", "model.clvm", *arguments, "-o", output)
+        assert f"--output={output} is a file that is also read" in error
+    same = refused(capsys, "fit", *files, "-o", "m", "--report", "m")
+    assert "--report=m is a file that is also written" in same
+    assert Path(output).read_bytes() == before
 
 
 def test_a_damaged_origin_is_refused(capsys: Capture) -> None:

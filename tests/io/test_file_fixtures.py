@@ -141,7 +141,9 @@ def test_files_of_all_versions_say_what_they_said(file: Path) -> None:
         )
     assert (section is not None) == (file.stem == "prepared")
     if section is not None:
+        assert isinstance(section, Preparation)
         assert section.features == PREPARATION.features
+        assert section.origin is not None
         assert section.origin.choice == PREPARATION.origin.choice  # type: ignore[union-attr]
         np.testing.assert_array_equal(section.scaling[1:], PREPARATION.scaling[1:])
 

@@ -4,30 +4,31 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.output import announce, user_warnings
+from contrastive_lvm.cli.output import Contrastive, announce, as_text, say, user_warnings
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from contrastive_lvm.arrays import Array, Matrix
     from contrastive_lvm.io.tables.preparation import Preparation
     from contrastive_lvm.io.tables.table import Table
-
-CONTRASTIVE = ("ContrastiveLVM", "ContrastiveVAE")
 
 
 class Applied(NamedTuple):
     """A model and the rows that it is applied to."""
 
-    estimator: Any
+    estimator: Contrastive
     preparation: "Preparation"
     table: "Table"  # the rows with their annotations
-    rows: Any  # as the estimator takes them
-    sizes: dict[str, Any]  # their size factors, if a column gives them
+    rows: "Matrix | pd.DataFrame"  # as the estimator takes them
+    sizes: "dict[str, Array]"  # their size factors, if a column gives them
 
 
 def transform(
@@ -114,7 +115,7 @@ def _read(
     if of not in ("target", "background"):
         raise InvalidParameterError("--of", of, "is unknown; use target or background.")
     if output is not None:
-        ending_of(destination(output, "--output"))
+        ending_of(destination(output, "--output", inputs=[model, file]))
     estimator, preparation = load(model)
     announce(f"Reading {file.name}")
     table = read_rows(file, preparation, where or ())
@@ -131,10 +132,10 @@ def _warnings_about(file: Path) -> Iterator[None]:
     except InvalidDataError as error:
         raise InvalidDataError(str(file), error.reason) from error
     for sentence in said:
-        typer.echo(f"warning: {sentence}", err=True)
+        say(f"warning: {sentence}", err=True)
 
 
-def load(path: Path) -> "tuple[Any, Preparation]":
+def load(path: Path) -> "tuple[Contrastive, Preparation]":
     """Return the contrastive model of a file, and how its rows are prepared."""
     from contrastive_lvm.io.model_files import read_model
     from contrastive_lvm.io.tables.preparation import check_preparation, unprepared
@@ -145,7 +146,7 @@ def load(path: Path) -> "tuple[Any, Preparation]":
         raise FileNotFoundError(
             f"{path} does not exist; name a model file written by clvm fit."
         ) from error
-    if type(estimator).__name__ not in CONTRASTIVE:
+    if type(estimator).__name__ not in ("ContrastiveLVM", "ContrastiveVAE"):
         raise ValueError(
             f"{path} holds a {type(estimator).__name__}, which has no target and background; "
             "name a model file written by clvm fit."
@@ -162,22 +163,20 @@ def load(path: Path) -> "tuple[Any, Preparation]":
 
 
 def _give(
-    table: "Table", columns: list[str], values: Any, output: Path | None, *, as_json: bool
+    table: "Table", columns: list[str], values: "Array", output: Path | None, *, as_json: bool
 ) -> None:
     """Write the columns to a file, or print them."""
-    from contrastive_lvm.io.tables.write import described, ending_of, write_frame
+    from contrastive_lvm.io.tables.write import described, ending_of, to_csv, write_frame
 
     if output is not None:
         ending, result = ending_of(output), described(table, columns, values)
         write_atomically(output, lambda path: write_frame(path, ending, result, values))
         facts = {"output": str(output), "rows": len(values), "columns": columns}
         text = f"{len(values):,} rows and {len(columns):,} columns: {output}"
-        typer.echo(json.dumps(facts, indent=1) if as_json else text)
+        say(as_text(facts) if as_json else text)
     elif as_json:
         numbers = [[None if x != x else float(x) for x in row] for row in values]  # no NaN in JSON
         facts = {"rows": table.labels(), "columns": columns, "values": numbers}
-        typer.echo(json.dumps(facts, allow_nan=False))
+        say(json.dumps(facts, allow_nan=False))
     else:
-        result = described(table, columns, values)
-        named = table.row_names is not None
-        typer.echo(result.to_csv(index=named, lineterminator="\n"), nl=False)
+        say(to_csv(described(table, columns, values)), nl=False)

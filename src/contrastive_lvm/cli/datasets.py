@@ -1,23 +1,20 @@
 """`clvm datasets`: the files of real data, and where to get them."""
 
-import json
-
-import typer
-
 from contrastive_lvm.cli.options import Json
+from contrastive_lvm.cli.output import as_text, say
 
 
 def datasets(*, as_json: Json = False) -> None:
     """List the files of real data that the experiments use, and where to get those missing."""
     found = _found()
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
+        say(as_text(found))
         return
     for file in found:
-        typer.echo(f"{file['state']:8}{file['file']}")
+        say(f"{file['state']:8}{file['file']}")
         if file["state"] != "here":
-            typer.echo(f"        from {file['from']}")
-    typer.echo("Files are searched for in $CONTRASTIVE_LVM_DATA and the user cache.", err=True)
+            say(f"        from {file['from']}")
+    say("Files are searched for in $CONTRASTIVE_LVM_DATA and the user cache.", err=True)
 
 
 def _found() -> list[dict[str, str]]:

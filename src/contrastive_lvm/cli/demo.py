@@ -1,13 +1,12 @@
 """`clvm demo`: three methods on synthetic data."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contrastive_lvm.cli.options import Json, Seed
-from contrastive_lvm.cli.output import aligned, folder
+from contrastive_lvm.cli.output import Facts, aligned, as_text, folder, say
 from contrastive_lvm.io.atomic import write_atomically
 
 if TYPE_CHECKING:
@@ -24,28 +23,21 @@ def demo(
 ) -> None:
     """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
     picture, report = folder(output) / "comparison.png", output / "report.html"
-    typer.echo("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
+    say("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
     from contrastive_lvm.experiments.subgroups_demo import draw_demo, report_demo, run_demo
 
     result = run_demo(random_state=seed)
     figure = draw_demo(result)
     write_atomically(picture, lambda file: figure.savefig(file, format="png", dpi=150))
     write_atomically(report, lambda file: report_demo(result, file))
-    if as_json:
-        typer.echo(json.dumps(_facts(result, seed, picture, report), indent=2, allow_nan=False))
-    else:
-        typer.echo(_text(result, picture, report))
+    facts = _facts(result, seed, picture, report)
+    say(as_text(facts) if as_json else _text(result, picture, report))
 
 
-def _facts(result: "DemoResult", seed: int, picture: Path, report: Path) -> dict[str, Any]:
+def _facts(result: "DemoResult", seed: int, picture: Path, report: Path) -> Facts:
     methods = [
-        {
-            "method": method.name,
-            "silhouette": method.silhouette,
-            "ari": method.ari,
-            "seconds": method.seconds,
-        }
-        for method in result.methods
+        {"method": m.name, "silhouette": m.silhouette, "ari": m.ari, "seconds": m.seconds}
+        for m in result.methods
     ]
     shapes = {"target": result.data.target.shape, "background": result.data.background.shape}
     files = {"picture": str(picture), "report": str(report)}

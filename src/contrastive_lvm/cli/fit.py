@@ -1,17 +1,19 @@
 """`clvm fit`: fit a model to two sets of rows, write it to a file and print what it found."""
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.output import announce, user_warnings
+from contrastive_lvm.cli.output import Contrastive, Facts, announce, as_text, say, user_warnings
 from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from contrastive_lvm.arrays import Matrix
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.io.tables.prepare import Sets
 
@@ -53,13 +55,16 @@ def fit(
     are missing entries, which the model integrates out.
     """
     from contrastive_lvm.cli.format_summary import format_summary
-    from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments
+    from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, setting_files
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.report.advice import data_advice, fit_advice
     from contrastive_lvm.report.findings import findings
 
-    path = destination(output, "--output")
-    page = None if report is None else destination(report, "--report")
+    settings = setting_files(model, likelihood, shared_prior, target_prior, inference)
+    inputs = [file, background_file, *settings]
+    path = destination(output, "--output", inputs=inputs)
+    if report is not None:
+        destination(report, "--report", inputs=inputs, outputs=[output])
     estimator = build_estimator(
         model=model,
         n_target=n_target,
@@ -81,20 +86,24 @@ def fit(
         found = findings(estimator, sets, top=top)
     advice = [*data_advice(sets, estimator), *said, *fit_advice(found)]
     save(estimator, sets, path)
-    if page is not None:
+    if report is not None:
         from contrastive_lvm.cli.report import write_page
 
-        write_page(estimator, sets, page, file.name)
-    facts: dict[str, Any] = {**found, "warnings": list(dict.fromkeys(advice)), "model": str(path)}
-    facts |= {"seed": seed, "report": None if page is None else str(page)}
-    typer.echo(json.dumps(facts, indent=1, allow_nan=False) if as_json else format_summary(facts))
+        write_page(estimator, sets, report, file.name)
+    facts: Facts = {**found, "warnings": list(dict.fromkeys(advice)), "model": str(path)}
+    facts |= {"seed": seed, "report": None if report is None else str(report)}
+    say(as_text(facts) if as_json else format_summary(facts))
 
 
 def read(
-    file: Path, background_file: Path | None, choice: "Choice", scale: str, estimator: Any
+    file: Path,
+    background_file: Path | None,
+    choice: "Choice",
+    scale: str,
+    estimator: Contrastive,
 ) -> "Sets":
     """Read the two sets that the options of a command describe."""
-    from contrastive_lvm.cli.parse_options import locate_features
+    from contrastive_lvm.cli.parse_options import check_size_column, locate_features
     from contrastive_lvm.io.tables.prepare import read_sets
     from contrastive_lvm.io.tables.standardize import check_method
     from contrastive_lvm.likelihoods.base import ScaleMixture
@@ -109,10 +118,11 @@ def read(
     alone = estimator.n_shared == 0
     sets = read_sets(file, background_file, choice, scale=scale, alone=alone)
     locate_features(estimator, sets.preparation.features)
+    check_size_column(estimator, choice.sizes, len(sets.preparation.features))
     return sets
 
 
-def fit_sets(estimator: Any, sets: "Sets", **arguments: Any) -> None:
+def fit_sets(estimator: Contrastive, sets: "Sets", **arguments: object) -> None:
     """Fit an estimator to two sets, with the size factors that a column gives."""
     from contrastive_lvm.io.tables.size_factor_column import sizes_of
 
@@ -124,7 +134,7 @@ def fit_sets(estimator: Any, sets: "Sets", **arguments: Any) -> None:
     estimator.fit(target, background=background, **arguments)
 
 
-def frames(sets: "Sets") -> tuple[Any, Any]:
+def frames(sets: "Sets") -> "tuple[Matrix | pd.DataFrame, Matrix | pd.DataFrame | None]":
     """Return the rows of the target and of the background as estimators take them."""
     from contrastive_lvm.io.tables.prepare import frame
 
@@ -133,7 +143,7 @@ def frames(sets: "Sets") -> tuple[Any, Any]:
     return frame(sets.target, named=named), background
 
 
-def save(estimator: Any, sets: "Sets", path: Path) -> None:
+def save(estimator: Contrastive, sets: "Sets", path: Path) -> None:
     """Write a model file that also tells how its rows were prepared."""
     from contrastive_lvm.io.model_files import write_model
 

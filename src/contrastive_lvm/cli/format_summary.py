@@ -1,14 +1,10 @@
 """The findings of a fit, as text."""
 
-from typing import Any
-
-from contrastive_lvm.cli.output import aligned
+from contrastive_lvm.cli.output import Facts, aligned
 from contrastive_lvm.estimators.summary import ending
 
-SHARES = 8  # dimensions whose share of the variance is printed
 
-
-def format_summary(facts: dict[str, Any]) -> str:
+def format_summary(facts: Facts) -> str:
     """Return the findings of a fit, line by line."""
     lines = [*_data(facts), "", *_shares(facts["variance"])]
     for dimension in facts["dimensions"]:
@@ -21,7 +17,7 @@ def format_summary(facts: dict[str, Any]) -> str:
     return "\n".join([*lines, f"model: {facts['model']}", f"report: {report}"])
 
 
-def _data(facts: dict[str, Any]) -> list[str]:
+def _data(facts: Facts) -> list[str]:
     sets = [
         f"{name:12}{facts[name]['rows']:,} rows of {facts[name]['file']}{_missing(facts[name])}"
         for name in ("target", "background")
@@ -36,23 +32,23 @@ def _data(facts: dict[str, Any]) -> list[str]:
     return [*sets, f"{'features':12}{facts['features']:,}{scale}", model]
 
 
-def _missing(facts: dict[str, Any]) -> str:
+def _missing(facts: Facts) -> str:
     return f", {facts['missing']:.1%} missing" if facts["missing"] > 0 else ""
 
 
-def _shares(variance: dict[str, Any]) -> list[str]:
+def _shares(variance: Facts) -> list[str]:
     table = [("share of the target's variance", "")]
     each = [""]
     for name in ("target", "shared"):
         table.append((f"  {name}", f"{sum(variance[name]):.1%}"))
-        shown = ", ".join(f"{share:.1%}" for share in variance[name][:SHARES])
-        each.append(shown + (", ..." if len(variance[name]) > SHARES else ""))
+        shown = ", ".join(f"{share:.1%}" for share in variance[name][:8])
+        each.append(shown + (", ..." if len(variance[name]) > 8 else ""))
     table.append(("  noise", f"{variance['noise']:.1%}"))
     lines = zip(aligned(table), [*each, ""], strict=True)
     return [f"{total}  {shares}".rstrip() for total, shares in lines]
 
 
-def _dimension(facts: dict[str, Any]) -> list[str]:
+def _dimension(facts: Facts) -> list[str]:
     share = "" if facts["share"] is None else f", {facts['share']:.1%} of the variance"
     head = f"target dimension {facts['dimension']}{share}"
     if not facts["features"]:
@@ -64,7 +60,7 @@ def _dimension(facts: dict[str, Any]) -> list[str]:
     return [head, *(line.rstrip() for line in aligned(table))]
 
 
-def _outliers(facts: dict[str, Any]) -> str:
+def _outliers(facts: Facts) -> str:
     if not facts["count"]:
         return "no outliers among the rows of the target"
     rows = ", ".join(str(row["row"]) for row in facts["rows"])

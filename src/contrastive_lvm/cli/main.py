@@ -5,9 +5,13 @@ command imports what it needs when it runs, so that `clvm --help` answers at onc
 """
 
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated, cast
 
 import typer
@@ -18,14 +22,11 @@ from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
 from contrastive_lvm.cli.fit import fit
 from contrastive_lvm.cli.options import OPTION_OF
+from contrastive_lvm.cli.output import say
 from contrastive_lvm.cli.report import report
 from contrastive_lvm.cli.reproduce import reproduce
 from contrastive_lvm.cli.select import select
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
-
-BAD_INPUT, INTERRUPTED = 2, 130
-SETS = {"X": "the target", "background": "the background"}
-NOT_FOR_USERS = (RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning)
 
 # Newer versions of typer bundle click, so the class cannot be imported by one name.
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
@@ -36,12 +37,15 @@ app = typer.Typer(name="clvm", rich_markup_mode=None, pretty_exceptions_enable=F
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
-        with warnings.catch_warnings():
-            for kind in NOT_FOR_USERS:
+        with warnings.catch_warnings(), _ending_in_order():
+            for kind in (RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning):
                 warnings.simplefilter("ignore", kind)
             code = app(arguments, prog_name="clvm", standalone_mode=False)
     except typer.Abort:
-        return INTERRUPTED
+        return 130  # as shells report an interrupt
+    except EndedError as error:
+        say(f"clvm: {error}; unfinished files have been removed.", err=True)
+        return 128 + error.number
     except UsageError as error:
         return _refuse(_usage_sentence(error.format_message()))
     except BrokenPipeError:  # the reader has closed the pipe
@@ -52,11 +56,42 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
+class EndedError(BaseException):
+    """The process was told to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(number).name}")
+        self.number = number
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as an exception does, so that it cleans up.
+
+    A second one ends it at once. A signal that is ignored (`nohup`) stays so.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise EndedError(number)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    usual = [n for n in numbers if in_main and n and signal.getsignal(n) is signal.SIG_DFL]
+    for number in usual:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in usual:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _refuse(sentence: str) -> int:
     sentence = " ".join(sentence.split()) or "something is wrong with the input"
     end = "" if sentence.endswith((".", "?")) else "."
-    typer.echo(f"clvm: {sentence}{end}", err=True)
-    return BAD_INPUT
+    say(f"clvm: {sentence}{end}", err=True)
+    return 2
 
 
 def _sentence(error: Exception) -> str:
@@ -66,7 +101,8 @@ def _sentence(error: Exception) -> str:
         typed = isinstance(error.value, str | int | float)  # and not an object built from it
         return f"{option}={error.value} {error.reason}" if typed else f"{option} {error.reason}"
     if isinstance(error, InvalidDataError):
-        return f"{SETS.get(error.name, error.name)} {error.reason}"
+        sets = {"X": "the target", "background": "the background"}
+        return f"{sets.get(error.name, error.name)} {error.reason}"
     if isinstance(error, ArithmeticError):
         return f"a number is out of range ({error}); try --scale standard."
     if isinstance(error, MemoryError):

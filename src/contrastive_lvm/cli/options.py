@@ -20,14 +20,13 @@ OPTION_OF = {
     "n_rhos": "--strengths",
     "of": "--of",
 }
-LARGEST_SEED = 2**32 - 1  # the largest that scikit-learn accepts
 
 
 def _seed(value: str | int) -> int:
     text = str(value)  # the default is passed as a number
     number = int(text) if text.isdecimal() else -1
-    if not 0 <= number <= LARGEST_SEED:
-        raise typer.BadParameter(f"{text!r} is not an integer from 0 to {LARGEST_SEED}")
+    if not 0 <= number < 2**32:  # as scikit-learn accepts
+        raise typer.BadParameter(f"{text!r} is not an integer from 0 to {2**32 - 1}")
     return number
 
 
@@ -125,12 +124,11 @@ SizeFactors = Annotated[
         "of the file, which the other commands then read as well.",
     ),
 ]
-SIZES_BY_WORD = ("total", "none")
 
 
 def size_column(given: str | None) -> str | None:
     """Return the column that --size-factors names, if it names one."""
-    return None if given in SIZES_BY_WORD else given
+    return None if given in ("total", "none") else given
 
 
 SharedPrior = Annotated[

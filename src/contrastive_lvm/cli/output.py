@@ -1,19 +1,48 @@
 """What commands share in writing: messages, folders, files and tables."""
 
+import json
+import re
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
+
+Facts = dict[str, Any]  # what is printed as JSON, or as text
+Contrastive = Any  # a ContrastiveLVM or a ContrastiveVAE, whose methods have the same names
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text that is safe on a terminal."""
+    typer.echo(printable(text), err=err, nl=nl)
+
+
+def printable(text: str) -> str:
+    r"""Return text with codes for characters that steer a terminal or cannot be printed.
+
+    These are control characters, marks that turn the direction of writing, and halves of
+    characters, which names of files may have.
+
+    >>> print(printable("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    steering = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    return re.sub(steering, lambda found: ascii(found[0])[1:-1], text)
+
+
+def as_text(facts: object) -> str:
+    """Return facts as JSON."""
+    return json.dumps(facts, indent=1, allow_nan=False)
 
 
 def announce(text: str) -> None:
     """Say on a terminal what is being done."""
     if sys.stderr.isatty():
-        typer.echo(f"{text} ...", err=True)
+        say(f"{text} ...", err=True)
 
 
 @contextmanager

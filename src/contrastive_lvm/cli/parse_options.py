@@ -3,23 +3,26 @@
 import csv
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.cli.options import OPTION_OF, size_column
+from contrastive_lvm.cli.output import Contrastive
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.io.atomic import is_special, kind_of
 from contrastive_lvm.likelihoods.mixed import Mixed
 
-LITERALS = {"none": None, "true": True, "false": False}
 FIT_SETTINGS = {"resume"}  # settings of --model vae that are arguments of `fit`
-NO_SETTINGS = {"start"}  # what a fit is resumed from can be given in Python only
-Features = dict[str, list[Any]]  # names or positions of features, by group
+NO_COUNTS = "needs --likelihood poisson or negative_binomial; otherwise leave it out."
+Setting = None | bool | int | float | str
+Settings = dict[str, Setting]
 
 
 def build_estimator(
@@ -35,7 +38,7 @@ def build_estimator(
     n_init: int = 1,
     seed: int = 0,
     verbose: bool = False,
-) -> Any:
+) -> Contrastive:
     """Return the estimator that the options of a command describe; no data is read."""
     kind, settings = split_settings("--model", model)
     _check_word("--model", kind, ("clvm", "vae"))
@@ -59,7 +62,7 @@ def build_estimator(
     return ContrastiveLVM(**common, **objects, n_init=n_init)
 
 
-def fit_arguments(model: str) -> dict[str, Any]:
+def fit_arguments(model: str) -> Settings:
     """Return the settings of --model that are arguments of `fit`."""
     settings = split_settings("--model", model)[1]
     return {name: settings[name] for name in FIT_SETTINGS.intersection(settings)}
@@ -71,24 +74,25 @@ def _n_shared(text: str) -> int | str:
     return int(text) if text != "auto" else text
 
 
-def _refuse_linear_options(given: dict[str, Any]) -> None:
+def _refuse_linear_options(given: dict[str, object]) -> None:
     defaults = inspect.signature(ContrastiveLVM).parameters
     for name, value in given.items():
         if value != defaults[name].default:
             raise ValueError(f"{OPTION_OF[name]} has no meaning for --model vae; leave it out.")
 
 
-def _network(settings: dict[str, Any], common: dict[str, Any]) -> Any:
+def _network(settings: Settings, common: dict[str, Any]) -> Contrastive:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 
     own = set(inspect.signature(ContrastiveVAE).parameters) - set(OPTION_OF) - {"verbose"}
     _check_settings("--model", "vae", settings, own | FIT_SETTINGS)
     if "hidden_layer_sizes" in settings:
-        settings["hidden_layer_sizes"] = _widths(settings["hidden_layer_sizes"])
-    return ContrastiveVAE(**{k: v for k, v in settings.items() if k not in FIT_SETTINGS} | common)
+        common["hidden_layer_sizes"] = _widths(settings.pop("hidden_layer_sizes"))
+    common |= {name: value for name, value in settings.items() if name not in FIT_SETTINGS}
+    return ContrastiveVAE(**common)
 
 
-def _widths(value: Any) -> tuple[int, ...]:
+def _widths(value: Setting) -> tuple[int, ...]:
     parts = [] if value in (None, "") else str(value).split("+")
     if not all(part.isdecimal() for part in parts):
         reason = "is not a list of layer widths; write hidden_layer_sizes=128+256."
@@ -109,16 +113,14 @@ def _sized(likelihood: Any, size_factors: str | None, model: str) -> Any:
     """Return the likelihood with size factors given by a word; those of a column go to `fit`."""
     if size_factors is None:
         return likelihood
-    by_word = size_column(size_factors) is None
-    counts = hasattr(likelihood, "size_factors")
-    if not counts and (by_word or not isinstance(likelihood, Mixed)):
-        reason = "needs --likelihood poisson or negative_binomial; otherwise leave it out."
-        raise InvalidParameterError("--size-factors", size_factors, reason)
-    if model == "vae" and not by_word:
+    if size_column(size_factors) is None:
+        if hasattr(likelihood, "size_factors"):
+            return replace(likelihood, size_factors=size_factors)
+        raise InvalidParameterError("--size-factors", size_factors, NO_COUNTS)
+    if model == "vae":
         reason = "is not supported by --model vae; use total or none."
         raise InvalidParameterError("--size-factors", size_factors, reason)
-    changes: dict[str, Any] = {"size_factors": size_factors} if by_word else {}
-    return replace(likelihood, **changes)
+    return likelihood
 
 
 def _build(option: str, text: str, known: Iterable[str], class_of: Callable[[str], Any]) -> Any:
@@ -126,28 +128,30 @@ def _build(option: str, text: str, known: Iterable[str], class_of: Callable[[str
     word, settings = split_settings(option, text)
     _check_word(option, word, known)
     kind = class_of(word)
-    _check_settings(option, word, settings, {field.name for field in fields(kind)} - NO_SETTINGS)
+    known = {field.name for field in fields(kind)} - {"start"}  # which only Python can give
+    _check_settings(option, word, settings, known)
+    values: dict[str, object] = {**settings}
     if "groups" in settings:
-        settings["groups"] = _feature_table(option, "groups", settings["groups"])
+        values["groups"] = _feature_table(option, "groups", settings["groups"])
     if settings.get("size_factors", "") is None:
-        settings["size_factors"] = "none"  # a word here, not the absence of a value
+        values["size_factors"] = "none"  # a word here, not the absence of a value
     if "given" in settings:
-        settings["given"] = _sites(option, settings["given"])
+        values["given"] = _sites(option, settings["given"])
     try:
-        return kind(**settings)
+        return kind(**values)
     except InvalidParameterError as error:
         setting = f"{option} {word}:{error.parameter}"
         raise InvalidParameterError(setting, error.value, error.reason) from error
 
 
-def split_settings(option: str, text: str) -> tuple[str, dict[str, Any]]:
+def split_settings(option: str, text: str) -> tuple[str, Settings]:
     """Return a word and its settings.
 
     >>> split_settings("--likelihood", "student-t:df=learn,per=sample")
     ('student_t', {'df': 'learn', 'per': 'sample'})
     """
     word, _, rest = text.partition(":")
-    settings = {}
+    settings: Settings = {}
     for part in rest.split(",") if rest else []:
         name, equals, value = part.partition("=")
         if not equals or not name:
@@ -158,9 +162,16 @@ def split_settings(option: str, text: str) -> tuple[str, dict[str, Any]]:
     return word.strip().replace("-", "_"), settings
 
 
-def _value(text: str) -> Any:
-    if text.lower() in LITERALS:
-        return LITERALS[text.lower()]
+def setting_files(*options: str | None) -> list[Path]:
+    """Return the files that settings of options may name."""
+    parts = [part for text in options if text for part in text.partition(":")[2].split(",")]
+    return [Path(value) for value in (part.partition("=")[2] for part in parts) if value]
+
+
+def _value(text: str) -> Setting:
+    literals = {"none": None, "true": True, "false": False}
+    if text.lower() in literals:
+        return literals[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)
@@ -174,17 +185,17 @@ def _check_word(option: str, word: str, known: Iterable[str]) -> None:
         raise ValueError(f"{option} {word} is unknown; use {', '.join(known)}.")
 
 
-def _check_settings(option: str, word: str, settings: dict[str, Any], known: Iterable[str]) -> None:
+def _check_settings(option: str, word: str, settings: Settings, known: Iterable[str]) -> None:
     for name in settings:
         if name not in known:
             way = f"it has {', '.join(sorted(known))}" if known else "it has none"
             raise ValueError(f"{option} {word} has no setting {name!r}; {way}.")
 
 
-def _sites(option: str, path: Any) -> dict[str, Any]:
+def _sites(option: str, path: Setting) -> dict[str, Array]:
     """Return values of sites by name, from a JSON file."""
     try:
-        found = dict(json.loads(Path(str(path)).read_text(encoding="utf-8")))
+        found = dict(json.loads(_text(path)))
         return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(
@@ -193,42 +204,49 @@ def _sites(option: str, path: Any) -> dict[str, Any]:
         ) from error
 
 
-def _feature_table(option: str, setting: str, path: Any) -> Features:
+def _text(path: Setting) -> str:
+    """Return the text of a file that a setting names."""
+    place = Path(str(path))
+    if is_special(place):
+        raise OSError(f"{place} is a {kind_of(place)}")
+    text = place.read_text(encoding="utf-8-sig")
+    if "\0" in text:
+        raise ValueError(f"{place} is not text")
+    return text
+
+
+def _feature_table(option: str, setting: str, path: Setting) -> dict[str, list[str]]:
     """Return the features of each group, from a table of features and groups."""
     way = "name a table with two columns, feature and group, and a header."
     if path is None:
         raise ValueError(f"{option} needs {setting}=FILE; {way}")
     try:
-        lines = Path(str(path)).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = _text(path).splitlines()
+    except (OSError, ValueError) as error:
         raise ValueError(f"{option}: {setting}={path} cannot be read; {way}") from error
     separator = "\t" if lines and "\t" in lines[0] else ","
     rows = [row for row in csv.reader(lines[1:], delimiter=separator) if row]
     if not rows or any(len(row) != 2 for row in rows):
         raise ValueError(f"{option}: {setting}={path} does not have two columns; {way}")
-    found: Features = {}
+    found: dict[str, list[str]] = {}
     for feature, group in rows:
         found.setdefault(group.strip(), []).append(feature.strip())
     return found
 
 
-def locate_features(estimator: Any, features: Sequence[str]) -> None:
+def locate_features(estimator: Contrastive, features: Sequence[str]) -> None:
     """Replace names of features in priors and likelihoods by their positions in the data."""
-    position = {name: i for i, name in enumerate(features)}
+    for name in ("shared_prior", "target_prior", "likelihood"):
+        given = getattr(estimator, name, None)
+        if given is not None:
+            try:
+                bound = given._bind(len(features), features)
+            except ValueError as error:
+                raise ValueError(f"{OPTION_OF[name]}: {error}") from error
+            estimator.set_params(**{name: bound})
 
-    def located(option: str, groups: Mapping[str, Iterable[str]]) -> Features:
-        unknown = [name for names in groups.values() for name in names if name not in position]
-        if unknown:
-            raise ValueError(
-                f"{option} names the feature {unknown[0]!r}, which the data does not have."
-            )
-        return {group: [position[name] for name in names] for group, names in groups.items()}
 
-    for name in ("shared_prior", "target_prior"):
-        prior: Any = getattr(estimator, name, None)
-        if getattr(prior, "groups", None) is not None:
-            groups = located(OPTION_OF[name], prior.groups)
-            estimator.set_params(**{name: replace(prior, groups=groups)})
-    if isinstance(estimator.likelihood, Mixed):
-        kinds = located("--likelihood", estimator.likelihood.kinds)
-        estimator.set_params(likelihood=Mixed(kinds))
+def check_size_column(estimator: Contrastive, column: str | None, n_features: int) -> None:
+    """Refuse size factors of rows for a likelihood that has no use for them."""
+    if column is not None and not estimator.likelihood._sized_features(n_features).any():
+        raise InvalidParameterError("--size-factors", column, NO_COUNTS)

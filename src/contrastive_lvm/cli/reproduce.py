@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contrastive_lvm.cli.options import Json
-from contrastive_lvm.cli.output import aligned, folder
+from contrastive_lvm.cli.output import aligned, as_text, folder, say
 from contrastive_lvm.io.atomic import write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.experiments.outcome import Outcome
 
 EXPERIMENTS = ("synthetic", "generative", "outliers", "mice", "rnaseq", "sensors", "digits")
-NOT_MET = 1  # exit code when a claim does not hold, or data of some experiment are absent
-DPI = 180
 
 
 def reproduce(
@@ -35,7 +33,10 @@ def reproduce(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Repeat experiments of the paper, and compare the results with its claims."""
+    """Repeat experiments of the paper, and compare the results with its claims.
+
+    The exit code is 1 when a claim does not hold, or data of some experiment are absent.
+    """
     names = _names(name, skip or [])
     place = folder(output)
     outcomes, found, absent = [], [], 0
@@ -45,23 +46,23 @@ def reproduce(
         except FileNotFoundError as error:
             if name != "all":
                 raise
-            typer.echo(f"clvm: {own} was left out: {error}", err=True)
+            say(f"clvm: {own} was left out: {error}", err=True)
             absent += 1
             continue
         outcomes.append(outcome)
         found.append(outcome.facts() | {"seconds": round(seconds, 1)})
         _write(outcome, found[-1], place)
         if not as_json:
-            typer.echo(f"{_text(outcome)}\n")
+            say(f"{_text(outcome)}\n")
     if as_json:
-        typer.echo(json.dumps(found if name == "all" else found[0], indent=1))
+        say(as_text(found if name == "all" else found[0]))
     if name == "all":
         from contrastive_lvm.experiments.markdown import page
 
         text = page(outcomes)
         write_text_atomically(place / "index.md", text)
-    typer.echo(f"figures and numbers: {place}", err=True)
-    return 0 if absent == 0 and all(outcome.met for outcome in outcomes) else NOT_MET
+    say(f"figures and numbers: {place}", err=True)
+    return 0 if absent == 0 and all(outcome.met for outcome in outcomes) else 1
 
 
 def _names(name: str, skip: list[str]) -> list[str]:
@@ -73,7 +74,7 @@ def _names(name: str, skip: list[str]) -> list[str]:
 
 
 def _run(name: str, *, quick: bool) -> tuple["Outcome", float]:
-    typer.echo(f"Running {name} ...", err=True)
+    say(f"Running {name} ...", err=True)
     from contrastive_lvm.experiments import reproduce as run
 
     begin = time.perf_counter()
@@ -82,7 +83,7 @@ def _run(name: str, *, quick: bool) -> tuple["Outcome", float]:
 
 def _write(outcome: "Outcome", facts: dict[str, object], place: Path) -> None:
     for name, figure in outcome.figures.items():
-        save = partial(figure.savefig, format="png", dpi=DPI)
+        save = partial(figure.savefig, format="png", dpi=180)
         write_atomically(place / f"{outcome.name}_{name}.png", save)
     text = json.dumps(facts, indent=1) + "\n"
     write_text_atomically(place / f"{outcome.name}.json", text)

@@ -1,20 +1,25 @@
 """`clvm select`: which features matter in the target, or how many dimensions are shared."""
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import fit_sets, frames, read, save
-from contrastive_lvm.cli.output import aligned, announce, user_warnings
+from contrastive_lvm.cli.output import (
+    Contrastive,
+    Facts,
+    aligned,
+    announce,
+    as_text,
+    say,
+    user_warnings,
+)
 from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
-
-LISTED = 20  # features that are printed
 
 
 def select(
@@ -53,11 +58,12 @@ def select(
     as_json: options.Json = False,
 ) -> None:
     """Select the features that matter in the target, or the number of shared dimensions."""
-    from contrastive_lvm.cli.parse_options import build_estimator, split_settings
+    from contrastive_lvm.cli.parse_options import build_estimator, setting_files, split_settings
     from contrastive_lvm.io.tables.choose_rows import Choice
 
-    path = None if output is None else destination(output, "--output")
     kind, _ = split_settings("--method", method)
+    inputs = [file, background_file, *setting_files(method, likelihood)]
+    path = None if output is None else destination(output, "--output", inputs=inputs)
     if kind not in ("group_lasso", "horseshoe", "ard"):
         raise ValueError(f"--method {kind} is unknown; use group_lasso, horseshoe or ard.")
     estimator = build_estimator(
@@ -72,21 +78,21 @@ def select(
     sides = (target or (), background or (), where or (), annotation or ())
     choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
     sets = read(file, background_file, choice, scale, estimator)
+    facts: Facts = {}
     with user_warnings() as said:
         if kind == "group_lasso":
             facts, estimator = _follow_path(estimator, sets, strengths)
         else:
             fit_sets(estimator, sets)
-            facts = {}
-    facts = {"method": kind} | facts | _selection(estimator, sets, kind)
+    facts = {"method": kind, **facts} | _selection(estimator, sets, kind)
     if path is not None:
         save(estimator, sets, path)
         facts["model"] = str(path)
     facts["warnings"] = said
-    typer.echo(json.dumps(facts, indent=1, allow_nan=False) if as_json else _text(facts))
+    say(as_text(facts) if as_json else _text(facts))
 
 
-def _follow_path(estimator: Any, sets: "Sets", strengths: int) -> tuple[dict[str, Any], Any]:
+def _follow_path(estimator: Contrastive, sets: "Sets", strengths: int) -> tuple[Facts, Contrastive]:
     """Fit the group lasso at all strengths; return the path and the model chosen from it."""
     from contrastive_lvm.estimators.lasso_path import group_lasso_path
 
@@ -102,7 +108,7 @@ def _follow_path(estimator: Any, sets: "Sets", strengths: int) -> tuple[dict[str
     return facts, path.models[path.steadiest]
 
 
-def _selection(model: Any, sets: "Sets", kind: str) -> dict[str, Any]:
+def _selection(model: Contrastive, sets: "Sets", kind: str) -> Facts:
     from contrastive_lvm.report.findings import ranked_features
 
     if kind == "ard":
@@ -116,7 +122,7 @@ def _selection(model: Any, sets: "Sets", kind: str) -> dict[str, Any]:
     return {"features": len(position), "selected": selected}
 
 
-def _text(facts: dict[str, Any]) -> str:
+def _text(facts: Facts) -> str:
     lines: list[str] = []
     if facts["method"] == "ard":
         each = ", ".join(f"{share:.1%}" for share in facts["shares"])
@@ -132,9 +138,9 @@ def _text(facts: dict[str, Any]) -> str:
         chosen = facts["selected"]
         lines += [f"{len(chosen)} of {facts['features']} features selected"]
         lines += aligned(
-            [(f"  {item['feature']}", f"{item['relevance']:.3g}") for item in chosen[:LISTED]]
+            [(f"  {item['feature']}", f"{item['relevance']:.3g}") for item in chosen[:20]]
         )
-        if len(chosen) > LISTED:
-            lines += [f"  and {len(chosen) - LISTED} more"]
+        if len(chosen) > 20:
+            lines += [f"  and {len(chosen) - 20} more"]
     lines += [f"warning: {warning}" for warning in facts["warnings"]]
     return "\n".join(lines + ([f"model: {facts['model']}"] if "model" in facts else []))

@@ -4,17 +4,28 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
-def destination(path: str | os.PathLike[str], name: str = "path") -> Path:
+def destination(
+    path: str | os.PathLike[str],
+    name: str = "path",
+    *,
+    inputs: Iterable[Path | None] = (),
+    outputs: Iterable[Path | None] = (),
+) -> Path:
     """Return the path of a file that can be written; `name` is the argument in error messages.
+
+    `inputs` are files and folders that are read, and `outputs` others that are written: the path
+    must be none of them, also by another name (a symbolic or hard link).
 
     Raises
     ------
     OSError
-        If the path is a folder, or if its folder does not exist or cannot be written to.
+        If the path is not that of a file, or if its folder does not exist or cannot be written to.
+    ValueError
+        If it is one of the inputs or outputs.
     """
     try:
         place = Path(path)
@@ -22,11 +33,17 @@ def destination(path: str | os.PathLike[str], name: str = "path") -> Path:
         raise TypeError(f"{name}={path!r} is not a path; give the name of a file.") from error
     if place.is_dir():
         raise IsADirectoryError(f"{name}={place} is a folder; name a file in it.")
+    if is_special(place):
+        raise OSError(f"{name}={place} is a {kind_of(place)}, not a file; choose another name.")
     try:
-        with tempfile.TemporaryFile(dir=place.parent):
-            return place
+        with tempfile.TemporaryFile(dir=Path(os.path.realpath(place)).parent):
+            pass
     except OSError as error:
         raise _not_writable(place, error, name) from error
+    for others, what in ((inputs, "read"), (outputs, "written")):
+        if any(_is_same(place, other) for other in others if other is not None):
+            raise ValueError(f"{name}={place} is a file that is also {what}; choose another file.")
+    return place
 
 
 def write_atomically(
@@ -35,10 +52,11 @@ def write_atomically(
     """Let `write` write a temporary file beside the path, and move it there if all went well.
 
     A failure leaves an existing file as it was. The file has the permissions of the one it
-    replaces, or those of any new file, and is on the disk before it takes its place.
+    replaces, or those of any new file, and is on the disk before it takes its place. A symbolic
+    link goes on pointing to its file. What is no file (a device, a pipe) is never replaced.
     """
     place = destination(path, name)
-    real = Path(os.path.realpath(place))  # a symbolic link goes on pointing to its file
+    real = Path(os.path.realpath(place))
     temporary = real.with_name(f".{real.name[:40]}.{secrets.token_hex(8)}")
     try:
         temporary.touch(exist_ok=False)
@@ -56,8 +74,28 @@ def write_atomically(
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str, name: str = "path") -> Path:
-    """Write text in UTF-8."""
-    return write_atomically(path, lambda file: file.write_text(text, encoding="utf-8"), name)
+    r"""Write text in UTF-8; halves of characters, as names of files may have, become `\udcff`."""
+    raw = text.encode("utf-8", errors="backslashreplace")
+    return write_atomically(path, lambda file: file.write_bytes(raw), name)
+
+
+def is_special(path: Path) -> bool:
+    """Return whether there is something that is neither a file nor a folder."""
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def kind_of(path: Path) -> str:
+    """Return what it then is."""
+    kinds = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+    return kinds.get(stat.S_IFMT(path.stat().st_mode), "device")
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Return whether two paths lead to one file, or to a file of a folder that is read."""
+    if path.exists() and other.exists():
+        inside = Path(os.path.realpath(other)) in Path(os.path.realpath(path)).parents
+        return path.samefile(other) or inside
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _not_writable(path: Path, error: OSError, name: str) -> OSError:

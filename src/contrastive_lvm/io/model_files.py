@@ -103,7 +103,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return read_model(path)[0]
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[Any, object]:
+def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """Return the estimator of a model file and the preparation of its data, which is not checked.
 
     The preparation is None if the file has none.

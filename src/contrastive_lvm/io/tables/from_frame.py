@@ -1,6 +1,7 @@
 """From a data frame to a table: columns of numbers apart from annotations."""
 
 from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionDtype

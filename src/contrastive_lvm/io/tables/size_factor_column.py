@@ -7,7 +7,9 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.table import Column, Table
 
 
-def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Array]:
+def sizes_of(
+    table: Table | None, column: str | None, name: str = "size_factors"
+) -> dict[str, Array]:
     """Return the argument `name` of an estimator's method; none without a column or a table."""
     if table is None or column is None:
         return {}

@@ -3,15 +3,12 @@
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.table import Table
-
-KNOWN = ".csv, .tsv, .csv.gz, .tsv.gz, .npy or .parquet"
 
 
 def described(table: Table, columns: Sequence[str], values: Array) -> pd.DataFrame:
@@ -33,19 +30,47 @@ def ending_of(path: Path) -> str:
     for known in (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".npy", ".parquet"):
         if ending.endswith(known):
             return known
-    raise ValueError(f"--output={path} has an ending that is not known; use {KNOWN}.")
+    raise ValueError(
+        f"--output={path} has an ending that is not known; use .csv, .tsv, .csv.gz, .tsv.gz, .npy "
+        "or .parquet."
+    )
 
 
-def write_frame(path: Path, ending: str, frame: pd.DataFrame, values: Any) -> None:
+def write_frame(path: Path, ending: str, frame: pd.DataFrame, values: Array) -> None:
     """Write a frame, or its numbers alone where the format has no names."""
-    named = not isinstance(frame.index, pd.RangeIndex)
     if ending == ".npy":
         with path.open("wb") as file:
             np.save(file, np.asarray(values), allow_pickle=False)
     elif ending == ".parquet":
-        frame.to_parquet(path, engine="pyarrow", index=named)
+        frame.to_parquet(path, engine="pyarrow", index=_is_named(frame))
     else:
-        separator = "\t" if ending.startswith(".tsv") else ","
-        opened = gzip.open if ending.endswith(".gz") else open
-        with opened(path, "wt", encoding="utf-8", newline="") as text:
-            frame.to_csv(text, sep=separator, index=named, lineterminator="\n")
+        raw = to_csv(frame, "\t" if ending.startswith(".tsv") else ",").encode(
+            "utf-8", errors="backslashreplace"
+        )
+        path.write_bytes(gzip.compress(raw) if ending.endswith(".gz") else raw)
+
+
+def to_csv(frame: pd.DataFrame, separator: str = ",") -> str:
+    """Return a frame as text in which no spreadsheet finds formulas.
+
+    Words that begin with `= + - @`, a tab or a carriage return are preceded by an apostrophe,
+    which spreadsheets take for "this is text"; `read_csv` removes it from names of columns.
+
+    >>> print(to_csv(pd.DataFrame({"name": ["=1+1", "-5", "a"]})).splitlines())
+    ['name', "'=1+1", '-5', 'a']
+    """
+    words = frame.select_dtypes(["object", "category", "string"]).columns
+    safe = frame.assign(**{name: frame[name].astype(object).map(_harmless) for name in words})
+    safe = safe.set_axis([_harmless(name) for name in frame.columns], axis=1)
+    safe.index = frame.index.map(_harmless) if _is_named(frame) else frame.index
+    return safe.to_csv(sep=separator, index=_is_named(frame), lineterminator="\n")
+
+
+def _harmless(value: object) -> object:
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    return f"'{value}" if np.isnan(pd.to_numeric(value, errors="coerce")) else value
+
+
+def _is_named(frame: pd.DataFrame) -> bool:
+    return not isinstance(frame.index, pd.RangeIndex)
