@@ -1,5 +1,7 @@
 """Size factors of rows of counts that a column of the file gives."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -7,9 +9,7 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.table import Column, Table
 
 
-def sizes_of(
-    table: Table | None, column: str | None, name: str = "size_factors"
-) -> dict[str, Array]:
+def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Any]:
     """Return the argument `name` of an estimator's method; none without a column or a table."""
     if table is None or column is None:
         return {}

@@ -41,7 +41,7 @@ def numbered(n: int) -> list[str]:
     return [f"x{i}" for i in range(1, n + 1)]
 
 
-def as_floats(values: Matrix, source: str) -> Matrix:
+def as_floats(values: Any, source: str) -> Matrix:
     """Return numbers in single or double precision, as they come."""
     dtype = values.dtype
     if dtype.kind not in "fiub":
