@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types slow calibrate digits reproduce bench clean
+.PHONY: help demo test lint types slow calibrate coverage digits reproduce bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ slow: $(VENV)/.dev  ## run the tests that take minutes: SVI for every combinatio
 
 calibrate: $(VENV)/.dev  ## check coverage and ranks of posteriors on simulated data; writes docs
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.calibrate --write
+
+coverage: $(VENV)/.dev  ## check the coverage of bootstrap intervals on simulated data; writes docs
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.coverage --write
 
 digits: $(VENV)/.dev  ## train autoencoders on digits on grass, an hour; writes docs
 	$(BIN)/python docs/make_digits.py

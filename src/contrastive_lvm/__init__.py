@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.flat import Flat
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
+    from contrastive_lvm.resampling.bootstrap import Bootstrap, bootstrap
 
 __version__ = "0.1.0"
 
@@ -57,6 +58,7 @@ __all__ = [
     "VAE",
     "Bernoulli",
     "Block",
+    "Bootstrap",
     "ContrastiveLVM",
     "ContrastivePCA",
     "ContrastiveVAE",
@@ -84,6 +86,7 @@ __all__ = [
     "VariationalBayes",
     "__version__",
     "anndata",
+    "bootstrap",
     "contrastive_model",
     "datasets",
     "density",
@@ -126,6 +129,8 @@ _HOMES = {
     "Latents": "estimators.prediction_model",
     "Model": "model",
     "Block": "model",
+    "Bootstrap": "resampling.bootstrap",
+    "bootstrap": "resampling.bootstrap",
     "Prior": "priors.base",
     "Likelihood": "likelihoods.base",
     "ScaleMixture": "likelihoods.base",

@@ -128,6 +128,26 @@ def draw_weights(replicates: Replicates, rng: np.random.Generator) -> tuple[Arra
     return tuple(times[numbers] for numbers in replicates.rows)
 
 
+def draw_halves(replicates: Replicates, rng: np.random.Generator) -> list[tuple[Array, ...]]:
+    """Draw half of the replicates without replacement, and the other half: weights of the rows.
+
+    Replicates of the drawn half count twice, so that a set weighs about as much as before.
+
+    Examples
+    --------
+    >>> rows = check_replicates([None, None], [4, 2])
+    >>> first, second = draw_halves(rows, np.random.default_rng(0))
+    >>> first[0].sum(), (first[0] + second[0]).tolist()
+    (np.float64(4.0), [2.0, 2.0, 2.0, 2.0])
+    """
+    kind = _kinds(replicates)
+    drawn = np.zeros(replicates.n_replicates)
+    for each in np.unique(kind):
+        alike = rng.permutation(np.flatnonzero(kind == each))
+        drawn[alike[: len(alike) // 2]] = 2.0
+    return [tuple(half[rows] for rows in replicates.rows) for half in (drawn, 2.0 - drawn)]
+
+
 def permute_sets(replicates: Replicates, rng: np.random.Generator) -> tuple[Flags, ...]:
     """Permute the sets of whole replicates of two sets: which rows are now in the first set.
 

@@ -1,0 +1,178 @@
+"""A model fitted again under other row weights, from the fit it belongs to.
+
+Complete rows enter a Gaussian model through weighted scatters only, which are formed directly
+(`refit_rows.py`). Where sweeps of EM carry nothing but the parameters (Gaussian noise, no priors),
+Newton's method with a fixed matrix finds the new fit in a few of them (`newton.py`). Other models
+continue the ascent of their engine.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.coordinate_ascent.problem import Carry, Problem
+from contrastive_lvm.estimators.linear_fit import FitInput
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.linalg.anderson import ascend
+from contrastive_lvm.linalg.gauge import canonical_rotation
+from contrastive_lvm.model import Block, Model
+from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.resampling.newton import ASCENT_TOL, MOST_PARAMETERS, FixedNewton, Sweep
+from contrastive_lvm.resampling.refit_rows import ScatterRows, refit_rows
+from contrastive_lvm.resampling.scatter_sweep import ScatterSweep
+from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.threads import one_blas_thread
+
+
+class Refitted(NamedTuple):
+    """What a refit found, blocks in the canonical gauge."""
+
+    loadings: dict[str, Array]  # (D, n) of each block
+    noise_variance: Array  # (D,)
+    lower_bound: float
+    states: dict[str, object]  # of the prior of each block
+
+
+class Refit:
+    """A fitted model and its rows, to be fitted again under other row weights.
+
+    Parameters
+    ----------
+    given : FitInput
+        The model, its engine (`EM` or `VariationalBayes`) and the rows.
+    posterior : Posterior
+        What the fit to these rows found.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> from contrastive_lvm.estimators.linear_fit import read_input
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)
+    >>> refit = Refit(read_input(model, data.target, data.background), model.posterior_)
+    >>> again = refit([np.ones(400), np.ones(400)])
+    >>> bool(np.allclose(again.loadings["target"].T, model.target_components_, atol=1e-3))
+    True
+    """
+
+    def __init__(self, given: FitInput, posterior: Posterior) -> None:
+        self.engine = closed_form_engine(given)
+        self.model = given.model.with_sizes({n: L.shape[1] for n, L in posterior.loadings.items()})
+        self.rows = refit_rows(self.model, self.engine, given.sets)
+        self.posterior = posterior
+        ones = [np.ones(rows.shape[0]) for rows in given.sets]
+        self.problem = self._problem(ones)
+        self.point = self.problem.flatten(self._start())
+        self.scatter_sweep = ScatterSweep(self.problem)
+        self.newton = None
+        if _carries_nothing(self.model, self.engine) and len(self.point) <= MOST_PARAMETERS:
+            with one_blas_thread():
+                tangents = rotation_tangents(self.problem, self._start())
+                self.newton = FixedNewton(self._sweep(ones), self.point, tangents)
+
+    @property
+    def can_travel(self) -> bool:
+        """Whether the rows are in memory, so that other processes may have them."""
+        return not any(isinstance(rows, RowReader) for rows in self.rows.sets)
+
+    def allows(self, weights: Sequence[Array]) -> bool:
+        """Tell whether the model can be fitted under some weights.
+
+        There must be more distinct rows than dimensions and means, and each feature must be
+        observed in each set.
+        """
+        distinct = [int((w > 0).sum()) for w in weights]
+        enough = min(distinct) >= 2 and sum(distinct) - len(distinct) > self.model.n_columns
+        return enough and self.rows.observes_all(weights)
+
+    def __call__(self, weights: Sequence[Array]) -> Refitted:
+        """Fit the model under the weights of the rows of each set."""
+        memory, most = self.engine.memory, self.engine.max_iter
+        if self.newton is not None:
+            point, value = self.newton.solve(self._sweep(weights), self.point, memory, most)
+            return self._refitted(self.problem.unflatten(point), value, {})
+        problem = self._problem(weights)
+        states = tuple(self.posterior.prior_states[block.name] for block in self.model.blocks)
+        start = problem.begin(self.point, Carry(None, states, (None,) * len(weights)))
+        end = ascend(
+            problem, start.point, start.carry, memory=memory, max_sweeps=most, tol=ASCENT_TOL
+        )
+        names = [block.name for block in self.model.blocks]
+        found = dict(zip(names, end.info.carry.states, strict=True))
+        return self._refitted(problem.unflatten(end.point), float(end.trace[-1]), found)
+
+    def _problem(self, weights: Sequence[Array]) -> Problem:
+        """Return the problem of weighted rows, in the units of the first."""
+        data = self.rows.data(weights)
+        if hasattr(self, "problem"):
+            data = data._replace(variance=self.problem.data.variance)
+        return Problem(self.model, data, posterior=self.engine._posterior)
+
+    def _sweep(self, weights: Sequence[Array]) -> Sweep:
+        if isinstance(self.rows, ScatterRows):
+            return partial(self.scatter_sweep, self.rows.scatters(weights))
+        return partial(_sweep, self._problem(weights))
+
+    def _start(self) -> Parameters:
+        """Return the fitted parameters, in the coordinates of the rows."""
+        fit, basis = self.posterior, self.rows.basis
+        L, psi = np.hstack(list(fit.loadings.values())), fit.noise_variance
+        if basis is not None:
+            L, psi = basis.T @ L, psi[: basis.shape[1]]
+        return Parameters(L, psi, tuple(fit.means.values()), fit.df or 0.0)
+
+    def _refitted(self, p: Parameters, value: float, states: dict[str, object]) -> Refitted:
+        L, psi, basis = p.L, p.psi, self.rows.basis
+        if basis is not None:
+            L, psi = basis @ L, np.full(len(basis), psi[0])
+        blocks = zip(self.model.blocks, self.model.columns, strict=True)
+        loadings = {block.name: _canonical(L[:, columns], block) for block, columns in blocks}
+        return Refitted(loadings, psi, value, states)
+
+
+def closed_form_engine(given: FitInput) -> CoordinateAscent:
+    """Return the engine of a fit that can be repeated under weights."""
+    if not isinstance(given.engine, CoordinateAscent):
+        reason = (
+            "cannot fit weighted rows, so that rows cannot be resampled; use inference='em' or "
+            "'vb', with Gaussian or Student-t noise."
+        )
+        raise InvalidParameterError("inference", given.engine, reason)
+    return given.engine
+
+
+def _carries_nothing(model: Model, engine: CoordinateAscent) -> bool:
+    """Tell whether a sweep is a map of the parameters alone."""
+    if engine._posterior or model.likelihood._is_scale_mixture:
+        return False
+    return not any(
+        prior._has_proximal_step or prior.precision(prior.init((1, 1))).any()
+        for prior in model.priors
+    )
+
+
+def _canonical(L: Array, block: Block) -> Array:
+    return np.asarray(L @ canonical_rotation(L, keep_columns=block.prior._has_own_columns))
+
+
+def _sweep(problem: Problem, point: Array) -> tuple[float, Array]:
+    value, found = problem.evaluate(point, problem.first_carry())
+    return value, problem.improve(point, found)[0]
+
+
+def rotation_tangents(problem: Problem, p: Parameters) -> Array:
+    """Return an orthonormal basis of the moves that only rotate blocks, as points, (P, R)."""
+    moves = [np.zeros((p.L.size, 0))]
+    for columns in problem.model.columns:
+        for i in range(columns.start, columns.stop):
+            for j in range(columns.start, i):
+                move = np.zeros_like(p.L)
+                move[:, i], move[:, j] = p.L[:, j], -p.L[:, i]
+                moves.append((move / problem.unit[:, None]).reshape(-1, 1))
+    basis = np.linalg.qr(np.hstack(moves))[0]
+    others = np.zeros((len(problem.flatten(p)) - len(basis), basis.shape[1]))
+    return np.vstack([basis, others])

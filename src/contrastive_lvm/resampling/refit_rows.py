@@ -1,0 +1,132 @@
+"""Rows that are compressed again and again, under other weights each time."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
+from contrastive_lvm.model import Model
+from contrastive_lvm.rows.data import MOST_LOADED, MOST_SPAN_ROWS, NARROW, Data
+from contrastive_lvm.rows.gram_trick import reduce_to_span
+from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.scatter import MOST_FEATURES, DenseScatter
+
+
+class ScatterRows:
+    """Dense rows without missing entries in memory, of which scatters suffice.
+
+    Parameters
+    ----------
+    sets : list of ndarray
+        The rows of each set.
+    span : bool
+        Whether few rows of many features may be replaced by coordinates in their span.
+    """
+
+    def __init__(self, sets: list[Array], *, span: bool) -> None:
+        self.sets, self.n_features = sets, sets[0].shape[1]
+        self.basis: Array | None = None  # (D, r) of the span
+        if span:
+            found = reduce_to_span(sets)
+            self.basis = found.lift(np.eye(found.coefficients.shape[1]))
+            pairs = zip(sets, found.means, strict=True)
+            self.sets = [(rows - mean) @ self.basis for rows, mean in pairs]
+
+    def scatters(self, weights: Sequence[Array]) -> list[DenseScatter]:
+        """Return the scatter of each set."""
+        outside = self.n_features - self.sets[0].shape[1]
+        pairs = zip(self.sets, weights, strict=True)
+        return [weighted_scatter(rows, w, n_outside=outside) for rows, w in pairs]
+
+    def data(self, weights: Sequence[Array]) -> Data:
+        """Return the scatters as engines use them."""
+        return self.compressed(self.scatters(weights))
+
+    def compressed(self, sets: list[DenseScatter]) -> Data:
+        """Return given scatters as engines use them."""
+        variances = [s.square / s.n_rows for s in sets]
+        shares = [s.n_rows / sum(s.n_rows for s in sets) for s in sets]
+        pooled = np.average(variances, axis=0, weights=shares)
+        narrow = len(pooled) <= NARROW
+        return Data(
+            sets=sets,
+            readers=[],
+            n_features=self.n_features,
+            span=None,
+            complete=True,
+            narrow=narrow,
+            variances=variances,
+            variance=pooled,
+        )
+
+    def observes_all(self, weights: Sequence[Array]) -> bool:
+        """Say that every feature of every set is observed."""
+        return True
+
+
+class EngineRows:
+    """Rows that are sparse, out of core or have missing entries or heavy tails."""
+
+    basis: Array | None = None
+
+    def __init__(self, sets: list[Rows], model: Model, engine: CoordinateAscent) -> None:
+        self.sets, self.model, self.engine = sets, model, engine
+
+    def data(self, weights: Sequence[Array]) -> Data:
+        """Compress the rows as a fit of the engine does."""
+        return self.engine._prepare(self.model, self.sets, weights)
+
+    @cached_property
+    def _observed(self) -> list[Array | None]:
+        """Observed entries of each set in memory, (N, D); None where all of them are."""
+        return [
+            None if isinstance(X, RowReader) or not has_missing(X) else 1.0 - np.isnan(widen(X))
+            for X in self.sets
+        ]
+
+    def observes_all(self, weights: Sequence[Array]) -> bool:
+        """Tell whether rows of positive weight observe every feature of every set."""
+        pairs = zip(self._observed, weights, strict=True)
+        return all(seen is None or bool((w @ seen > 0).all()) for seen, w in pairs)
+
+
+def refit_rows(
+    model: Model, engine: CoordinateAscent, sets: Sequence[Rows]
+) -> ScatterRows | EngineRows:
+    """Return rows in the form that is compressed fastest; what is small is loaded."""
+    n_rows, D = sum(rows.shape[0] for rows in sets), sets[0].shape[1]
+    few = n_rows < D and n_rows <= MOST_SPAN_ROWS
+    loaded: list[Rows] = [
+        X.load() if isinstance(X, RowReader) and (few or X.shape[0] * D <= MOST_LOADED) else X
+        for X in sets
+    ]
+    dense = [widen(X) for X in loaded if not isinstance(X, RowReader) and _has_scatter(X)]
+    if model.likelihood._is_scale_mixture or len(dense) < len(loaded):
+        return EngineRows(loaded, model, engine)
+    alike = model.likelihood._is_isotropic and model.treats_features_alike
+    return ScatterRows(dense, span=few and alike and not engine._posterior)
+
+
+def _has_scatter(rows: Rows) -> bool:
+    """Tell whether rows are complete and small enough for scatters."""
+    if isinstance(rows, RowReader) or rows.shape[1] > MOST_FEATURES or has_missing(rows):
+        return False
+    return not is_sparse(rows) or rows.shape[0] * rows.shape[1] <= MOST_LOADED
+
+
+def weighted_scatter(rows: Array, weights: Array, *, n_outside: int = 0) -> DenseScatter:
+    """Return the scatter of complete rows about their weighted mean.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [3.0]])
+    >>> weighted_scatter(rows, np.array([2.0, 1.0])).matrix
+    array([[6.]])
+    """
+    n = float(weights.sum())
+    mean = weights @ rows / n
+    centred = rows - mean
+    return DenseScatter(n, mean, (weights[:, None] * centred).T @ centred, n_outside)
