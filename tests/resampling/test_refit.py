@@ -11,7 +11,7 @@ from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.resampling.newton import FixedNewton
 from contrastive_lvm.resampling.refit import Refit, _sweep
-from contrastive_lvm.resampling.refit_rows import ScatterRows, EngineRows, weighted_scatter
+from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, weighted_scatter
 from contrastive_lvm.resampling.scatter_sweep import ScatterSweep
 
 
