@@ -2,16 +2,21 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from sklearn import get_config
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.estimators.object_arrays import numbers_of
+from contrastive_lvm.exceptions import InvalidDataError
+
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.base_estimator import Estimator
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -28,70 +33,67 @@ class NamedRows(NamedTuple):
         n, d = self.values.shape
         return int(n), int(d)
 
-    @property
-    def header(self) -> pd.DataFrame:
-        """A frame with these names and without rows, which scikit-learn can compare."""
-        return pd.DataFrame(columns=pd.Index(self.names, dtype=object))
-
 
 def unnamed(X: Any) -> Any:
     """Return rows without the names that `NamedRows` gave them."""
     return X.values if isinstance(X, NamedRows) else X
 
 
-def first_few(names: Any) -> str:
+def header_of(X: Any, rows: Matrix) -> Any:
+    """Return what tells scikit-learn the names of features, or the rows where there are none."""
+    if isinstance(X, pd.DataFrame):
+        return X
+    names = X.names if isinstance(X, NamedRows) else X.columns if is_frame(X) else None
+    return rows if names is None else pd.DataFrame(columns=pd.Index(names, dtype=object))
+
+
+def first_few(names: Iterable[object]) -> str:
     """Return the first three of many names, and how many more there are."""
-    listed = [str(name) for name in sorted(names, key=str)]
+    listed = sorted(str(name) for name in names)
     more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
     return f"{listed[:3]}{more}"
 
 
-def readable(X: Any, name: str) -> Any:
-    """Return frames, and arrays of objects, as scikit-learn can read them; all else as it is."""
-    if X is None:
-        raise ValueError(f"{name}=None is not data; give an array of rows and features.")
-    if len(getattr(X, "shape", (0, 0))) != 2:
-        raise ValueError(
-            f"{name} has shape {tuple(X.shape)}, but needs two dimensions, rows and features: "
-            "Reshape your data with .reshape(1, -1) for one row or .reshape(-1, 1) for one feature."
-        )
-    if isinstance(X, pd.DataFrame):
-        return _from_pandas(X, name)
-    if isinstance(X, np.ndarray) and X.dtype == np.object_:
-        return _as_numbers(lambda: X.astype(np.float64), name)
+def is_frame(X: object) -> bool:
+    """Whether rows are a frame of pandas or polars."""
     polars = sys.modules.get("polars")  # a package that nobody has imported made no X
-    if polars is not None and isinstance(X, polars.LazyFrame):
+    others = () if polars is None else (polars.DataFrame, polars.LazyFrame)
+    return isinstance(X, (pd.DataFrame, *others))
+
+
+def values_of_frame(X: Any, name: str) -> Matrix:
+    """Return the numbers of a frame; what has no value is NaN."""
+    return _from_pandas(X, name) if isinstance(X, pd.DataFrame) else _from_polars(X, name)
+
+
+def _from_polars(X: Any, name: str) -> np.ndarray:
+    pl = import_module("polars")
+    if isinstance(X, pl.LazyFrame):
         raise TypeError(f"{name} is a polars LazyFrame, which has no rows yet; pass .collect().")
-    if polars is not None and isinstance(X, polars.DataFrame):
-        return _from_polars(polars, X, name)
-    return X
-
-
-def _from_polars(pl: Any, X: Any, name: str) -> NamedRows:
-    numeric = [kind.is_numeric() or kind in (pl.Boolean, pl.Null) for kind in X.dtypes]
-    _refuse_text([c for c, fine in zip(X.columns, numeric, strict=True) if not fine], name)
+    _refuse_text([c for c, k in X.schema.items() if not (k.is_numeric() or k == pl.Boolean)], name)
     single = bool(X.columns) and all(kind == pl.Float32 for kind in X.dtypes)
     floats = X.select(pl.all().cast(pl.Float32 if single else pl.Float64))
-    return NamedRows(floats.to_numpy(), list(X.columns))
+    values: np.ndarray = floats.to_numpy()
+    return values
 
 
-def _from_pandas(X: Any, name: str) -> Any:
-    kinds = list(X.dtypes)
-    objects = np.array([kind == np.object_ for kind in kinds], dtype=bool)
-    numeric = [bool(o) or _is_real(kind) for o, kind in zip(objects, kinds, strict=True)]
-    _refuse_text([c for c, fine in zip(X.columns, numeric, strict=True) if not fine], name)
+def _from_pandas(X: pd.DataFrame, name: str) -> Matrix:
+    kinds: list[Any] = list(X.dtypes)
+    objects = [i for i, kind in enumerate(kinds) if kind == np.object_]
+    real = [i in objects or _is_real(kind) for i, kind in enumerate(kinds)]
+    _refuse_text([c for c, fine in zip(X.columns, real, strict=True) if not fine], name)
     twice = [c for c, n in Counter(X.columns).items() if n > 1 and isinstance(c, str)]
     if twice:
-        raise ValueError(
-            f"{name} has more than one column of the name {first_few(twice)}; "
-            "name every feature once."
-        )
-    X = _without_mixed_sparsity(X, kinds)
-    if objects.any():
-        columns = X.columns[objects]
-        found = X.where(X.notna(), np.nan) if X[columns].isna().to_numpy().any() else X
-        return _as_numbers(lambda: found.astype(dict.fromkeys(columns, np.float64)), name)
-    return X
+        reason = f"has more than one column of the name {first_few(twice)}; name every feature once."
+        raise InvalidDataError(name, reason)
+    if kinds and all(isinstance(k, pd.SparseDtype) and k.fill_value == 0 for k in kinds):
+        return X.sparse.to_coo()
+    if objects:
+        X = X.copy(deep=False)
+        for i in objects:
+            X.isetitem(i, numbers_of(X.iloc[:, i].to_numpy(), name))
+    single = bool(kinds) and all(kind == np.float32 for kind in kinds)
+    return X.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
 
 
 def _is_real(kind: Any) -> bool:
@@ -99,37 +101,17 @@ def _is_real(kind: Any) -> bool:
     return bool(types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind))
 
 
-def _refuse_text(columns: list[Any], name: str) -> None:
+def _refuse_text(columns: list[object], name: str) -> None:
     if columns:
-        raise ValueError(
-            f"{name} has columns that are not numeric, {first_few(columns)}; drop or encode them."
-        )
-
-
-def _as_numbers(convert: Callable[[], Any], name: str) -> Any:
-    try:
-        return convert()
-    except ValueError as error:
-        raise ValueError(
-            f"{name} holds text that is not a number ({error}); drop or encode such columns."
-        ) from error
-
-
-def _without_mixed_sparsity(X: Any, kinds: list[Any]) -> Any:
-    """Make sparse columns dense, unless all columns are sparse and leave out zeros."""
-    sparse = [isinstance(kind, pd.SparseDtype) for kind in kinds]
-    if not any(sparse) or (all(sparse) and all(kind.fill_value == 0 for kind in kinds)):
-        return X
-    columns = (column for _, column in X.items())
-    dense = [c.sparse.to_dense() if s else c for s, c in zip(sparse, columns, strict=True)]
-    return pd.concat(dense, axis=1)
+        reason = f"has columns that are not numeric, {first_few(columns)}; drop or encode them."
+        raise InvalidDataError(name, reason)
 
 
 def follows_output(method: Method) -> Method:
     """Decorate a method whose rows of features become frames when `set_output` asks for them."""
 
     @wraps(method)
-    def framed(self: Any, *arguments: Any, **options: Any) -> Any:
+    def framed(self: "Estimator", *arguments: Any, **options: Any) -> Any:
         found = method(self, *arguments, **options)
         configured = getattr(self, "_sklearn_output_config", {})
         kind = configured.get("transform", get_config()["transform_output"])
@@ -143,7 +125,7 @@ def follows_output(method: Method) -> Method:
     return cast("Method", framed)
 
 
-def _framed(estimator: Any, given: Any, rows: Array, kind: str) -> Any:
+def _framed(estimator: "Estimator", given: object, rows: Array, kind: str) -> Any:
     names = getattr(estimator, "feature_names_in_", None)
     columns = [f"x{i}" for i in range(rows.shape[1])] if names is None else list(names)
     if kind == "polars":

@@ -4,49 +4,60 @@ import copy
 import inspect
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.estimators.frames import NamedRows, first_few, readable, unnamed
-from contrastive_lvm.estimators.validation import (
-    refuse_empty_columns,
-    refuse_values,
+from contrastive_lvm.estimators.frames import (
+    NamedRows,
+    first_few,
+    header_of,
+    is_frame,
+    unnamed,
+    values_of_frame,
 )
+from contrastive_lvm.estimators.object_arrays import as_array, floats_of, refuse_shape
+from contrastive_lvm.estimators.validation import refuse_empty_columns, refuse_values
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.linalg.sparse_format import as_csr
-from contrastive_lvm.rows.reader import Checks, RowReader, Rows, is_out_of_core, open_rows
+from contrastive_lvm.rows.reader import Checks, RowReader, is_out_of_core, open_rows, precision
 
-FLOATS = [np.float64, np.float32]
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.base_estimator import Estimator
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def read_rows(
-    estimator: Any, X: Any, *, name: str = "X", reset: bool = False, missing: bool = True
+    estimator: "Estimator", X: Any, *, name: str = "X", reset: bool = False, missing: bool = True
 ) -> Matrix:
     """Read rows into float32, float64 or CSR; remember their features (`reset`) or check them."""
-    X = readable(X, name)
-    values = unnamed(X)
-    rows: Matrix = check_array(
-        as_csr(values, name) if is_sparse(values) else values,
-        accept_sparse="csr",
-        dtype=FLOATS,
-        ensure_all_finite=False,
-        input_name=name,
-    )
-    check_features(estimator, X, name, reset=reset)
+    rows = as_rows(X, name)
+    check_features(estimator, X, rows, name, reset=reset)
     refuse_values(rows, name, missing=missing, columns=reset)
     return rows
 
 
-def rows_for_fit(estimator: Any, X: Any, *, name: str = "X", missing: bool = True) -> Rows:
+def as_rows(X: Any, name: str) -> Matrix:
+    """Return rows of any kind as an array or a CSR matrix of floats; missing entries are NaN."""
+    values = unnamed(X)
+    if is_frame(values):
+        values = values_of_frame(values, name)
+    elif not is_sparse(values):
+        values = as_array(values, name)
+    refuse_shape(values, name)
+    return as_csr(values, name) if is_sparse(values) else floats_of(values, name)
+
+
+def rows_for_fit(
+    estimator: "Estimator", X: Any, *, name: str = "X", missing: bool = True
+) -> Matrix | RowReader:
     """Read rows of a fit; those out of core are checked when they are read."""
     if is_out_of_core(unnamed(X)):
-        rows: Rows = open_input(unnamed(X), name, missing=missing)
-        check_features(estimator, X, name, reset=True)
+        rows = open_input(estimator, X, name, missing=missing, reset=True)
     else:
         rows = read_rows(estimator, X, name=name, reset=True, missing=missing)
     if rows.shape[0] < 2:
@@ -55,17 +66,14 @@ def rows_for_fit(estimator: Any, X: Any, *, name: str = "X", missing: bool = Tru
     return rows
 
 
-def check_features(estimator: Any, X: Any, name: str, *, reset: bool = False) -> None:
+def check_features(
+    estimator: "Estimator", X: Any, rows: Matrix, name: str, *, reset: bool = False
+) -> None:
     """Remember the features of X in a fit, or compare features with those of the fit."""
-    if name == "background":
-        _compare_with_target(estimator, X)
+    header = header_of(X, rows)
+    if name != "background":
+        validate_data(estimator, header, reset=reset, skip_check_array=True)
         return
-    names = X.header if isinstance(X, NamedRows) else X
-    validate_data(estimator, names, reset=reset, skip_check_array=True)
-
-
-def _compare_with_target(estimator: Any, background: Any) -> None:
-    n_features, header = np.shape(background)[1], getattr(background, "header", background)
     names = [name for name in getattr(header, "columns", []) if isinstance(name, str)]
     known = list(getattr(estimator, "feature_names_in_", names))
     if names and set(known) != set(names):
@@ -75,20 +83,33 @@ def _compare_with_target(estimator: Any, background: Any) -> None:
             f"only background has {first_few(only_background)}; give both the same columns."
         )
     if names and known != names:
-        raise ValueError(
-            "background has the features of X in another order; pass background[X.columns]."
-        )
-    if n_features != estimator.n_features_in_:
-        raise ValueError(
-            f"background has {n_features} features, but X has {estimator.n_features_in_}; "
-            "give both sets the same columns."
-        )
+        reason = "has the features of X in another order; pass background[X.columns]."
+        raise InvalidDataError(name, reason)
+    if rows.shape[1] != estimator.n_features_in_:
+        n, m = rows.shape[1], estimator.n_features_in_
+        reason = f"has {n} features, but X has {m}; give both sets the same columns."
+        raise InvalidDataError(name, reason)
 
 
-def open_input(X: Any, name: str, *, missing: bool) -> RowReader:
+def open_input(
+    estimator: "Estimator", X: Any, name: str, *, missing: bool = True, reset: bool = False
+) -> RowReader:
     """Open rows out of core, which are checked when they are read."""
     values = partial(refuse_values, name=name, missing=missing)
-    return open_rows(X, name, Checks(values, partial(refuse_empty_columns, name=name)))
+    checks = Checks(values, partial(refuse_empty_columns, name=name))
+    rows = open_rows(unnamed(X), name, checks)
+    check_features(estimator, X, rows, name, reset=reset)
+    return rows
+
+
+def refuse_background_as_y(y: Any, n_features: int) -> None:
+    """Refuse a background that was passed as the second argument, which is `y` and ignored."""
+    if np.ndim(y) == 2 and np.shape(y)[1] == n_features:
+        reason = (
+            f"has shape {np.shape(y)} and is ignored, as in all estimators of scikit-learn, but "
+            "looks like a background; pass background=..., or leave y out."
+        )
+        raise InvalidDataError("y", reason)
 
 
 def by_chunks(method: Method) -> Method:
@@ -98,12 +119,11 @@ def by_chunks(method: Method) -> Method:
     """
 
     @wraps(method)
-    def mapped(self: Any, X: Any, **options: Any) -> Any:
+    def mapped(self: "Estimator", X: Any, **options: Any) -> Any:
         if not is_out_of_core(unnamed(X)):
             return method(self, X, **options)
         check_is_fitted(self)
-        rows = open_input(unnamed(X), "X", missing=True)
-        check_features(self, X, "X")
+        rows = open_input(self, X, "X")
         if options.get("size_factors") is not None:
             self._fitted().for_rows("target", rows, options["size_factors"])  # refuses wrong ones
             options = {**options, "size_factors": np.asarray(options["size_factors"])}
@@ -112,7 +132,9 @@ def by_chunks(method: Method) -> Method:
     return cast("Method", mapped)
 
 
-def _applied(estimator: Any, name: str, options: dict[str, Any], chunk: Matrix, rows: slice) -> Any:
+def _applied(
+    estimator: "Estimator", name: str, options: dict[str, Any], chunk: Matrix, rows: slice
+) -> Any:
     """Apply a method to a chunk, whose rows are at the given places."""
     if options.get("size_factors") is not None:
         options = {**options, "size_factors": options["size_factors"][rows]}
@@ -120,7 +142,10 @@ def _applied(estimator: Any, name: str, options: dict[str, Any], chunk: Matrix, 
     return bare(estimator, chunk, **options)
 
 
-def for_travel(estimator: Any) -> Any:
+Kind = TypeVar("Kind", bound="Estimator")
+
+
+def for_travel(estimator: Kind) -> Kind:
     """Copy an estimator without what grows with its data, and without names of features.
 
     Chunks have no names, and have been compared with the model's already.
