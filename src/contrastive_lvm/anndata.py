@@ -13,7 +13,6 @@ import pandas as pd
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import NamedRows
-from contrastive_lvm.estimators.input_rows import for_travel
 from contrastive_lvm.io.tables.binary import import_anndata
 from contrastive_lvm.io.tables.size_factor_column import positive_numbers
 from contrastive_lvm.io.tables.table import some
@@ -271,7 +270,7 @@ def _latents(estimator: Any, values: Any, groups: Groups) -> LatentMeans:
     """Return latents in memory, computed chunk by chunk, by the workers of Dask arrays."""
     outside = is_out_of_core(values)
     rows = open_rows(values, "adata", UNCHECKED) if outside else LocalRows(values, UNCHECKED)
-    found = rows.map(partial(_latents_of_chunk, for_travel(estimator), groups))
+    found = rows.map(partial(_latents_of_chunk, estimator._without_rows(), groups))
     if hasattr(found[0], "dask"):
         found = import_module("dask").compute(*found)
     return LatentMeans(*found)

@@ -288,7 +288,7 @@ def test_a_model_that_makes_no_sense_is_not_written(tmp_path: Path) -> None:
         changed = copy.copy(model).set_params(**wrong)
         with pytest.raises(ValueError, match=r"this ContrastiveLVM cannot be saved: .*; fit it"):
             changed.save(path)
-    model.target_prior = object()
+    model.set_params(target_prior=object())
     with pytest.raises(TypeError, match=r"target_prior=<object.* cannot be saved: a model file"):
         model.save(path)
     assert not path.exists()

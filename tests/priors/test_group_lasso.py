@@ -230,6 +230,7 @@ def test_the_path_thins_out(where: str) -> None:
     for model, rho, bound in zip(found.models, found.rhos, found.bounds, strict=True):
         assert np.isfinite(model.lower_bound_)
         assert model.lower_bound_ == bound
+        assert isinstance(model.target_prior, clvm.GroupLasso)
         assert model.target_prior.rho == rho
 
 

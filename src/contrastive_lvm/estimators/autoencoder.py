@@ -15,12 +15,7 @@ from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output, unnamed
-from contrastive_lvm.estimators.input_rows import (
-    check_features,
-    open_input,
-    read_rows,
-    rows_for_fit,
-)
+from contrastive_lvm.estimators.input_rows import open_input, read_rows, rows_for_fit
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks
 from contrastive_lvm.estimators.validation import refuse_constant
@@ -125,8 +120,7 @@ class Autoencoder(Estimator, ABC):
         if fit:
             rows = rows_for_fit(self, X, name=name)
         elif is_out_of_core(unnamed(X)):
-            rows = open_input(unnamed(X), name, missing=True)
-            check_features(self, X, name)
+            rows = open_input(self, X, name)
         else:
             rows = read_rows(self, X, name=name)
         if isinstance(rows, RowReader):
@@ -155,7 +149,7 @@ class Autoencoder(Estimator, ABC):
         self._architecture(1, *sizes, encodes_missing=False)  # refuse before rows are read
         moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)
         variances = [m.square / np.maximum(m.counts, 1.0) for m in moments]
-        refuse_constant(sum(variances), max(np.abs(m.mean).max() for m in moments))
+        refuse_constant(np.sum(variances, axis=0), max(np.abs(m.mean).max() for m in moments))
         missing = not all(m.complete for m in moments)
         architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -1,10 +1,12 @@
 """The base of all estimators: scikit-learn's, with a model file and a view in notebooks."""
 
 from collections.abc import Callable
+from copy import copy
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 
 from contrastive_lvm.estimators.display import card_of
 from contrastive_lvm.io.model_files import Saveable
@@ -20,7 +22,7 @@ def all_or_nothing(fit: Method) -> Method:
     """
 
     @wraps(fit)
-    def fit_copy(self: Any, *arguments: Any, **options: Any) -> Any:
+    def fit_copy(self: "Estimator", *arguments: Any, **options: Any) -> Any:
         trial = object.__new__(type(self))
         vars(trial).update(vars(self))
         fit(trial, *arguments, **options)
@@ -42,15 +44,25 @@ class Estimator(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         diagram = super()._repr_html_
         return lambda: card_of(self) + diagram()
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**options)
         if "text/html" in bundle:
             bundle["text/html"] = card_of(self) + bundle["text/html"]
         return bundle
 
-    def __sklearn_tags__(self) -> Any:
+    def _without_rows(self) -> Self:
+        """Copy the estimator without what grows with its data, and without names of features.
+
+        Chunks of rows have no names, and have been compared with the model's already.
+        """
+        light = copy(self)
+        for name in ("feature_names_in_", "state_"):
+            vars(light).pop(name, None)
+        return light
+
+    def __sklearn_tags__(self) -> Tags:
         """Accept sparse rows and missing entries."""
-        tags = super().__sklearn_tags__()
+        tags: Tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags

@@ -11,12 +11,16 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
-from contrastive_lvm.estimators.linear_fit import (
-    read_input,
-    run_engine,
-    warn_about_fit,
-)
+from contrastive_lvm.estimators.input_rows import refuse_background_as_y
+from contrastive_lvm.estimators.linear_fit import read_input, run_engine, warn_about_fit
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
+from contrastive_lvm.estimators.object_arrays import RowNumbers
+from contrastive_lvm.estimators.parse_params import (
+    EngineLike,
+    LikelihoodLike,
+    PriorLike,
+    RandomState,
+)
 from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report
@@ -134,12 +138,12 @@ class ContrastiveLVM(LinearPredictions):
         n_target: int = 2,
         n_shared: int | str = 10,
         *,
-        likelihood: Any = "gaussian",
-        shared_prior: Any = None,
-        target_prior: Any = None,
-        inference: Any = "auto",
+        likelihood: LikelihoodLike = "gaussian",
+        shared_prior: PriorLike = None,
+        target_prior: PriorLike = None,
+        inference: EngineLike = "auto",
         n_init: int = 1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
         self.n_target = n_target
@@ -156,13 +160,13 @@ class ContrastiveLVM(LinearPredictions):
     def fit(
         self,
         X: Any,
-        y: Any = None,
+        y: object = None,
         *,
         background: Any = None,
-        sample_weight: Any = None,
-        background_sample_weight: Any = None,
-        size_factors: Any = None,
-        background_size_factors: Any = None,
+        sample_weight: RowNumbers = None,
+        background_sample_weight: RowNumbers = None,
+        size_factors: RowNumbers = None,
+        background_size_factors: RowNumbers = None,
     ) -> Self:
         """Fit the model to a target set and a background.
 
@@ -197,6 +201,8 @@ class ContrastiveLVM(LinearPredictions):
         True
         """
         n_init = check_integer("n_init", self.n_init, 1)
+        if background is None:
+            refuse_background_as_y(X, y)
         given = read_input(self, X, background, (sample_weight, background_sample_weight))
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
@@ -209,13 +215,13 @@ class ContrastiveLVM(LinearPredictions):
     def fit_transform(
         self,
         X: Any,
-        y: Any = None,
+        y: object = None,
         *,
         background: Any = None,
-        sample_weight: Any = None,
-        background_sample_weight: Any = None,
-        size_factors: Any = None,
-        background_size_factors: Any = None,
+        sample_weight: RowNumbers = None,
+        background_sample_weight: RowNumbers = None,
+        size_factors: RowNumbers = None,
+        background_size_factors: RowNumbers = None,
     ) -> Array:
         """Fit, then `transform(X)`.
 
@@ -238,7 +244,7 @@ class ContrastiveLVM(LinearPredictions):
         )
         return self.transform(X, size_factors=size_factors)
 
-    def draws(self, n: int = 1000, *, random_state: Any = None) -> Draws:
+    def draws(self, n: int = 1000, *, random_state: RandomState = None) -> Draws:
         """Draw everything that is not observed from its posterior, in the canonical gauge.
 
         Parameters
@@ -276,7 +282,7 @@ class ContrastiveLVM(LinearPredictions):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         return guide_draws(self.posterior_.state, n, seed)
 
-    def to_arviz(self, n: int = 1000, *, random_state: Any = None) -> Any:
+    def to_arviz(self, n: int = 1000, *, random_state: RandomState = None) -> Any:
         """Return the draws as ArviZ's `InferenceData` (a `DataTree` from ArviZ 1.0 on).
 
         Needs the extra `arviz`.
@@ -313,7 +319,7 @@ class ContrastiveLVM(LinearPredictions):
         self.lower_bound_error_ = posterior.lower_bound_error
         self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
 
-    def _fitted_state(self) -> dict[str, Any]:
+    def _fitted_state(self) -> dict[str, object]:
         # What SVI continues from is as large as the data.
         return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
 

@@ -14,6 +14,7 @@ from sklearn import get_config
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.object_arrays import numbers_of
 from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.rows.reader import Rows
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.base_estimator import Estimator
@@ -39,7 +40,7 @@ def unnamed(X: Any) -> Any:
     return X.values if isinstance(X, NamedRows) else X
 
 
-def header_of(X: Any, rows: Matrix) -> Any:
+def header_of(X: Any, rows: Rows) -> Any:
     """Return what tells scikit-learn the names of features, or the rows where there are none."""
     if isinstance(X, pd.DataFrame):
         return X
@@ -61,30 +62,31 @@ def is_frame(X: object) -> bool:
     return isinstance(X, (pd.DataFrame, *others))
 
 
-def values_of_frame(X: Any, name: str) -> Matrix:
+def values_of_frame(X: Any, name: str) -> Any:
     """Return the numbers of a frame; what has no value is NaN."""
     return _from_pandas(X, name) if isinstance(X, pd.DataFrame) else _from_polars(X, name)
 
 
-def _from_polars(X: Any, name: str) -> np.ndarray:
+def _from_polars(X: Any, name: str) -> Any:
     pl = import_module("polars")
     if isinstance(X, pl.LazyFrame):
         raise TypeError(f"{name} is a polars LazyFrame, which has no rows yet; pass .collect().")
     _refuse_text([c for c, k in X.schema.items() if not (k.is_numeric() or k == pl.Boolean)], name)
     single = bool(X.columns) and all(kind == pl.Float32 for kind in X.dtypes)
     floats = X.select(pl.all().cast(pl.Float32 if single else pl.Float64))
-    values: np.ndarray = floats.to_numpy()
-    return values
+    return floats.to_numpy()
 
 
-def _from_pandas(X: pd.DataFrame, name: str) -> Matrix:
+def _from_pandas(X: Any, name: str) -> Any:
     kinds: list[Any] = list(X.dtypes)
     objects = [i for i, kind in enumerate(kinds) if kind == np.object_]
     real = [i in objects or _is_real(kind) for i, kind in enumerate(kinds)]
     _refuse_text([c for c, fine in zip(X.columns, real, strict=True) if not fine], name)
     twice = [c for c, n in Counter(X.columns).items() if n > 1 and isinstance(c, str)]
     if twice:
-        reason = f"has more than one column of the name {first_few(twice)}; name every feature once."
+        reason = (
+            f"has more than one column of the name {first_few(twice)}; name every feature once."
+        )
         raise InvalidDataError(name, reason)
     if kinds and all(isinstance(k, pd.SparseDtype) and k.fill_value == 0 for k in kinds):
         return X.sparse.to_coo()

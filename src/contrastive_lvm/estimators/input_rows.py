@@ -1,6 +1,5 @@
 """Rows that users hand in: in memory, or out of core and read a chunk at a time."""
 
-import copy
 import inspect
 from collections.abc import Callable
 from functools import partial, wraps
@@ -9,21 +8,32 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.arrays import Matrix, Sparse
 from contrastive_lvm.estimators.frames import (
-    NamedRows,
     first_few,
     header_of,
     is_frame,
     unnamed,
     values_of_frame,
 )
-from contrastive_lvm.estimators.object_arrays import as_array, floats_of, refuse_shape
+from contrastive_lvm.estimators.object_arrays import (
+    as_array,
+    floats_of,
+    number_per_row,
+    refuse_shape,
+)
 from contrastive_lvm.estimators.validation import refuse_empty_columns, refuse_values
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.linalg.sparse_format import as_csr
-from contrastive_lvm.rows.reader import Checks, RowReader, is_out_of_core, open_rows, precision
+from contrastive_lvm.rows.reader import (
+    Checks,
+    RowReader,
+    Rows,
+    is_out_of_core,
+    open_rows,
+    precision,
+)
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.base_estimator import Estimator
@@ -43,7 +53,7 @@ def read_rows(
 
 def as_rows(X: Any, name: str) -> Matrix:
     """Return rows of any kind as an array or a CSR matrix of floats; missing entries are NaN."""
-    values = unnamed(X)
+    values: Any = unnamed(X)
     if is_frame(values):
         values = values_of_frame(values, name)
     elif not is_sparse(values):
@@ -52,12 +62,10 @@ def as_rows(X: Any, name: str) -> Matrix:
     return as_csr(values, name) if is_sparse(values) else floats_of(values, name)
 
 
-def rows_for_fit(
-    estimator: "Estimator", X: Any, *, name: str = "X", missing: bool = True
-) -> Matrix | RowReader:
+def rows_for_fit(estimator: "Estimator", X: Any, *, name: str = "X", missing: bool = True) -> Rows:
     """Read rows of a fit; those out of core are checked when they are read."""
     if is_out_of_core(unnamed(X)):
-        rows = open_input(estimator, X, name, missing=missing, reset=True)
+        rows: Rows = open_input(estimator, X, name, missing=missing, reset=True)
     else:
         rows = read_rows(estimator, X, name=name, reset=True, missing=missing)
     if rows.shape[0] < 2:
@@ -67,7 +75,7 @@ def rows_for_fit(
 
 
 def check_features(
-    estimator: "Estimator", X: Any, rows: Matrix, name: str, *, reset: bool = False
+    estimator: "Estimator", X: Any, rows: Rows, name: str, *, reset: bool = False
 ) -> None:
     """Remember the features of X in a fit, or compare features with those of the fit."""
     header = header_of(X, rows)
@@ -102,12 +110,13 @@ def open_input(
     return rows
 
 
-def refuse_background_as_y(y: Any, n_features: int) -> None:
+def refuse_background_as_y(X: Any, y: Any) -> None:
     """Refuse a background that was passed as the second argument, which is `y` and ignored."""
-    if np.ndim(y) == 2 and np.shape(y)[1] == n_features:
+    shape, columns = getattr(y, "shape", ()), getattr(X, "shape", ())[1:]
+    if len(shape) == 2 and shape[1:] == columns:
         reason = (
-            f"has shape {np.shape(y)} and is ignored, as in all estimators of scikit-learn, but "
-            "looks like a background; pass background=..., or leave y out."
+            f"has shape {tuple(shape)} and would be ignored, although it looks like a background; "
+            "pass background=..., or leave y out."
         )
         raise InvalidDataError("y", reason)
 
@@ -125,9 +134,9 @@ def by_chunks(method: Method) -> Method:
         check_is_fitted(self)
         rows = open_input(self, X, "X")
         if options.get("size_factors") is not None:
-            self._fitted().for_rows("target", rows, options["size_factors"])  # refuses wrong ones
-            options = {**options, "size_factors": np.asarray(options["size_factors"])}
-        return rows.map(partial(_applied, for_travel(self), method.__name__, options))
+            sizes = number_per_row("size_factors", options["size_factors"], rows.shape[0])
+            options = {**options, "size_factors": sizes}
+        return rows.map(partial(_applied, self._without_rows(), method.__name__, options))
 
     return cast("Method", mapped)
 
@@ -140,21 +149,3 @@ def _applied(
         options = {**options, "size_factors": options["size_factors"][rows]}
     bare = inspect.unwrap(getattr(type(estimator), name))  # frames, if any, are made at the end
     return bare(estimator, chunk, **options)
-
-
-Kind = TypeVar("Kind", bound="Estimator")
-
-
-def for_travel(estimator: Kind) -> Kind:
-    """Copy an estimator without what grows with its data, and without names of features.
-
-    Chunks have no names, and have been compared with the model's already.
-    """
-    light = copy.copy(estimator)
-    if hasattr(light, "posterior_"):
-        light._prediction_model = light._fitted().without_rows()
-        light.posterior_ = light._prediction_model.posterior
-    for name in ("feature_names_in_", "state_"):
-        if hasattr(light, name):
-            delattr(light, name)
-    return light

@@ -2,9 +2,9 @@
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -13,12 +13,14 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.input_rows import rows_for_fit
+from contrastive_lvm.estimators.object_arrays import RowNumbers
 from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
 from contrastive_lvm.estimators.validation import (
     check_sample_weight,
     refuse_constant,
     refuse_empty_columns,
     refuse_too_many_dimensions,
+    warn_about_equal_sets,
     warn_about_scales,
 )
 from contrastive_lvm.exceptions import InvalidDataError
@@ -31,7 +33,11 @@ from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import RowReader, Rows
 
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+
 logger = logging.getLogger(__name__)
+Run = Callable[[int, int], Posterior]  # of the number of a fit, and its seed
 
 
 class FitInput(NamedTuple):
@@ -44,42 +50,46 @@ class FitInput(NamedTuple):
 
 
 def read_input(
-    estimator: Any, X: Any, background: Any, weights: tuple[Any, Any] = (None, None)
+    estimator: "ContrastiveLVM",
+    X: Any,
+    background: Any,
+    weights: Sequence[RowNumbers] = (None, None),
 ) -> FitInput:
     """Check the data and the parameters of an estimator."""
     sets = [rows_for_fit(estimator, X)]
     if background is not None:
         sets.append(rows_for_fit(estimator, background, name="background"))
+        warn_about_equal_sets(*sets)
     elif estimator.n_shared != 0:
         raise ValueError(
             f"background=None, but n_shared={estimator.n_shared} shared dimensions are learned "
             "from it; pass background=... or set n_shared=0."
         )
-    n_rows = sum(rows.shape[0] for rows in sets)
-    model = parse_params.model(estimator, n_rows, background=background is not None)
-    engine = parse_params.engine(estimator.inference, model)
-    sizes = {f"n_{block.name}": block.n_components for block in reversed(model.blocks)}
-    refuse_too_many_dimensions(sizes, sets, sized_by_data=model.drops_columns)
-    names = ("X", "background")
-    for i, rows in enumerate(sets):
-        check = partial(refuse_unsupported, model.likelihood, names[i])
-        if isinstance(rows, RowReader):
-            checked = rows.checked(check)
-            sets[i] = checked.load() if engine._needs_rows_in_memory else checked
-        else:
-            check(rows)
-    estimator.n_samples_, estimator.n_background_samples_ = (*(X.shape[0] for X in sets), None)[:2]
-    return FitInput(model, engine, sets, _checked_weights(weights, sets))
-
-
-def _checked_weights(given: tuple[Any, Any], sets: list[Rows]) -> list[Array | None]:
-    if len(sets) == 1 and given[1] is not None:
+    elif weights[1] is not None:
         raise ValueError("background_sample_weight was given without a background; leave it out.")
+    sizes = [rows.shape[0] for rows in sets]
+    model = parse_params.model(estimator, sum(sizes), background=background is not None)
+    engine = parse_params.engine(estimator.inference, model)
+    refuse_too_many_dimensions(
+        {f"n_{block.name}": block.n_components for block in reversed(model.blocks)},
+        sets,
+        sized_by_data=model.drops_columns,
+    )
+    for i, name in enumerate(("X", "background")[: len(sets)]):
+        sets[i] = _supported(sets[i], model.likelihood, name, engine)
+    estimator.n_samples_, estimator.n_background_samples_ = (*sizes, None)[:2]
     names = ("sample_weight", "background_sample_weight")
-    return [
-        None if weights is None else check_sample_weight(name, weights, rows.shape[0])
-        for name, weights, rows in zip(names, given, sets, strict=False)
-    ]
+    checked = map(check_sample_weight, names, weights, sizes)
+    return FitInput(model, engine, sets, list(checked))
+
+
+def _supported(rows: Rows, likelihood: Likelihood, name: str, engine: Engine) -> Rows:
+    """Return rows for whose values the likelihood has a density, where the engine needs them."""
+    if not isinstance(rows, RowReader):
+        refuse_unsupported(likelihood, name, rows)
+        return rows
+    checked = rows.checked(partial(refuse_unsupported, likelihood, name))
+    return checked.load() if engine._needs_rows_in_memory else checked
 
 
 def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
@@ -100,33 +110,32 @@ def compress(given: FitInput, engine: CoordinateAscent) -> Data:
 
 
 def _check_variances(
-    variances: list[Array], pooled: Array, means: list[Array], model: Model
+    variances: Sequence[Array], pooled: Array, means: Sequence[Array], model: Model
 ) -> None:
-    refuse_constant(pooled, max(np.abs(mean).max() for mean in means))
+    refuse_constant(pooled, max(float(np.abs(mean).max()) for mean in means))
     if len(variances) == 2 and model.likelihood._has_closed_form:  # other rows have no units
         warn_about_scales(*(float(variance.mean()) for variance in variances))
 
 
 def run_engine(
-    given: FitInput, size_factors: tuple[Any, Any], n_init: int, rng: np.random.RandomState
+    given: FitInput,
+    size_factors: tuple[RowNumbers, RowNumbers],
+    n_init: int,
+    rng: np.random.RandomState,
 ) -> list[Posterior]:
     """Fit the model `n_init` times, from different starts."""
     if isinstance(given.engine, CoordinateAscent):
-        for factors in size_factors:
-            if factors is not None:
-                given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
-        data = compress(given, given.engine)
-        run: Callable[..., Posterior] = partial(given.engine._run, given.model, data)
-        starts: list[Any] = [None, *rng.randint(2**31 - 1, size=n_init - 1).tolist()]
+        run = _coordinate_ascent(given, given.engine, size_factors)
+        seeds = [0, *rng.randint(2**31 - 1, size=n_init - 1)]  # the first start is not random
     else:
         run = _black_box(given, given.engine, size_factors)
-        starts = list(enumerate(rng.randint(2**31 - 1, size=n_init).tolist()))
+        seeds = list(rng.randint(2**31 - 1, size=n_init))
     fits: list[Posterior] = []
-    for start in starts:
-        fits.append(run(seed=start))
+    for number, seed in enumerate(map(int, seeds)):
+        fits.append(run(number, seed))
         logger.info(
             "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
-            len(fits),
+            number + 1,
             n_init,
             fits[-1].lower_bound,
             fits[-1].n_iter,
@@ -134,24 +143,29 @@ def run_engine(
     return fits
 
 
-def _black_box(
-    given: FitInput, engine: Any, size_factors: tuple[Any, Any]
-) -> Callable[..., Posterior]:
-    """Return a run of an engine without a closed form, by its number and its seed."""
+def _coordinate_ascent(
+    given: FitInput, engine: CoordinateAscent, size_factors: tuple[RowNumbers, RowNumbers]
+) -> Run:
+    for factors in size_factors:
+        if factors is not None:
+            given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
+    data = compress(given, engine)
+    return lambda number, seed: engine._run(given.model, data, seed=seed if number else None)
+
+
+def _black_box(given: FitInput, engine: Any, size_factors: tuple[RowNumbers, RowNumbers]) -> Run:
     if any(weights is not None for weights in given.weights):
         raise ValueError(
             f"inference={engine!r} cannot use sample_weight or background_sample_weight; "
             "use inference='em' or 'vb', or repeat rows."
         )
-    moments = [_moments(X) for X in given.sets]
-    variances, means = [variance for variance, _ in moments], [mean for _, mean in moments]
-    _check_variances(variances, np.asarray(sum(variances)), means, given.model)
+    variances, means = zip(*map(_moments, given.sets), strict=True)
+    _check_variances(variances, np.sum(variances, axis=0), means, given.model)
     sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
 
-    def run(seed: tuple[int, int]) -> Posterior:
-        number, own = seed
+    def run(number: int, seed: int) -> Posterior:
         found: Posterior = engine._run(
-            given.model, given.sets, log_sizes=sizes, seed=own, restart=number > 0
+            given.model, given.sets, log_sizes=sizes, seed=seed, restart=number > 0
         )
         return found._replace(profile=profile)
 
@@ -167,9 +181,9 @@ def _moments(rows: Rows) -> tuple[Array, Array]:
     return found.square / np.maximum(found.counts, 1.0), found.mean
 
 
-def warn_about_fit(estimator: Any, engine: Engine) -> None:
+def warn_about_fit(estimator: "ContrastiveLVM", engine: Engine) -> None:
     """Warn of a fit that did not converge, or that uses all dimensions it was allowed."""
-    if isinstance(estimator.n_shared, str) and estimator.n_shared_ >= parse_params.MOST_SHARED:
+    if estimator.n_shared == "auto" and estimator.n_shared_ >= parse_params.MOST_SHARED:
         warnings.warn(
             f"n_shared='auto' uses all {estimator.n_shared_} dimensions that it allows; to allow "
             "more, give n_shared as a number and shared_prior='ard'.",

@@ -1,20 +1,30 @@
 """The methods by which a fitted linear model is applied to rows."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_choice, check_integer
-from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import by_chunks, read_rows
+from contrastive_lvm.estimators.input_rows import as_rows, by_chunks, read_rows
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
-from contrastive_lvm.estimators.prediction_model import Latents, Outliers, PredictionModel, ranked
+from contrastive_lvm.estimators.object_arrays import RowNumbers
+from contrastive_lvm.estimators.parse_params import RandomState
+from contrastive_lvm.estimators.prediction_model import (
+    Latents,
+    Outliers,
+    PredictionModel,
+    ranked,
+    tail_probabilities,
+)
+from contrastive_lvm.estimators.validation import check_sample_weight
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
 
@@ -28,7 +38,6 @@ class LinearPredictions(Estimator):
     row's latents (`rows.gaussian_vi_rows`), and predict on the data's scale.
     """
 
-    likelihood: Any
     posterior_: Posterior
     n_samples_: int
     n_background_samples_: int | None
@@ -41,14 +50,17 @@ class LinearPredictions(Estimator):
         return int(self.n_target_)
 
     def _fitted(self) -> PredictionModel:
-        """Return the model of predictions, which is made once per fit."""
+        """Return the model of predictions."""
         check_is_fitted(self)
-        held: PredictionModel | None = getattr(self, "_prediction_model", None)
-        if held is not None and held.posterior is self.posterior_:
-            return held
-        return PredictionModel(self.posterior_, parse_params.fitted_likelihood(self))
+        return self._prediction_model
 
-    def _rows(self, X: Any, of: str, size_factors: Any) -> tuple[prediction.View, Matrix]:
+    def _without_rows(self) -> Self:
+        light = super()._without_rows()
+        light._prediction_model = self._fitted().without_rows()
+        light.posterior_ = light._prediction_model.posterior
+        return light
+
+    def _rows(self, X: Any, of: str, size_factors: RowNumbers) -> tuple[prediction.View, Matrix]:
         """Return the model of a set, the target's columns first, and its rows, checked."""
         fitted = self._fitted()
         check_choice("of", of, SETS)
@@ -62,7 +74,7 @@ class LinearPredictions(Estimator):
         return np.repeat(["target" in parts, "shared" in parts], [t, self.n_shared_])
 
     @by_chunks
-    def transform(self, X: Any, *, size_factors: Any = None) -> Array:
+    def transform(self, X: Any, *, size_factors: RowNumbers = None) -> Array:
         """Posterior mean of the target latents of rows of the target.
 
         Parameters
@@ -88,7 +100,7 @@ class LinearPredictions(Estimator):
         model, rows = self._rows(X, "target", size_factors)
         return prediction.latent_means(model, rows)[:, : self.n_target_]
 
-    def latents(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Latents:
+    def latents(self, X: Any, *, of: str = "target", size_factors: RowNumbers = None) -> Latents:
         """Posterior of all latents of rows, with standard deviations and covariances.
 
         Parameters
@@ -117,7 +129,7 @@ class LinearPredictions(Estimator):
         return Latents(*self._latents(X, of=of, size_factors=size_factors))
 
     @by_chunks
-    def _latents(self, X: Any, *, of: str, size_factors: Any) -> tuple[Any, ...]:
+    def _latents(self, X: Any, *, of: str, size_factors: RowNumbers) -> tuple[Any, ...]:
         mean, cov = prediction.latent_moments(*self._rows(X, of, size_factors))
         std = np.sqrt(np.einsum("nkk->nk", cov))
         if of == "background":
@@ -126,7 +138,7 @@ class LinearPredictions(Estimator):
         return mean[:, :t], std[:, :t], mean[:, t:], std[:, t:], cov
 
     @follows_output
-    def inverse_transform(self, T: Any) -> Array:
+    def inverse_transform(self, T: ArrayLike) -> Array:
         """Features from target latents: `mean_ + W t`.
 
         For counts and binary data the expected value there, of rows of average size.
@@ -151,7 +163,7 @@ class LinearPredictions(Estimator):
         *,
         parts: tuple[str, ...] = PARTS,
         of: str = "target",
-        size_factors: Any = None,
+        size_factors: RowNumbers = None,
     ) -> Array:
         """Model mean of rows from the named parts.
 
@@ -188,7 +200,7 @@ class LinearPredictions(Estimator):
 
     @follows_output
     @by_chunks
-    def denoise(self, X: Any, *, size_factors: Any = None) -> Array:
+    def denoise(self, X: Any, *, size_factors: RowNumbers = None) -> Array:
         """Rows of the target with the shared part removed, `x - S E[z | x]`.
 
         Missing entries come back filled: `mean_ + W E[t | x]`. Counts and binary entries become
@@ -226,7 +238,12 @@ class LinearPredictions(Estimator):
     @follows_output
     @by_chunks
     def impute(
-        self, X: Any, *, of: str = "target", return_std: bool = False, size_factors: Any = None
+        self,
+        X: Any,
+        *,
+        of: str = "target",
+        return_std: bool = False,
+        size_factors: RowNumbers = None,
     ) -> Array | tuple[Array, Array]:
         """X with its NaN replaced by their conditional means.
 
@@ -266,8 +283,8 @@ class LinearPredictions(Estimator):
         n_samples: int,
         *,
         of: str = "target",
-        size_factors: Any = None,
-        random_state: Any = None,
+        size_factors: RowNumbers = None,
+        random_state: RandomState = None,
     ) -> Array:
         """Draw new rows from the model.
 
@@ -299,12 +316,13 @@ class LinearPredictions(Estimator):
         rng = check_random_state(random_state)
         return prediction.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)
 
-    def outliers(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Outliers:
+    def outliers(self, X: Any, *, of: str = "target", size_factors: RowNumbers = None) -> Outliers:
         """How much each row and entry is trusted, and which are trusted least.
 
         Under Student-t noise the weight `E[u]` of an entry (or row) is near 1 where the model fits
-        and near 0 for outliers; with other likelihoods all weights are 1 and rows rank by their
-        log-likelihood.
+        and near 0 for outliers. With other likelihoods all weights are 1. Rows then rank, under
+        Gaussian noise, by the probability that the Mahalanobis distance of as many observed
+        entries is larger, and by their log-likelihood for counts and binary data.
 
         Parameters
         ----------
@@ -331,18 +349,22 @@ class LinearPredictions(Estimator):
         >>> bool((data.target_labels[worst] == -1).all())
         True
         """
-        weights = np.asarray(self._trust(X, of=of, size_factors=size_factors))
-        return ranked(weights, self.n_features_in_)
+        trust = np.asarray(self._trust(X, of=of, size_factors=size_factors))
+        return ranked(trust, self.n_features_in_)
 
     @by_chunks
-    def _trust(self, X: Any, *, of: str, size_factors: Any) -> Array:
-        """Return weights under Student-t noise, (n, d) or (n, 1), else log-likelihoods, (n,)."""
+    def _trust(self, X: Any, *, of: str, size_factors: RowNumbers) -> Array:
+        """Return weights under Student-t noise, (n, d) or (n, 1), else log probabilities, (n,)."""
         model, rows = self._rows(X, of, size_factors)
-        heavy = prediction.is_heavy_tailed(model)
-        return (prediction.scale_weights if heavy else prediction.log_likelihoods)(model, rows)
+        if not isinstance(model, prediction.Linear):
+            return prediction.log_likelihoods(model, rows)
+        gaussian = model.scaler is None
+        return (tail_probabilities if gaussian else prediction.scale_weights)(model, rows)
 
     @by_chunks
-    def score_samples(self, X: Any, *, of: str = "target", size_factors: Any = None) -> Array:
+    def score_samples(
+        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None
+    ) -> Array:
         """Log-likelihood of each row's observed entries, latents integrated out.
 
         Exact for Gaussian noise and point loadings. Otherwise the row's part of the bound, which
@@ -373,7 +395,12 @@ class LinearPredictions(Estimator):
         return prediction.log_likelihoods(*self._rows(X, of, size_factors))
 
     def score(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, size_factors: Any = None
+        self,
+        X: Any,
+        y: object = None,
+        sample_weight: RowNumbers = None,
+        *,
+        size_factors: RowNumbers = None,
     ) -> float:
         """Mean (or weighted mean) log-likelihood of rows of the target.
 
@@ -385,16 +412,23 @@ class LinearPredictions(Estimator):
         >>> round(model.score(data.target), 1)
         -73.2
         """
-        scores = self.score_samples(X, size_factors=size_factors)
-        return float(np.average(np.asarray(scores), weights=sample_weight))
+        return mean_score(self.score_samples(X, size_factors=size_factors), sample_weight)
 
 
-def check_latents(T: Any, n_columns: int) -> Array:
+def mean_score(scores: ArrayLike, sample_weight: RowNumbers) -> float:
+    """Return the mean of scores of rows, weighted where weights are given."""
+    values: Array = np.asarray(scores)
+    weights = check_sample_weight("sample_weight", sample_weight, len(values), least=1)
+    return float(np.average(values, weights=weights))
+
+
+def check_latents(T: ArrayLike, n_columns: int) -> Array:
     """Return latents with one column per dimension."""
-    latents: Array = np.asarray(T, dtype=np.float64)
-    if latents.ndim != 2 or latents.shape[1] != n_columns:
-        raise ValueError(
-            f"T has shape {latents.shape}, but needs one column for each of the {n_columns} "
-            "target dimensions; pass what transform returns."
+    latents = widen(as_rows(T, "T"))
+    if latents.shape[1] != n_columns or not np.isfinite(latents).all():
+        reason = (
+            f"has shape {latents.shape}, but needs finite numbers in one column for each of the "
+            f"{n_columns} target dimensions; pass what transform returns."
         )
+        raise InvalidDataError("T", reason)
     return latents

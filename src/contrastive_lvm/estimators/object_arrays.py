@@ -3,15 +3,17 @@
 from decimal import Decimal
 from numbers import Real
 from types import NoneType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Dense
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.rows.reader import NUMBERS, precision
 
+RowNumbers: TypeAlias = ArrayLike | None  # one number per row, given by users
 # Entries of an array of objects. Dates, durations and complex numbers of NumPy would become
 # floating-point numbers without an error.
 ENTRIES = (Real, Decimal, np.bool_, str, bytes, NoneType, type(pd.NA))
@@ -30,13 +32,13 @@ def as_array(X: Any, name: str) -> np.ndarray:
     return values
 
 
-def floats_of(values: np.ndarray, name: str) -> np.ndarray:
+def floats_of(values: np.ndarray, name: str) -> Dense:
     """Return an array in single or double precision; masked entries are NaN."""
     missing = np.ma.getmaskarray(values) if np.ma.isMaskedArray(values) else None
     plain, kind = np.asarray(values), values.dtype.kind
     if kind in "OUS":
         objects = plain.astype(object)
-        return numbers_of(objects if missing is None else np.where(missing, None, objects), name)
+        return numbers_of(objects if missing is None else np.where(missing, np.nan, objects), name)
     if kind not in NUMBERS:
         reason = (
             "Complex data not supported; give real and imaginary parts as columns of their own."
@@ -44,18 +46,18 @@ def floats_of(values: np.ndarray, name: str) -> np.ndarray:
             else "these are not real numbers; convert it to float if they stand for numbers."
         )
         raise InvalidDataError(name, f"has dtype {values.dtype}: {reason}")
-    floats = plain.astype(precision(plain.dtype), copy=False)
+    floats: Dense = plain.astype(precision(plain.dtype), copy=False)
     return floats if missing is None else np.where(missing, floats.dtype.type(np.nan), floats)
 
 
 def numbers_of(objects: np.ndarray, name: str) -> Array:
-    """Convert an array of objects: numbers, text that is a number, and None and NA, which are NaN."""
+    """Convert an array of numbers, texts that are numbers, and None and NA, which become NaN."""
     for kind in {type(value) for value in objects.flat}:
         if not issubclass(kind, ENTRIES):
             example = next(value for value in objects.flat if type(value) is kind)
             raise TypeError(
                 f"{name} holds {_short(example)} of type {kind.__name__}, but an entry of this "
-                "argument must be a number, a string that is a number, or missing; convert or drop it."
+                "argument must be a number or a string that is a number; convert or drop it."
             )
     try:
         numbers: Array = np.where(pd.isna(objects), np.nan, objects).astype(np.float64)
@@ -74,7 +76,7 @@ def number_per_row(name: str, given: Any, n_rows: int) -> Array:
     return values.astype(np.float64)
 
 
-def refuse_shape(X: Matrix, name: str) -> None:
+def refuse_shape(X: Any, name: str) -> None:
     """Refuse what has not two dimensions, or no rows or features."""
     if len(X.shape) != 2:
         reason = (

@@ -1,7 +1,10 @@
 """The model and the engine that the parameters of an estimator stand for."""
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+
+import numpy as np
 
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.exceptions import InvalidParameterError
@@ -19,73 +22,86 @@ from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe
 
-LIKELIHOODS = {
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+
+Kind = TypeVar("Kind")
+LIKELIHOODS: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
     "student_t": StudentT,
     "poisson": Poisson,
     "negative_binomial": NegativeBinomial,
     "bernoulli": Bernoulli,
 }
-PRIORS = {"flat": Flat, "ard": ARD, "group_lasso": GroupLasso, "horseshoe": Horseshoe}
+PRIORS: dict[str, type[Prior[Any]]] = {
+    "flat": Flat,
+    "ard": ARD,
+    "group_lasso": GroupLasso,
+    "horseshoe": Horseshoe,
+}
 ENGINES = {  # in the order in which "auto" tries them; imported when they are asked for
     "em": "coordinate_ascent.em.EM",
     "vb": "coordinate_ascent.variational_bayes.VariationalBayes",
     "svi": "black_box.svi.svi.SVI",
     "nuts": "black_box.nuts.nuts.NUTS",
 }
+KNOWN_ENGINES = f"'auto', {', '.join(map(repr, ENGINES))} or an object such as EM()."
 MOST_SHARED = 50  # that n_shared="auto" starts from, where the data allows so many
 
 
-def likelihood(value: Any) -> Likelihood:
+class PriorMethods(Protocol):
+    """The methods by which users write a prior."""
+
+    @property
+    def init(self) -> Callable[..., Any]: ...  # noqa: D102
+    @property
+    def update(self) -> Callable[..., Any]: ...  # noqa: D102
+    @property
+    def precision(self) -> Callable[..., Any]: ...  # noqa: D102
+    @property
+    def bound(self) -> Callable[..., Any]: ...  # noqa: D102
+
+
+LikelihoodLike: TypeAlias = str | Likelihood
+PriorLike: TypeAlias = str | Prior[Any] | PriorMethods | None
+EngineLike: TypeAlias = str | Engine
+RandomState: TypeAlias = int | np.random.RandomState | None
+
+
+def likelihood(value: LikelihoodLike) -> Likelihood:
     """Return the likelihood that a string or an object with its methods stands for."""
-    found: Likelihood = _resolved("likelihood", value, LIKELIHOODS, Likelihood)
-    return found
+    return _named("likelihood", value, LIKELIHOODS, Likelihood)
 
 
-def fitted_likelihood(estimator: Any) -> Likelihood:
-    """Return the likelihood of an estimator that knows its features, each by its position."""
-    found: Likelihood = _resolved("likelihood", estimator.likelihood, LIKELIHOODS, Likelihood)
-    return found._bind(estimator.n_features_in_, feature_names(estimator))
-
-
-def prior(name: str, value: Any) -> AnyPrior:
+def prior(name: str, value: PriorLike) -> Prior[Any]:
     """Return the prior that None, a string or an object with the methods of a prior stands for."""
     if value is None:
         return Flat()
     if has_four_methods(value) and not isinstance(value, Prior | type):
         return FourMethods(value)
-    found: AnyPrior = _resolved(name, value, PRIORS, Prior)
-    return found
+    return _named(name, value, PRIORS, Prior)
 
 
-def engine(value: Any, model: Model) -> Engine:
+def engine(value: EngineLike, model: Model) -> Engine:
     """Return the engine asked for; `"auto"` is the first that can fit the model."""
     if isinstance(value, str) and value == "auto":
         reasons = []
         for name in ENGINES:
-            candidate = _named_engine(name)
+            candidate = engine_class(name)()
             reason = candidate._unsupported_reason(model)
             if reason is None:
                 return candidate
             reasons.append(reason.rstrip("."))
         raise ValueError(f"no engine fits this model: {', and '.join(reasons)}.")
-    chosen: Engine = _named_engine(value) if isinstance(value, str) else value
+    if isinstance(value, str) and value not in ENGINES:
+        raise InvalidParameterError("inference", value, f"is unknown; use {KNOWN_ENGINES}")
+    chosen: object = engine_class(value)() if isinstance(value, str) else value
     if not isinstance(chosen, Engine):
-        raise InvalidParameterError("inference", value, f"is not an engine; use {_known_engines()}")
+        raise InvalidParameterError("inference", value, f"is not an engine; use {KNOWN_ENGINES}")
     reason = chosen._unsupported_reason(model)
     if reason is not None:
         raise ValueError(reason)
     return chosen
-
-
-def _known_engines() -> str:
-    return f"'auto', {', '.join(map(repr, ENGINES))} or an object such as EM()."
-
-
-def _named_engine(name: str) -> Engine:
-    if name not in ENGINES:
-        raise InvalidParameterError("inference", name, f"is unknown; use {_known_engines()}")
-    return engine_class(name)()
 
 
 def engine_class(name: str) -> type[Engine]:
@@ -95,13 +111,17 @@ def engine_class(name: str) -> type[Engine]:
     return found
 
 
-def model(estimator: Any, n_rows: int, *, background: bool = True) -> Model:
+def model(estimator: "ContrastiveLVM", n_rows: int, *, background: bool = True) -> Model:
     """Return the model that an estimator's parameters describe, for data of a given size."""
     n_target = check_integer("n_target", estimator.n_target, 0)
-    n_features, names = estimator.n_features_in_, feature_names(estimator)
+    n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
+    names = None if names is None else list(names)
     shared, target = (
-        prior(name, getattr(estimator, name))._bind(n_features, names)
-        for name in ("shared_prior", "target_prior")
+        prior(name, value)._bind(n_features, names)
+        for name, value in (
+            ("shared_prior", estimator.shared_prior),
+            ("target_prior", estimator.target_prior),
+        )
     )
     n_shared = estimator.n_shared
     if isinstance(n_shared, str) and n_shared == "auto":
@@ -118,7 +138,7 @@ def model(estimator: Any, n_rows: int, *, background: bool = True) -> Model:
     if n_target + n_shared == 0:
         reason = "leaves no latent dimension when none is shared; use at least one of either kind."
         raise InvalidParameterError("n_target", n_target, reason)
-    noise = fitted_likelihood(estimator)
+    noise = likelihood(estimator.likelihood)._bind(n_features, names)
     return contrastive_model(n_target, n_shared, noise, shared, target, background=background)
 
 
@@ -145,19 +165,12 @@ def contrastive_model(
     return Model(sets, (shared, target), likelihood or Gaussian())
 
 
-def feature_names(estimator: Any) -> list[str] | None:
-    """Return the names of the features that an estimator was fitted to, if they had any."""
-    names = getattr(estimator, "feature_names_in_", None)
-    return None if names is None else list(names)
-
-
-def _resolved(name: str, value: Any, words: dict[str, Any], kind: Any) -> Any:
+def _named(name: str, value: object, words: dict[str, type[Kind]], kind: type[object]) -> Kind:
     if isinstance(value, kind) and not isinstance(value, type):
-        return value
+        return cast("Kind", value)
+    if isinstance(value, str) and value in words:
+        return words[value]()
     example = next(iter(words.values()))()
     known = f"{', '.join(map(repr, words))} or an object such as {example!r}"
-    if isinstance(value, str):
-        if value not in words:
-            raise InvalidParameterError(name, value, f"is unknown; use {known}.")
-        return words[value]()
-    raise InvalidParameterError(name, value, f"is of type {type(value).__name__}; use {known}.")
+    what = "is unknown" if isinstance(value, str) else f"is of type {type(value).__name__}"
+    raise InvalidParameterError(name, value, f"{what}; use {known}.")

@@ -3,17 +3,22 @@
 import warnings
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import chdtrc
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.estimators.object_arrays import RowNumbers, number_per_row
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, ScaleMixture
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.prediction import Linear, View
+from contrastive_lvm.prediction import Linear, View, row_posteriors
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
+
+TINY = np.finfo(np.float64).tiny
 
 
 class Latents(NamedTuple):
@@ -94,7 +99,7 @@ class PredictionModel:
             partial(likelihood._draw_scales, df),
         )
 
-    def for_rows(self, of: str, rows: Matrix, size_factors: Any) -> View:
+    def for_rows(self, of: str, rows: Matrix, size_factors: RowNumbers) -> View:
         """Return what given rows of a set follow; sizes not given come from the rows' totals."""
         found = self._background if of == "background" else self._target
         if size_factors is not None:
@@ -110,7 +115,7 @@ class PredictionModel:
             )
         return self.for_new_rows(of, rows.shape[0])
 
-    def for_new_rows(self, of: str, n: int, size_factors: Any = None) -> View:
+    def for_new_rows(self, of: str, n: int, size_factors: RowNumbers = None) -> View:
         """Return what rows yet to be made follow, of size 1 unless given."""
         found = self._background if of == "background" else self._target
         sizes = given_sizes(self.likelihood, size_factors, (n, len(found.mean)))
@@ -121,13 +126,13 @@ class PredictionModel:
         light = self.posterior._replace(weights=(), state=None, draws=None)
         return PredictionModel(light, self.likelihood)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Copy and pickle the fit alone."""
         return PredictionModel, (self.posterior, self.likelihood)
 
 
 def sizes_of_sets(
-    likelihood: Likelihood, sets: list[Rows], given: tuple[Any, Any]
+    likelihood: Likelihood, sets: list[Rows], given: tuple[RowNumbers, RowNumbers]
 ) -> tuple[tuple[Array, ...], Array | None]:
     """Return log size factors of both sets, and the mean row (of size 1) unless they were given."""
     if all(factors is None for factors in given):
@@ -139,7 +144,7 @@ def sizes_of_sets(
     return tuple(given_sizes(likelihood, factors, X.shape) for factors, X in pairs), None
 
 
-def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int]) -> Array:
+def given_sizes(likelihood: Likelihood, size_factors: RowNumbers, shape: tuple[int, int]) -> Array:
     """Return the logs of given size factors, all 1 when None."""
     n, n_features = shape
     if size_factors is None:
@@ -149,28 +154,40 @@ def given_sizes(likelihood: Likelihood, size_factors: Any, shape: tuple[int, int
             f"size_factors were given, but {likelihood!r} has none; leave them out, or use counts "
             'with size_factors="total".'
         )
-    try:
-        sizes = np.asarray(size_factors, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"size_factors={size_factors!r} must be one positive number per row."
-        ) from error
-    if sizes.shape != (n,):
-        raise ValueError(
-            f"size_factors has shape {sizes.shape}, but there are {n} rows; "
-            "give one positive number per row."
-        )
+    sizes = number_per_row("size_factors", size_factors, n)
     wrong = ~(np.isfinite(sizes) & (sizes > 0))
     if wrong.any():
-        raise ValueError(
-            f"size_factors holds {sizes[wrong][0]:g}, but a row's size is a positive number; "
+        reason = (
+            f"holds {sizes[wrong][0]:g}, but a row's size is a positive number; "
             "drop rows without counts, or leave size_factors out."
         )
+        raise InvalidDataError("size_factors", reason)
     return np.log(sizes)
 
 
+def tail_probabilities(model: Linear, X: Matrix) -> Array:
+    """Log of the probability that a row lies farther out than each of these, (N,).
+
+    The squared Mahalanobis distance of the observed entries, with respect to their marginal
+    `N(mean, L L' + psi)`, is `min_h sum_d (x_d - mean_d - l_d'h)^2 / psi_d + |h|^2`, attained at
+    the posterior mean; it is chi-square distributed with as many degrees of freedom as the row has
+    observed entries. Where the probability underflows its Chernoff bound
+    `exp(-(q - k - k ln(q / k)) / 2)` stands for it.
+    """
+    logs = np.empty(X.shape[0])
+    for block in row_posteriors(model, X):
+        observed = block.observed[block.pattern]
+        residual = (block.values - model.mean - block.mean.T @ model.L.T) * observed
+        q = (residual**2 / model.psi).sum(axis=1) + (block.mean**2).sum(axis=0)
+        k = np.maximum(observed.sum(axis=1), 1)
+        p, ratio = chdtrc(k, q), np.maximum(q / k, 1.0)
+        bound = -0.5 * k * (ratio - 1.0 - np.log(ratio))
+        logs[block.rows] = np.where(p > TINY, np.log(np.maximum(p, TINY)), bound)
+    return logs
+
+
 def ranked(weights: Array, n_features: int) -> Outliers:
-    """Rank rows by weights, (N, D) or (N, 1), or by log-likelihoods, (N,), where there are none."""
+    """Rank rows by weights, (N, D) or (N, 1), or by log probabilities, (N,), without weights."""
     if weights.ndim == 1:
         ones = np.ones(len(weights))
         return Outliers(ones[:, None], ones, np.argsort(weights, kind="stable"), None)

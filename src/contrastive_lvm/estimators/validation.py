@@ -7,22 +7,19 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import first_few
+from contrastive_lvm.estimators.object_arrays import number_per_row
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices
-from contrastive_lvm.rows.reader import Rows
+from contrastive_lvm.linalg.matrices import densify, is_sparse, row_slices
+from contrastive_lvm.rows.reader import RowReader, Rows
 
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
 
 
-def check_sample_weight(name: str, given: Any, n_rows: int) -> Array | None:
-    """Return one weight per row; None where all are 1."""
-    try:
-        weights: Array = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidParameterError(name, given, "must be one number per row.") from error
-    if weights.shape != (n_rows,):
-        reason = f"has shape {weights.shape}, but there are {n_rows} rows; give one number per row."
-        raise InvalidDataError(name, reason)
+def check_sample_weight(name: str, given: Any, n_rows: int, *, least: int = 2) -> Array | None:
+    """Return one weight per row, `least` of them positive; None where all are 1."""
+    if given is None:
+        return None
+    weights = number_per_row(name, given, n_rows)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         reason = (
@@ -30,9 +27,10 @@ def check_sample_weight(name: str, given: Any, n_rows: int) -> Array | None:
             "give weight 0 to rows that should not count."
         )
         raise InvalidDataError(name, reason)
-    if (weights > 0).sum() < 2:
+    positive = int((weights > 0).sum())
+    if positive < least:
         reason = (
-            f"is zero for all but {(weights > 0).sum()} row(s), but fitting needs at least 2; "
+            f"is zero for all but {positive} row(s), but at least {least} must count; "
             "give more rows a positive weight."
         )
         raise InvalidDataError(name, reason)
@@ -62,9 +60,9 @@ def refuse_values(X: Matrix, name: str, *, missing: bool = True, columns: bool =
         refuse_empty_columns(observed, name)
 
 
-def refuse_empty_columns(observed: Any, name: str) -> None:
+def refuse_empty_columns(observed: Array, name: str) -> None:
     """Refuse columns whose number of observed entries is zero."""
-    empty = np.flatnonzero(np.asarray(observed) == 0)
+    empty = np.flatnonzero(observed == 0)
     if len(empty):
         reason = (
             f"has no observed entry in columns {first_few(empty)}; "
@@ -100,13 +98,13 @@ def refuse_too_many_dimensions(
     raise InvalidParameterError(largest, sizes[largest], f"{reason}, so {end}")
 
 
-def refuse_constant(variance: Any, mean: Any) -> None:
+def refuse_constant(variance: Array, mean: float) -> None:
     """Refuse data that never varies or that overflows: neither has a likelihood."""
     if not np.isfinite(variance).all():
         raise ValueError(
             "The rows hold values whose squares overflow; divide all sets by a constant."
         )
-    if not (variance > (1e-12 * np.abs(mean)) ** 2).any():
+    if not (variance > (1e-12 * mean) ** 2).any():
         raise ValueError(
             "The rows do not vary: every column is constant; "
             "check that the right columns were selected."
@@ -115,13 +113,33 @@ def refuse_constant(variance: Any, mean: Any) -> None:
 
 def warn_about_scales(target_variance: float, background_variance: float) -> None:
     """Warn when the sets' variances differ as if a pipeline had scaled X but not the background."""
-    if background_variance > 0 and target_variance > 0:
-        ratio = target_variance / background_variance
-        if not 1 / WILD_RATIO < ratio < WILD_RATIO:
-            warnings.warn(
-                "The variances of the target and the background differ by a factor of "
-                f"{ratio:.1g}; if a pipeline scales X, let it scale the background too with "
-                'transform_input=["background"].',
-                UserWarning,
-                stacklevel=4,
-            )
+    ratio = target_variance / background_variance if background_variance > 0 else 0.0
+    if ratio > 0 and not 1 / WILD_RATIO < ratio < WILD_RATIO:
+        warnings.warn(
+            "The variances of the target and the background differ by a factor of "
+            f"{ratio:.1g}; if a pipeline scales X, let it scale the background too with "
+            'transform_input=["background"].',
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def warn_about_equal_sets(target: Rows, background: Rows) -> None:
+    """Warn when both sets hold the same rows, in the same order."""
+    if isinstance(target, RowReader) or isinstance(background, RowReader):
+        return
+    if target.shape == background.shape and _equal(target, background):
+        warnings.warn(
+            "X and background hold the same rows, so the target has nothing of its own; pass the "
+            "rows that X is to be compared with as background.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def _equal(one: Matrix, other: Matrix) -> bool:
+    """Whether rows are equal, a block at a time, until the first block that differs."""
+    return one is other or all(
+        np.array_equal(densify(one[rows]), densify(other[rows]), equal_nan=True)
+        for rows in row_slices(*one.shape)
+    )
