@@ -73,7 +73,7 @@ FITS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "one background row": (lambda: fit(background=B[:1]), ValueError, "background has 1 sample"),
     "one dimension": (lambda: fit(X[0]), ValueError, r"X has shape \(6,\).*Reshape"),
     "three dimensions": (lambda: fit(X[None]), ValueError, r"X has shape \(1, 30, 6\)"),
-    "none": (lambda: fit(None), ValueError, "X=None is not data"),
+    "none": (lambda: fit(None), ValueError, "X is None, which is not data"),
     "empty column": (
         lambda: fit(np.where(np.arange(6) == 4, np.nan, X)),
         ValueError,

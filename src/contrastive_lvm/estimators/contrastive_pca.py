@@ -9,7 +9,12 @@ from sklearn.utils.validation import check_is_fitted
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
-from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
+from contrastive_lvm.estimators.input_rows import (
+    by_chunks,
+    read_rows,
+    refuse_background_as_y,
+    rows_for_fit,
+)
 from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
 from contrastive_lvm.io.value_checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
@@ -102,6 +107,7 @@ class ContrastivePCA(Estimator):
         alpha = _check_alpha(self.alpha)
         target = rows_for_fit(self, X, missing=False)
         if background is None:
+            refuse_background_as_y(X, y)
             raise ValueError(
                 "background=None, but ContrastivePCA compares X with it; pass background=..., "
                 "or use sklearn.decomposition.PCA."

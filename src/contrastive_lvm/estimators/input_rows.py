@@ -5,10 +5,9 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from contrastive_lvm.arrays import Matrix, Sparse
+from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.estimators.frames import (
     first_few,
     header_of,
@@ -32,7 +31,6 @@ from contrastive_lvm.rows.reader import (
     Rows,
     is_out_of_core,
     open_rows,
-    precision,
 )
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def floats_of(values: np.ndarray, name: str) -> Dense:
 def numbers_of(objects: np.ndarray, name: str) -> Array:
     """Convert an array of numbers, texts that are numbers, and None and NA, which become NaN."""
     for kind in {type(value) for value in objects.flat}:
-        if not issubclass(kind, ENTRIES):
+        if not issubclass(kind, ENTRIES) or issubclass(kind, np.timedelta64):  # an integer to NumPy
             example = next(value for value in objects.flat if type(value) is kind)
             raise TypeError(
                 f"{name} holds {_short(example)} of type {kind.__name__}, but an entry of this "
@@ -69,7 +69,11 @@ def numbers_of(objects: np.ndarray, name: str) -> Array:
 
 def number_per_row(name: str, given: Any, n_rows: int) -> Array:
     """Return one number per row, such as a weight or a size."""
-    values = floats_of(as_array(given, name), name)
+    try:
+        values = floats_of(as_array(given, name), name)
+    except (TypeError, ValueError) as error:
+        reason = f"is {_short(given)}, but must be one number per row."
+        raise InvalidDataError(name, reason) from error
     if values.shape != (n_rows,):
         reason = f"has shape {values.shape}, but there are {n_rows} rows; give one number per row."
         raise InvalidDataError(name, reason)

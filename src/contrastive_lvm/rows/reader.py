@@ -213,8 +213,9 @@ def precision(dtype: Any) -> np.dtype[Any]:
 
 
 def floats(rows: Any) -> Matrix:
-    """Convert a chunk to an array or a CSR matrix of floating-point numbers."""
+    """Convert a chunk to an array or a CSR matrix of floats; masked entries become NaN."""
     if is_sparse(rows):
         return as_csr(rows, "a chunk of rows")
-    dense = np.asarray(rows)
-    return dense.astype(precision(dense.dtype), copy=False)
+    dense = rows if isinstance(rows, np.ma.MaskedArray) else np.asarray(rows)
+    wide = dense.astype(precision(dense.dtype), copy=False)
+    return np.ma.filled(wide, np.nan)
