@@ -42,7 +42,7 @@ def applied(kind: str, *, uncertain: float = 0.0, n_shared: int = K) -> clvm.Con
     profile = np.where(SIZED[kind], np.exp(mean[0] + 0.4), 0.0)
     size = n_shared + T
     model = clvm.ContrastiveLVM(T, n_shared, likelihood=LIKELIHOODS[kind])
-    model.posterior_ = Posterior(
+    posterior = Posterior(
         {"shared": S, "target": W},
         {"target": mean[0], "background": mean[1]},
         np.where(GAUSSIAN & (kind == "mixed"), 0.3, 0.0),
@@ -55,8 +55,8 @@ def applied(kind: str, *, uncertain: float = 0.0, n_shared: int = K) -> clvm.Con
         dispersion=np.full(D, 0.3) if kind in ("negative_binomial", "mixed") else None,
         profile=profile,
     )
-    model.n_target_, model.n_shared_, model.n_features_in_ = T, n_shared, D
-    model.feature_names_in_ = np.array(NAMES, dtype=object)
+    model.n_features_in_, model.feature_names_in_ = D, np.array(NAMES, dtype=object)
+    model._publish(posterior, model._model())
     return model
 
 
@@ -266,5 +266,5 @@ def test_size_factors_that_cannot_be_are_refused(sizes: Array, kind: str, senten
 
 def test_size_factors_must_be_numbers() -> None:
     model = applied("poisson")
-    with pytest.raises(TypeError, match="must be one positive number per row"):
+    with pytest.raises(ValueError, match="must be one number per row"):
         model.sample(2, size_factors=["large", "small"])
