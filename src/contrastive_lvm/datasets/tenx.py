@@ -84,13 +84,9 @@ def assembled(
     from scipy import sparse
 
     _check_format(where, matrix)
+    _check_sizes(where, matrix, len(genes), len(barcodes))
     with reading(where, "matrix in Matrix Market format"):
         counts = sparse.csr_array(scipy_io.mmread(io.BytesIO(matrix)).T.astype(float))
-    if counts.shape != (len(barcodes), len(genes)):
-        raise ValueError(
-            f"{where} has a matrix of {counts.shape[1]} genes x {counts.shape[0]} cells, but names "
-            f"of {len(genes)} genes and {len(barcodes)} cells; download it again."
-        )
     if counts.nnz and not counts.data.min() >= 0:
         raise ValueError(f"{where} has negative counts; download it again.")
     columns = [line.split("\t") for line in genes]
@@ -108,6 +104,23 @@ def _check_format(where: Path | str, matrix: bytes) -> None:
         )
     if b"\0" in matrix or not matrix.endswith(b"\n"):
         raise ValueError(f"{where} has a matrix that is cut off or not text; download it again.")
+
+
+def _check_sizes(where: Path | str, matrix: bytes, n_genes: int, n_cells: int) -> None:
+    """Compare the sizes that a matrix claims with what is there, before memory is taken for it."""
+    sizes = re.match(rb"(?:[ \t]*%.*\n|\s*\n)*\s*(\d+)\s+(\d+)\s+(\d+)\s*\n", matrix)
+    if not sizes:
+        raise ValueError(f"{where} has a matrix that does not say its size; download it again.")
+    genes, cells, entries = (int(size) for size in sizes.groups())
+    if (genes, cells) != (n_genes, n_cells):
+        raise ValueError(
+            f"{where} has a matrix of {genes} genes x {cells} cells, but names of {n_genes} genes "
+            f"and {n_cells} cells; download it again."
+        )
+    if entries > matrix.count(b"\n"):
+        raise ValueError(
+            f"{where} has a matrix of {entries} entries, but fewer lines; download it again."
+        )
 
 
 def lines(raw: bytes) -> list[str]:
@@ -128,7 +141,7 @@ def unique(names: Sequence[str], ids: Sequence[str]) -> list[str]:
 
 def unpacked(name: str, raw: bytes) -> bytes:
     """Decompress the bytes of a file if its name says that it is gzipped."""
-    return gzip.decompress(raw) if name.endswith(".gz") else raw
+    return gzip.decompress(raw) if name.lower().endswith(".gz") else raw
 
 
 def _folder(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -146,4 +159,4 @@ def _archive(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _part(name: str) -> str | None:
-    return PARTS.get(PurePosixPath(name).name.removesuffix(".gz"))
+    return PARTS.get(PurePosixPath(name).name.lower().removesuffix(".gz"))

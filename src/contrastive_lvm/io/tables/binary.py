@@ -1,16 +1,20 @@
 """Tables in NumPy files, Parquet, h5ad and folders of 10x Genomics."""
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from contrastive_lvm.arrays import Matrix, Sparse
 from contrastive_lvm.datasets.download import reading
 from contrastive_lvm.datasets.tenx import read_10x
+from contrastive_lvm.io.stored_size import refuse_claim
 from contrastive_lvm.io.tables.from_frame import table_from_frame
 from contrastive_lvm.io.tables.table import (
     Table,
@@ -19,15 +23,17 @@ from contrastive_lvm.io.tables.table import (
     refuse_empty,
     refuse_repeated,
 )
+from contrastive_lvm.linalg.matrices import is_sparse
+from contrastive_lvm.linalg.sparse_format import as_csr
 
-FEATURES, ROWS = "feature_names", "row_names"  # arrays of an npz file
-RAW = "raw"  # of an AnnData file
-AGAIN = "save it again"  # the way out of a damaged file
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from h5py import Dataset
 
 
 def read_npy(path: Path) -> Table:
     """Read one array of rows and features."""
-    with reading(path, "NumPy file", AGAIN):
+    with _reading(path, "NumPy file"):
         values = np.load(path, allow_pickle=False)
     return _table(_two_dimensional(values, path), path)
 
@@ -48,22 +54,25 @@ def read_npz(path: Path) -> Table:
     (['age'], ['case', 'control'])
     """
     with (
-        reading(path, "npz file of plain arrays", AGAIN),
+        _reading(path, "npz file of plain arrays"),
         path.open("rb") as raw,
         np.load(raw, allow_pickle=False) as file,
     ):
-        if "indptr" in file and "format" in file:
-            return _table(sparse.csr_array(sparse.load_npz(path)), path)
-        arrays = {name: file[name] for name in file.files}
+        is_matrix = {"format", "shape", "data"} <= set(file.files)
+        arrays = {} if is_matrix else {name: file[name] for name in file.files}
+        stored = sparse.load_npz(path) if is_matrix else None
+    if stored is not None:
+        return _table(as_csr(stored, str(path)), path)
     values = _two_dimensional(arrays.pop(_matrix_name(arrays, path)), path)
-    features = _names(arrays.pop(FEATURES, None), values.shape[1], FEATURES, path)
-    rows = _names(arrays.pop(ROWS, None), values.shape[0], ROWS, path)
-    notes = {n: a for n, a in arrays.items() if a.shape == (values.shape[0],)}
+    n, d = values.shape
+    features = _names(arrays.pop("feature_names", None), d, "feature_names", path)
+    rows = _names(arrays.pop("row_names", None), n, "row_names", path)
+    notes = {name: _text(a, path) for name, a in arrays.items() if a.shape == (n,)}
     refuse_repeated([*(features or ()), *notes], str(path))
     return _table(values, path, features, rows, pd.DataFrame(notes, index=range(len(values))))
 
 
-def _matrix_name(arrays: dict[str, Any], path: Path) -> str:
+def _matrix_name(arrays: dict[str, np.ndarray], path: Path) -> str:
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     if "X" in matrices or len(matrices) == 1:
         return "X" if "X" in matrices else matrices[0]
@@ -73,21 +82,32 @@ def _matrix_name(arrays: dict[str, Any], path: Path) -> str:
     )
 
 
-def _names(names: Any, length: int, what: str, path: Path) -> list[str] | None:
+def _names(names: np.ndarray | None, length: int, what: str, path: Path) -> list[str] | None:
     if names is None:
         return None
     if names.shape != (length,):
         raise ValueError(
             f"{path} has an array {what} of shape {names.shape} for {length}; give one name each."
         )
-    return [str(name) for name in names]
+    return [str(name) for name in _text(names, path)]
+
+
+def _text(values: np.ndarray, path: Path) -> np.ndarray:
+    """Return an array with words in place of their bytes."""
+    with _reading(path, "npz file of words in UTF-8"):
+        return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
 
 
 def read_parquet(
     path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
 ) -> Table:
     """Read a Parquet file; its index, if it is one of words, names the rows."""
-    with reading(path, "Parquet file", AGAIN):
+    from pyarrow import parquet
+
+    with _reading(path, "Parquet file"):
+        about = parquet.read_metadata(path)
+    refuse_claim(path, 8 * about.num_rows * about.num_columns, path.stat().st_size)
+    with _reading(path, "Parquet file"):
         frame = pd.read_parquet(path, engine="pyarrow")
     columns = [str(name) for name in frame.columns]
     refuse_repeated(columns, str(path))
@@ -106,21 +126,33 @@ def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
     unless a layer is called so.
     """
     anndata = import_anndata()
-    with reading(path, "h5ad file", AGAIN):
+    with _reading(path, "h5ad file"):
+        claimed, stored = _sizes_in_h5(path)
+    refuse_claim(path, claimed, stored)
+    with _reading(path, "h5ad file"):
         file = anndata.read_h5ad(path)
     held, names = _layer(file, layer, path)
-    values: Any = held.tocsr() if hasattr(held, "tocsr") else np.asarray(held)
+    values = as_csr(held, str(path)) if is_sparse(held) else np.asarray(held)
     features, rows = ([str(name) for name in axis] for axis in (names, file.obs_names))
     return _table(values, path, features, rows, pd.DataFrame(file.obs).reset_index(drop=True))
 
 
-def _layer(file: Any, layer: str | None, path: Path) -> tuple[Any, Any]:
+def _sizes_in_h5(path: Path) -> tuple[int, int]:
+    """Return the bytes that the arrays of an HDF5 file claim, and those that it stores."""
+    h5py = import_module("h5py")
+    with h5py.File(path) as file:
+        arrays: list[Dataset] = []
+        file.visititems(lambda _, item: arrays.append(item) if hasattr(item, "nbytes") else None)
+        return sum(a.nbytes for a in arrays), sum(a.id.get_storage_size() for a in arrays)
+
+
+def _layer(file: "AnnData", layer: str | None, path: Path) -> "tuple[Matrix, pd.Index[str]]":
     """Return a matrix of an AnnData file and the names of its columns."""
     if layer in file.layers:
         return file.layers[layer], file.var_names
-    if layer == RAW and file.raw is not None:
+    if layer == "raw" and file.raw is not None:
         return file.raw.X, file.raw.var_names
-    known = [*file.layers, *([RAW] if file.raw is not None else [])]
+    known = [*file.layers, *(["raw"] if file.raw is not None else [])]
     if layer not in (None, "X"):
         has = f"it has {', '.join(known)}" if known else "it has none"
         raise ValueError(f"--layer: {path} has no layer {layer!r}; {has}, beside X.")
@@ -137,7 +169,7 @@ def read_tenx(path: Path) -> Table:
 
 
 def _table(
-    values: Any,
+    values: np.ndarray | Sparse,
     path: Path,
     features: list[str] | None = None,
     row_names: list[str] | None = None,
@@ -152,7 +184,7 @@ def _table(
     return Table(as_floats(values, str(path)), names, notes, row_names, named, str(path))
 
 
-def _two_dimensional(values: Any, path: Path) -> Any:
+def _two_dimensional(values: np.ndarray, path: Path) -> np.ndarray:
     if values.ndim != 2:
         raise ValueError(
             f"{path} has an array of shape {values.shape}, but needs two dimensions, rows and "
@@ -161,7 +193,11 @@ def _two_dimensional(values: Any, path: Path) -> Any:
     return values
 
 
-def import_anndata() -> Any:
+def _reading(path: Path, what: str) -> AbstractContextManager[None]:
+    return reading(path, what, "save it again")
+
+
+def import_anndata() -> ModuleType:
     """Import the package, or say in one sentence what to install."""
     try:
         return import_module("anndata")

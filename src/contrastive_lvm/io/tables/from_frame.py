@@ -56,6 +56,11 @@ def _as_numbers(column: Column, source: str, *, typed: bool) -> "Column | None":
     present = column.dropna()
     if present.empty:
         return column.astype(object).astype(np.float64)
+    if isinstance(present.iloc[0], bytes):
+        raise TypeError(
+            f"{source} has bytes in column {column.name!r}, which are neither numbers nor text; "
+            "decode them, or leave the column out."
+        )
     if typed and isinstance(present.iloc[0], str):
         return None
     numeric = is_numeric_text(present)

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from contrastive_lvm.io.tables.binary import read_h5ad, read_npy, read_npz, read_parquet, read_tenx
+from contrastive_lvm.io.atomic import is_special, kind_of
+from contrastive_lvm.io.stored_size import refuse_holes
 from contrastive_lvm.io.tables.read_csv import read_csv
 from contrastive_lvm.io.tables.table import Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
-
-TEXTS = (".csv", ".tsv", ".tab", ".txt")
-KNOWN = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .npy, .npz, .h5ad, or a 10x folder"
 
 
 def read_table(
@@ -59,8 +57,6 @@ def read_table(
         if error.errno is None:  # a sentence of our own
             raise
         raise FileNotFoundError(f"{path} is not there; check its name.") from error
-    except IsADirectoryError as error:
-        raise ValueError(f"{path} is a folder; name a file in it.") from error
     except PermissionError as error:
         raise PermissionError(
             f"{path} cannot be opened (permission denied); allow reading it, or copy it."
@@ -80,10 +76,23 @@ def _read(
     features: Collection[str] | None,
     layer: str | None,
 ) -> Table:
-    if path.is_dir() or path.name.endswith((".tar", ".tar.gz", ".tgz")):
-        return read_tenx(path)
-    if path.name.lower().removesuffix(".gz").endswith(TEXTS):
+    name = path.name.lower()
+    if is_special(path):
+        raise ValueError(f"{path} is a {kind_of(path)}; save what it gives in a file.")
+    if path.is_file():
+        refuse_holes(path)
+    if name.removesuffix(".gz").endswith((".csv", ".tsv", ".tab", ".txt")) and not path.is_dir():
         return read_csv(path, annotations=annotations, features=features)
+    from contrastive_lvm.io.tables.binary import (  # only these formats need what it imports
+        read_h5ad,
+        read_npy,
+        read_npz,
+        read_parquet,
+        read_tenx,
+    )
+
+    if path.is_dir() or name.endswith((".tar", ".tar.gz", ".tgz")):
+        return read_tenx(path)
     readers: dict[str, Callable[[Path], Table]] = {
         ".parquet": partial(read_parquet, annotations=annotations, features=features),
         ".h5ad": partial(read_h5ad, layer=layer),
@@ -92,7 +101,10 @@ def _read(
     }
     ending = path.suffix.lower().replace(".pq", ".parquet")
     if ending not in readers:
-        raise ValueError(f"{path} has an ending that is not known; use {KNOWN}.")
+        raise ValueError(
+            f"{path} has an ending that is not known; use .csv, .tsv, .csv.gz, .tsv.gz, .parquet, "
+            ".npy, .npz, .h5ad, or a 10x folder."
+        )
     path.open("rb").close()  # whether it is there is said in our own words
     return readers[ending](path)
 

@@ -14,21 +14,20 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
 from contrastive_lvm.io.tables.from_frame import is_numeric_text, table_from_frame
-from contrastive_lvm.io.tables.table import Table, refuse_empty, refuse_repeated
+from contrastive_lvm.io.tables.table import Column, Table, refuse_empty, refuse_repeated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
-SAMPLE = 100  # lines that tell columns of words from those of numbers
 BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
-LEAST_BLOCK = 1 << 10  # bytes that pyarrow wants to see at a time
-CHUNK = 500_000  # values that pandas reads at a time
-GROWTH = 1.05  # of the array when it is full
 Progress = Callable[[int], None]
 
 
@@ -117,7 +116,7 @@ def _read_header(path: Path) -> tuple[str, list[str]]:
 
 def _separator(path: Path, first: str) -> str:
     first = re.sub('"[^"]*"', "", first)  # quoted names may hold anything
-    usual = "," if ".csv" in path.suffixes[-2:] else "\t"
+    usual = "," if ".csv" in path.name.lower() else "\t"
     if usual in first:
         return usual
     return next((other for other in ("\t", ";", ",") if other in first), usual)
@@ -142,7 +141,7 @@ def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
         for block in _parsed_blocks(data, header.separator, types):
             rows = slice(n, n := n + block.num_rows)
             if n > len(array):  # in place: there are never two arrays
-                array.resize((max(n, int(GROWTH * len(array))), len(numbers)), refcheck=False)
+                array.resize((max(n, int(1.05 * len(array))), len(numbers)), refcheck=False)
             _fill(array[rows], [block.column(i) for i in numbers])
             notes.append(block.select(others.tolist()))
             progress(raw.tell())
@@ -154,7 +153,7 @@ def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
     return Table(array, features, rest, row_names, named=True, source=str(path))
 
 
-def _fill(rows: np.ndarray, columns: list[Any]) -> None:
+def _fill(rows: np.ndarray, columns: "list[pa.ChunkedArray]") -> None:
     """Write columns into rows; infinities and odd words for NaN are left to pandas."""
     for j, column in enumerate(columns):
         rows[:, j] = column.to_numpy()
@@ -172,7 +171,7 @@ def _skip_header(file: IO[bytes]) -> None:
         raise NotPlainError
 
 
-def _parsed_blocks(file: IO[bytes], separator: str, types: dict[str, str]) -> Iterator[Any]:
+def _parsed_blocks(file: IO[bytes], separator: str, types: dict[str, str]) -> "Iterator[pa.Table]":
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -182,7 +181,7 @@ def _parsed_blocks(file: IO[bytes], separator: str, types: dict[str, str]) -> It
     )
     for block in _whole_lines(file):
         _refuse_odd(block, separator)
-        size = max(LEAST_BLOCK, len(block))
+        size = max(1 << 10, len(block))  # pyarrow wants to see so many
         read = arrow.ReadOptions(column_names=list(types), block_size=size)
         try:
             yield arrow.read_csv(pa.BufferReader(block), read, parse, convert)
@@ -216,7 +215,7 @@ def _refuse_odd(block: bytes, separator: str) -> None:
 def _column_types(file: IO[bytes], header: Header) -> dict[str, str]:
     """Return what pandas makes of the columns of the first lines, in pyarrow's names."""
     _skip_header(file)
-    head = b"".join(file.readline() for _ in range(SAMPLE))
+    head = b"".join(file.readline() for _ in range(100))
     frame = pd.read_csv(
         io.BytesIO(head),
         sep=header.separator,
@@ -229,7 +228,7 @@ def _column_types(file: IO[bytes], header: Header) -> dict[str, str]:
     return {name: _column_type(frame[name], header) for name in header.names}
 
 
-def _column_type(column: "pd.Series[Any]", header: Header) -> str:
+def _column_type(column: Column, header: Header) -> str:
     words = pd.api.types.infer_dtype(column, skipna=True) == "string"
     if words or column.name == ROW_NAMES:
         return "string"
@@ -238,7 +237,7 @@ def _column_type(column: "pd.Series[Any]", header: Header) -> str:
     return "int64" if column.dtype.kind == "i" and column.name in header.annotations else "double"
 
 
-def _annotations(blocks: list[Any], header: Header) -> pd.DataFrame:
+def _annotations(blocks: "list[pa.Table]", header: Header) -> pd.DataFrame:
     import pyarrow as pa
 
     frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
@@ -255,6 +254,7 @@ def _annotations(blocks: list[Any], header: Header) -> pd.DataFrame:
 
 
 def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
+    _refuse_nul(path, header)
     names, chunks = header.names, []
     with _opened(path) as (raw, text):
         reader = pd.read_csv(
@@ -267,7 +267,7 @@ def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
             skipinitialspace=True,
             na_values=MISSING,
             keep_default_na=False,
-            chunksize=max(100, CHUNK // len(names)),
+            chunksize=max(100, 500_000 // len(names)),  # half a million values
             low_memory=False,
         )
         for chunk in reader:
@@ -278,6 +278,22 @@ def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
         _refuse_short_lines(path, header.separator, len(names))
     rows = frame.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in frame else None
     return table_from_frame(frame, str(path), header.annotations, row_names=rows)
+
+
+def _refuse_nul(path: Path, header: Header) -> None:
+    """Refuse a byte that pandas takes for the end of a value."""
+    line = 1
+    with _opened_bytes(path) as (_, data):
+        for block in _whole_lines(data):
+            before, nul, _ = block.partition(b"\0")
+            line += before.count(b"\n")
+            if nul:
+                left = before[before.rfind(b"\n") + 1 :].decode("utf-8", errors="replace")
+                column = len(next(_records(io.StringIO(left), header.separator), [""]))
+                raise ValueError(
+                    f"{path} has a NUL byte in line {line}, column {column}; remove it, or export "
+                    "the file again."
+                )
 
 
 def _refuse_short_lines(path: Path, separator: str, n_columns: int) -> None:
@@ -296,7 +312,7 @@ def _ragged(path: Path, found: int, row: int, expected: int) -> ValueError:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, IO[str]]]:
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, IO[str]]]:
     """Open the raw file, which knows how far it was read, and its text."""
     with (
         _opened_bytes(path) as (raw, data),
@@ -306,10 +322,11 @@ def _opened(path: Path) -> Iterator[tuple[Any, IO[str]]]:
 
 
 @contextmanager
-def _opened_bytes(path: Path) -> Iterator[tuple[Any, Any]]:
+def _opened_bytes(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
     """Open the raw file, and what it holds, unzipped."""
     with path.open("rb") as raw:
-        yield raw, gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+        packed = path.suffix.lower() == ".gz"
+        yield raw, cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if packed else raw
 
 
 @contextmanager

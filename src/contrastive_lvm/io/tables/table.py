@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.arrays import Matrix, Sparse
 
 Column: TypeAlias = "pd.Series[Any]"
 
@@ -41,7 +41,7 @@ def numbered(n: int) -> list[str]:
     return [f"x{i}" for i in range(1, n + 1)]
 
 
-def as_floats(values: Any, source: str) -> Matrix:
+def as_floats(values: np.ndarray | Sparse, source: str) -> Matrix:
     """Return numbers in single or double precision, as they come."""
     dtype = values.dtype
     if dtype.kind not in "fiub":
@@ -49,8 +49,9 @@ def as_floats(values: Any, source: str) -> Matrix:
             f"{source} holds values of type {dtype}, which are not real numbers; save numbers."
         )
     single = dtype.kind == "f" and dtype.itemsize <= 4
-    floats: Matrix = values.astype(np.float32 if single else np.float64, copy=False)
-    return floats
+    return (
+        values.astype(np.float32, copy=False) if single else values.astype(np.float64, copy=False)
+    )
 
 
 def refuse_repeated(names: Iterable[str], source: str) -> None:
