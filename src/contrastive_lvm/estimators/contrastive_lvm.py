@@ -325,7 +325,9 @@ class ContrastiveLVM(LinearPredictions):
 
     def _check_state(self, state: dict[str, Any]) -> None:
         model, posterior = self._model(), state["posterior"]
-        check_posterior(posterior, self.n_features_in_)
+        n_rows = {"target": self.n_samples_, "background": self.n_background_samples_}
+        known = {name: n for name, n in n_rows.items() if n is not None}
+        check_posterior(posterior, self.n_features_in_, known)
         check_posterior_of(model, posterior)
         check_integer("n_init", self.n_init, 1)
         parse_params.engine(self.inference, model)

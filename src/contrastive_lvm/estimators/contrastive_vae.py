@@ -224,9 +224,8 @@ class ContrastiveVAE(Autoencoder):
 
     def _check_state(self, state: dict[str, Any]) -> None:
         super()._check_state(state)
-        if not state["n_shared"]:
-            raise ValueError("a ContrastiveVAE has shared dimensions")
-        self._sizes()
+        if (state["n_target"], state["n_shared"]) != self._sizes():
+            raise ValueError("its networks have other dimensions than its parameters say")
         self._separation()
 
     def _publish_networks(self, networks: TrainedNetworks, history: dict[str, Array]) -> None:

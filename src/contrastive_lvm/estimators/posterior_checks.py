@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.draws import Draws
+from contrastive_lvm.draws import Draws, dimensions
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, optional, whole
 from contrastive_lvm.linalg import packed
-from contrastive_lvm.model import Model
+from contrastive_lvm.model import Block, Model
 from contrastive_lvm.posterior import Posterior
 
 TABLE = {
@@ -24,8 +24,8 @@ TABLE = {
 }
 
 
-def check_posterior(posterior: Any, n_features: int) -> None:
-    """Refuse a posterior whose arrays do not fit together."""
+def check_posterior(posterior: Any, n_features: int, n_rows: dict[str, int]) -> None:
+    """Refuse a posterior whose arrays do not fit together, or not the rows of the sets."""
     if not isinstance(posterior, Posterior):
         raise TypeError("its state is not a posterior")
     loadings, means, sizes = posterior.loadings, posterior.means, {"D": n_features}
@@ -40,11 +40,20 @@ def check_posterior(posterior: Any, n_features: int) -> None:
         if (variances < 0).any():
             raise ValueError("loading_covariance has a negative variance")
     _check_bound_parts(posterior)
-    for weights in posterior.weights:
-        if weights.shape[1] not in (1, n_features) or (weights < 0).any():
-            raise ValueError("weights are not those of rows or entries")
+    _check_weights(posterior, n_features, n_rows)
     if posterior.draws is not None:
         _check_draws(posterior.draws)
+        known = {f"{name}_component": L.shape[1] for name, L in loadings.items()}
+        known |= {f"{name}_row": n for name, n in n_rows.items()}
+        _check_axes(posterior.draws, {"feature": n_features, **known})
+
+
+def _check_weights(posterior: Posterior, n_features: int, n_rows: dict[str, int]) -> None:
+    if posterior.weights and [len(weights) for weights in posterior.weights] != [*n_rows.values()]:
+        raise ValueError("weights are those of other rows")
+    for weights in posterior.weights:
+        if weights.shape[1] not in (1, n_features) or not (weights >= 0).all():
+            raise ValueError("weights are not those of rows or entries")
 
 
 def check_posterior_of(model: Model, posterior: Posterior) -> None:
@@ -64,9 +73,16 @@ def check_posterior_of(model: Model, posterior: Posterior) -> None:
     if not np.isfinite(density).all():
         raise ValueError(f"its noise is out of the range of {model.likelihood!r}")
     for block in model.blocks:
-        state = posterior.prior_states.get(block.name)
-        if state is not None:
-            _check_prior_state(block.prior, state, posterior.loadings[block.name])
+        _check_block(block, posterior)
+
+
+def _check_block(block: Block, posterior: Posterior) -> None:
+    L, state = posterior.loadings[block.name], posterior.prior_states.get(block.name)
+    if L.shape[1] > block.n_components:
+        sizes = f"{L.shape[1]} {block.name} dimensions in place of {block.n_components}"
+        raise ValueError(f"it has {sizes}")
+    if state is not None:
+        _check_prior_state(block.prior, state, L)
 
 
 def _check_prior_state(prior: Any, state: Any, L: np.ndarray) -> None:
@@ -109,3 +125,13 @@ def _check_draws(draws: Draws) -> None:
     for diagnostics in (draws.rhat, draws.ess):
         for name in diagnostics:
             check_values({name: array(*values[name].shape[2:], values="any")}, diagnostics)
+
+
+def _check_axes(draws: Draws, sizes: dict[str, int]) -> None:
+    """Compare draws with the features, components and rows that the model has."""
+    for name, value in draws.values.items():
+        axes, shape = dimensions(name), value.shape[2:]
+        wanted = tuple(sizes.get(axis, n) for axis, n in zip(axes, shape, strict=False))
+        one_for_all = not shape and name in ("noise variance", "dispersion")
+        if not one_for_all and (len(shape) < len(axes) or shape[: len(axes)] != wanted):
+            raise ValueError(f"its draws of {name!r} have shape {shape} in place of {wanted}")

@@ -97,9 +97,9 @@ class VAE(Autoencoder):
 
     def _check_state(self, state: dict[str, Any]) -> None:
         super()._check_state(state)
-        if state["n_shared"]:
-            raise ValueError("a VAE has no shared dimensions")
-        check_integer("n_components", self.n_components, 1)
+        sizes = (check_integer("n_components", self.n_components, 1), 0)
+        if (state["n_target"], state["n_shared"]) != sizes:
+            raise ValueError("its networks have other dimensions than its parameters say")
 
     @follows_output
     def reconstruct(self, X: Any) -> Array:

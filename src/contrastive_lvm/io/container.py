@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from contrastive_lvm.io.atomic import write_atomically
+from contrastive_lvm.io.stored_size import refuse_holes
 
 Arrays = dict[str, np.ndarray]
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
@@ -60,6 +61,7 @@ def write_container(path: Path, kind: str, arrays: Arrays, settings: JsonObject)
 def read_container(path: Path, kind: str, what: str) -> tuple[dict[str, Any], Arrays]:
     """Return the settings and arrays of a whole file of this kind; `what` it is called."""
     try:
+        refuse_holes(path)
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             settings = _read_settings(metadata.get("settings", "{}"))
@@ -69,7 +71,7 @@ def read_container(path: Path, kind: str, what: str) -> tuple[dict[str, Any], Ar
         raise
     except PermissionError as error:
         raise PermissionError(f"{path} cannot be read; ask its owner for permission.") from error
-    except (SafetensorError, OSError, TypeError, ValueError, RecursionError) as error:
+    except (SafetensorError, OSError, TypeError, ValueError, RecursionError, MemoryError) as error:
         raise ModelFileError(
             f"{path} is not a whole {what} ({clause(error)}); save it again."
         ) from error

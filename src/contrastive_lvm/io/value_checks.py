@@ -53,7 +53,7 @@ def array(
         if value.shape != wanted:
             raise ValueError(f"{name} has shape {value.shape} in place of {wanted}")
         if not _within(values, value):
-            raise ValueError(f"{name} has a value that is not {values}")
+            raise ValueError(f"{name} has a value that is not {values}, or too large")
 
     return check
 
@@ -94,5 +94,10 @@ def optional(inner: Check) -> Check:
 
 
 def _within(values: Values, array: np.ndarray | np.float64) -> bool:
-    least = {"any": True, "finite": True, "not negative": array >= 0, "positive": array > 0}
-    return values == "any" or bool(np.all(np.isfinite(array) & least[values]))
+    """Return whether values are such; those that are not variances must have squares."""
+    if values == "any":
+        return True
+    size, largest = np.abs(array), np.finfo(array.dtype).max
+    if values == "finite":
+        return bool(np.all(size < np.sqrt(largest)))
+    return bool(np.all((size <= largest) & (array > 0 if values == "positive" else array >= 0)))
