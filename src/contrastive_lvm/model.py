@@ -90,6 +90,10 @@ class Model:
         )
         return replace(self, blocks=tuple(blocks))
 
+    def in_units_of(self, variance: float) -> "Model":
+        """Return the model with priors for data of a given mean variance of the features."""
+        return self.with_priors({b.name: b.prior._in_units_of(variance) for b in self.blocks})
+
     def with_priors(self, priors: Mapping[str, AnyPrior]) -> "Model":
         """Return the model with other priors on some blocks."""
         blocks = (

@@ -8,11 +8,13 @@ treated exactly as fitted rows were. Likelihoods without a closed form have a ro
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Scaler
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
@@ -67,16 +69,32 @@ def row_posteriors(model: View, X: Matrix) -> Iterator[RowPosteriors]:
     coefficients = prepare(model.loadings, model.psi)
     for rows in row_slices(*X.shape):
         block = make_block(X[rows])
-        m = row_step(coefficients, residual_of(block, model.mean), block)
+        with _refusing_overflow(block.values):
+            m = row_step(coefficients, residual_of(block, model.mean), block)
         yield RowPosteriors(
             rows, block.values, block.observed > 0, block.pattern, m.mean, m.cov, m.log_likelihood
         )
 
 
+@contextmanager
+def _refusing_overflow(values: Array) -> Iterator[None]:
+    """Refuse rows whose squares are no numbers in units of the noise variance."""
+    try:
+        with np.errstate(over="raise"):
+            yield
+    except FloatingPointError as error:
+        reason = (
+            f"holds the value {np.nanmax(np.abs(values)):.3g}, whose square overflows in units of "
+            "the noise variance; correct it, or make it NaN."
+        )
+        raise InvalidDataError("X", reason) from error
+
+
 def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[RowPosteriors]:
     for rows in row_slices(*X.shape, elements=BLOCK_ELEMENTS):
         values = widen(X[rows])
-        block = _fixed_point(model, scaler, values)
+        with _refusing_overflow(values):
+            block = _fixed_point(model, scaler, values)
         yield RowPosteriors(
             rows,
             np.nan_to_num(values),

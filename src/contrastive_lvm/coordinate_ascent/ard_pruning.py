@@ -38,11 +38,15 @@ class _Pruning:
         """Return the problem of the right size, and where its ascent stands."""
         ascent = self._settle(start, carry)
         while self.spent < self.max_sweeps:
-            leaner = self._without_unsupported(ascent) or self._without_doubtful(ascent)
-            if leaner is None:
-                break
-            self.problem = leaner.problem
-            ascent = self._settle(leaner.point, leaner.carry)
+            before = WarmStart(self.problem, ascent.point, ascent.info.carry, ascent.trace)
+            try:
+                leaner = self._without_unsupported(ascent) or self._without_doubtful(ascent)
+                if leaner is None:
+                    break
+                self.problem = leaner.problem
+                ascent = self._settle(leaner.point, leaner.carry)
+            except KeyboardInterrupt as stop:
+                raise before.kept_after(stop) from None
         carry, trace = ascent.info.carry, np.array(self.trace)
         return WarmStart(self.problem, ascent.point, carry, trace, self.spent)
 

@@ -32,6 +32,8 @@ def supported_rank(values: Array, total: float, n_rows: float, n_features: int) 
     >>> supported_rank(np.array([9.0, 4.0, 1.1, 1.0]), 15.1, n_rows=1000, n_features=4)
     2
     """
+    if not total > 0:
+        return 0
     wide = max(n_rows, n_features)
     a = min(n_rows, n_features) / wide
     threshold = _threshold(a)

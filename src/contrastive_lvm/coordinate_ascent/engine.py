@@ -13,7 +13,7 @@ from contrastive_lvm.coordinate_ascent.ard_pruning import without_unsupported_co
 from contrastive_lvm.coordinate_ascent.problem import Problem, RowResults, WarmStart
 from contrastive_lvm.coordinate_ascent.starts import deterministic_starts, random_start
 from contrastive_lvm.inference import Engine
-from contrastive_lvm.linalg.anderson import Ascent, ascend
+from contrastive_lvm.linalg.anderson import Ascent, AscentInterrupted, ascend
 from contrastive_lvm.linalg.gauge import canonical_rotation
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
@@ -56,8 +56,8 @@ class CoordinateAscent(Engine):
     def _convergence_hint(self) -> str:
         """Say what to do about a fit that did not converge."""
         return (
-            f"{type(self).__name__} stopped after max_iter={self.max_iter} sweeps before its gain "
-            f"fell below tol={self.tol}; raise max_iter or use fewer dimensions."
+            f"{type(self).__name__} was stopped by max_iter={self.max_iter} or an interrupt before "
+            f"its gain fell below tol={self.tol}; raise max_iter or use fewer dimensions."
         )
 
     def _prepare(
@@ -99,8 +99,13 @@ class CoordinateAscent(Engine):
         settled = max(self.tol, SETTLED * n_rows)
         most, spent, best = max(1, self.max_iter // (len(starts) + 1)), 0, None
         for problem, start in starts:
-            _, point, carry, *_ = problem.begin(start)
-            trial = ascend(problem, point, carry, memory=self.memory, max_sweeps=most, tol=settled)
+            try:
+                _, point, carry, *_ = problem.begin(start)
+                trial = ascend(
+                    problem, point, carry, memory=self.memory, max_sweeps=most, tol=settled
+                )
+            except KeyboardInterrupt as stop:
+                raise (stop if best is None else best.kept_after(stop)) from None
             spent += trial.n_sweeps
             if best is None or trial.trace[-1] > best.lower_bounds[-1]:
                 # Weights are as large as the data, and soon found again.
@@ -117,7 +122,12 @@ class CoordinateAscent(Engine):
             start = without_unsupported_columns(start, self.memory, self.max_iter)
         left = max(1, self.max_iter - start.n_sweeps)
         problem, point, carry, *_ = start
-        ascent = ascend(problem, point, carry, memory=self.memory, max_sweeps=left, tol=self.tol)
+        try:
+            ascent = ascend(
+                problem, point, carry, memory=self.memory, max_sweeps=left, tol=self.tol
+            )
+        except KeyboardInterrupt as stop:
+            raise start.kept_after(stop) from None
         if not np.isfinite(ascent.trace[-1]):
             priors = " and ".join(map(repr, start.problem.model.priors))
             raise ValueError(
@@ -129,6 +139,13 @@ class CoordinateAscent(Engine):
         before = start.lower_bounds[start.lower_bounds <= ascent.trace[-1]]
         trace = np.concatenate([before, ascent.trace[ascent.trace >= before.max(initial=-np.inf)]])
         return _posterior(start.problem, ascent, trace, start.n_sweeps + ascent.n_sweeps)
+
+
+def interrupted_posterior(interrupt: AscentInterrupted) -> Posterior:
+    """Return where an interrupted ascent stood."""
+    problem: Problem = interrupt.problem
+    ascent: Ascent[RowResults] = interrupt.ascent
+    return _posterior(problem, ascent, ascent.trace, ascent.n_sweeps)
 
 
 def _posterior(

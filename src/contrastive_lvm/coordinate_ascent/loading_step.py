@@ -97,7 +97,7 @@ def _solve_shared(
     if not precision.any():
         return Loadings(np.asarray(np.linalg.solve(M, cross.T).T, dtype=np.float64))
     V, s = _diagonalised(M, psi, precision)
-    mean = _as_array((((cross @ V) * s) @ V.T) / psi[:, None])
+    mean = _as_array((((cross / psi[:, None]) @ V) * s) @ V.T)
     if len(uncertain) == 0:
         return Loadings(mean)
     if len(uncertain) < len(M):

@@ -22,6 +22,7 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
 )
 from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
 from contrastive_lvm.linalg import packed
+from contrastive_lvm.linalg.anderson import AscentInterrupted, ascend
 from contrastive_lvm.linalg.loadings import Covariance, Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import AnyPrior
@@ -284,3 +285,12 @@ class WarmStart(NamedTuple):
     carry: Carry
     lower_bounds: Array = np.empty(0)
     n_sweeps: int = 0
+
+    def kept_after(self, interrupt: KeyboardInterrupt) -> KeyboardInterrupt:
+        """Return an interrupt with the best state so far, which may be this one."""
+        before = self.lower_bounds.max(initial=-np.inf)
+        now = interrupt.ascent.trace[-1] if isinstance(interrupt, AscentInterrupted) else -np.inf
+        if now >= before:
+            return interrupt
+        ascent = ascend(self.problem, self.point, self.carry, memory=0, max_sweeps=1, tol=0.0)
+        return AscentInterrupted(self.problem, ascent)

@@ -18,6 +18,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.ard_rank import supported_rank
 from contrastive_lvm.coordinate_ascent.problem import Problem
+from contrastive_lvm.likelihoods.base import CONSTANT
 from contrastive_lvm.model import Block, Model
 from contrastive_lvm.rows.data import CovarianceOperator, Product
 
@@ -59,6 +60,7 @@ def random_start(problem: Problem, rng: np.random.Generator) -> Array:
     pooled = _pooled(problem.data.covariances())
     variance = np.maximum(pooled.variance, np.finfo(float).tiny)
     L = pooled.product(rng.standard_normal((len(variance), problem.model.n_columns)))
+    L /= max(float(np.abs(L).max(initial=0.0)), np.finfo(float).tiny)  # its squares may overflow
     L *= np.sqrt(0.5 * variance.sum() / max(float((L**2).sum()), np.finfo(float).tiny))
     return point_at(problem, L, np.full(len(variance), 0.5 * variance.mean()))
 
@@ -83,7 +85,7 @@ class _Starts:
 
     def __init__(self, problem: Problem) -> None:
         self.model: Model = problem.model
-        self.isotropic = problem.likelihood._is_isotropic
+        self.isotropic, self.floor = problem.likelihood._is_isotropic, problem.floor
         self.sets = dict(zip(self.model.sets, problem.data.covariances(), strict=True))
         self.blocks = sorted(self.model.blocks, key=lambda block: -len(block.sets))
 
@@ -105,7 +107,7 @@ class _Starts:
         first, *others = self.blocks
         n = first.n_components if width is None else width
         beside = sum(block.n_components for block in others)
-        L, psi = _first_loadings(source, n, beside, isotropic=self.isotropic)
+        L, psi = _first_loadings(source, n, beside, self.floor, isotropic=self.isotropic)
         loadings = {first.name: L}
         for block in others:
             loadings[block.name] = self._next_loadings(block, loadings, psi)
@@ -147,29 +149,26 @@ class _Starts:
     def _width(self, block: Block, source: CovarianceOperator) -> int:
         if not block.prior._drops_columns or block.n_components == 0:
             return block.n_components
-        return supported_columns(source, block.n_components, isotropic=self.isotropic)
-
-
-def supported_columns(source: CovarianceOperator, most: int, *, isotropic: bool) -> int:
-    """Return how many columns a covariance supports, at least one."""
-    root = np.sqrt(_first_noise(source, isotropic=isotropic))
-    values, _ = leading_eigenpairs(_scaled(source, root), len(root), most)
-    total = float((source.variance / root**2).sum())
-    return max(1, supported_rank(values, total, source.weight, len(root)))
+        root = np.sqrt(_first_noise(source, self.floor, isotropic=self.isotropic))
+        values, _ = leading_eigenpairs(_scaled(source, root), len(root), block.n_components)
+        total = float((source.variance / root**2).sum())
+        return max(1, supported_rank(values, total, source.weight, len(root)))
 
 
 def _first_loadings(
-    source: CovarianceOperator, n: int, beside: int, *, isotropic: bool
+    source: CovarianceOperator, n: int, beside: int, floor: Array, *, isotropic: bool
 ) -> tuple[Array, Array]:
     """Return loadings (D, n) from the leading eigenvectors, and noise variances (D,).
 
     Directions of as many columns `beside` them are sought too, which makes the leading ones exact.
+    Rows that do not vary have noise at its `floor` and columns that are nearly zero.
     """
-    root = np.sqrt(_first_noise(source, isotropic=isotropic))
+    root = np.sqrt(_first_noise(source, floor, isotropic=isotropic))
     values, V = leading_eigenpairs(_scaled(source, root), len(root), n + beside)
     values, V = values[:n], V[:, :n]
     total = float((source.variance / root**2).sum())
-    level = max(total - float(values.sum()), LEAST_NOISE * total) / (len(root) - n)
+    level = max(total - float(values.sum()), LEAST_NOISE * total) / max(len(root) - n, 1)
+    level = max(level, float((floor / root**2).min()))
     L = root[:, None] * V * np.sqrt(np.maximum(values - level, EXCESS * level))
     if isotropic:
         return L, level * root**2
@@ -177,13 +176,14 @@ def _first_loadings(
     return L, np.maximum(rest, LEAST_FEATURE_NOISE * np.maximum(source.variance, root**2))
 
 
-def _first_noise(source: CovarianceOperator, *, isotropic: bool) -> Array:
+def _first_noise(source: CovarianceOperator, floor: Array, *, isotropic: bool) -> Array:
     """Return half of the variance; features that do not vary borrow from the others."""
     variance = source.variance
     mean = float(variance.mean())
-    if isotropic:
-        return np.full(len(variance), 0.5 * mean)
-    return 0.5 * np.where(variance > 1e-24 * mean, variance, mean)
+    own = np.full(len(variance), mean)
+    if not isotropic:
+        own = np.where(variance > CONSTANT * mean, variance, mean)
+    return np.maximum(0.5 * own, floor)
 
 
 def _whitened_loadings(source: CovarianceOperator, base: Array, psi: Array, n: int) -> Array:
@@ -231,8 +231,9 @@ def _without(source: CovarianceOperator, W: Array) -> CovarianceOperator:
 def leading_eigenpairs(product: Product, dim: int, rank: int) -> tuple[Array, Array]:
     """Return the largest eigenvalues, descending, and eigenvectors of a symmetric operator.
 
-    Exact up to `DENSE_BELOW` dimensions; above, subspace iteration (Halko et al. 2011, alg. 4.4)
-    from a fixed random matrix, which is all that a start needs.
+    Beyond the dimensions there are, both are zero. Exact up to `DENSE_BELOW` dimensions; above,
+    subspace iteration (Halko et al. 2011, alg. 4.4) from a fixed random matrix, which is all that a
+    start needs.
     """
     if rank == 0:
         return np.empty(0), np.empty((dim, 0))
@@ -246,4 +247,5 @@ def leading_eigenpairs(product: Product, dim: int, rank: int) -> tuple[Array, Ar
         small = V.T @ product(V)
         values, rotation = np.linalg.eigh((small + small.T) / 2.0)
         V = V @ rotation
-    return values[::-1][:rank], V[:, ::-1][:, :rank]
+    more = max(0, rank - dim)
+    return np.pad(values[::-1][:rank], (0, more)), np.pad(V[:, ::-1][:, :rank], ((0, 0), (0, more)))

@@ -95,10 +95,10 @@ def group_lasso_path(
         )
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
     given = read_input(shell, X, background)
-    model, engine = given.model, given.engine
+    engine = given.engine
     if not isinstance(engine, CoordinateAscent):
         raise InvalidParameterError("inference", engine, "has no closed form; use 'em'.")
-    data = compress(given, engine)
+    model, data = compress(given, engine)
     target = next(block for block in model.blocks if block.name == "target")
     if target.n_components == 0:
         reason = "leaves no loadings to choose features by; use at least 1."

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.input_rows import rows_for_fit
 from contrastive_lvm.estimators.object_arrays import RowNumbers
@@ -26,6 +26,7 @@ from contrastive_lvm.estimators.validation import (
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.linalg.anderson import AscentInterrupted
 from contrastive_lvm.linalg.matrices import column_variances
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -99,14 +100,17 @@ def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
         raise InvalidDataError(name, f"holds {reason}.")
 
 
-def compress(given: FitInput, engine: CoordinateAscent) -> Data:
-    """Compress both sets as far as coordinate ascent can use them so."""
+def compress(given: FitInput, engine: CoordinateAscent) -> tuple[Model, Data]:
+    """Compress both sets as far as coordinate ascent can use them so.
+
+    The model that comes with them has its priors in their units.
+    """
     data = engine._prepare(given.model, given.sets, given.weights)
     for name, rows, weights in zip(("X", "background"), data.sets, given.weights, strict=False):
         if weights is not None:  # a feature may be observed only in rows of weight 0
             refuse_empty_columns(rows.counts, name)
     _check_variances(data.variances, data.variance, [s.mean for s in data.sets], given.model)
-    return data
+    return given.model.in_units_of(float(data.variance.sum()) / data.n_features), data
 
 
 def _check_variances(
@@ -132,7 +136,18 @@ def run_engine(
         seeds = list(rng.randint(2**31 - 1, size=n_init))
     fits: list[Posterior] = []
     for number, seed in enumerate(map(int, seeds)):
-        fits.append(run(number, seed))
+        try:
+            fits.append(run(number, seed))
+        except AscentInterrupted as interrupt:
+            if not isinstance(given.engine, CoordinateAscent):
+                raise  # only the start of another engine stood somewhere
+            fits.append(interrupted_posterior(interrupt))
+            warnings.warn(
+                f"interrupted after {fits[-1].n_iter} sweeps; the best state so far is kept.",
+                UserWarning,
+                stacklevel=3,
+            )
+            break
         logger.info(
             "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
             number + 1,
@@ -149,8 +164,8 @@ def _coordinate_ascent(
     for factors in size_factors:
         if factors is not None:
             given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
-    data = compress(given, engine)
-    return lambda number, seed: engine._run(given.model, data, seed=seed if number else None)
+    model, data = compress(given, engine)
+    return lambda number, seed: engine._run(model, data, seed=seed if number else None)
 
 
 def _black_box(given: FitInput, engine: Any, size_factors: tuple[RowNumbers, RowNumbers]) -> Run:
@@ -160,12 +175,16 @@ def _black_box(given: FitInput, engine: Any, size_factors: tuple[RowNumbers, Row
             "use inference='em' or 'vb', or repeat rows."
         )
     variances, means = zip(*map(_moments, given.sets), strict=True)
-    _check_variances(variances, np.sum(variances, axis=0), means, given.model)
+    pooled = np.average(variances, axis=0, weights=[X.shape[0] for X in given.sets])
+    _check_variances(variances, pooled, means, given.model)
+    # Predictors of counts and binary data have no units.
+    unit = np.where(given.model.likelihood._is_on_data_scale(len(pooled)), pooled, 1.0)
+    model = given.model.in_units_of(float(unit.mean()))
     sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
 
     def run(number: int, seed: int) -> Posterior:
         found: Posterior = engine._run(
-            given.model, given.sets, log_sizes=sizes, seed=seed, restart=number > 0
+            model, given.sets, log_sizes=sizes, seed=seed, restart=number > 0
         )
         return found._replace(profile=profile)
 

@@ -12,6 +12,7 @@ from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.linalg.matrices import densify, is_sparse, row_slices
 from contrastive_lvm.rows.reader import RowReader, Rows
 
+MOST_VARIANCE = 1e240  # that of fits in which products of variances and least shares are numbers
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
 
 
@@ -100,9 +101,14 @@ def refuse_too_many_dimensions(
 
 def refuse_constant(variance: Array, mean: float) -> None:
     """Refuse data that never varies or that overflows: neither has a likelihood."""
-    if not np.isfinite(variance).all():
+    if not (variance < MOST_VARIANCE).all():
         raise ValueError(
             "The rows hold values whose squares overflow; divide all sets by a constant."
+        )
+    small = not (variance > 1.0 / MOST_VARIANCE).any()
+    if small and (variance.any() or 0 < mean < MOST_VARIANCE**-0.5):
+        raise ValueError(
+            "The rows hold values whose squares vanish; multiply all sets by a constant."
         )
     if not (variance > (1e-12 * mean) ** 2).any():
         raise ValueError(

@@ -14,7 +14,7 @@ that costs a few sweeps in a hundred, but slow maps (noise of a feature going to
 """
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,30 @@ class Ascent(NamedTuple, Generic[Info]):
     trace: Array  # objective after each accepted sweep
     n_sweeps: int  # evaluations, rejected candidates included
     converged: bool
+
+
+class _State(NamedTuple, Generic[Info]):
+    """A point, its objective, and what the evaluation found."""
+
+    point: Array
+    value: float
+    info: Info
+
+
+class AscentInterrupted(KeyboardInterrupt):
+    """Ctrl-C during an ascent, and where that stood; whoever does not ask is interrupted as usual.
+
+    Parameters
+    ----------
+    problem : FixedPointProblem
+        What was being raised.
+    ascent : Ascent
+        The best state so far.
+    """
+
+    def __init__(self, problem: Any, ascent: Ascent[Any]) -> None:
+        super().__init__()
+        self.problem, self.ascent = problem, ascent
 
 
 class FixedPointProblem(Protocol[Carry, Info]):
@@ -67,36 +91,47 @@ def ascend(
 
     `memory=0` is the plain map. Gains below rounding error count as converged. `stop` may end the
     ascent early. What is carried can be as large as the data: no more is kept of it than one
-    evaluation needs and makes.
+    evaluation needs and makes. Ctrl-C raises `AscentInterrupted` once there is a value.
     """
-    point, sweeps, small = start, 1, 0
-    value, info = problem.evaluate(point, carry)
+    value, info = problem.evaluate(start, carry)
     del carry
-    trace, history = [value], _History(memory, problem.steady_sweeps)
-    while sweeps < max_sweeps and small < PATIENCE:
-        plain, new_carry = problem.improve(point, info)
-        candidate = history.extrapolate(point, plain)
-        new_value, new_info = problem.evaluate(candidate, new_carry)
-        sweeps += 1
-        if candidate is not plain and not new_value >= value:
-            history.forget()
-            del new_info
-            candidate = plain
-            new_value, new_info = problem.evaluate(candidate, new_carry)
-            sweeps += 1
-        elif candidate is not plain:
-            history.failures = 0
-        del new_carry
-        gain = new_value - value
-        if not gain >= 0:  # rounding at the optimum: the plain map cannot lower the objective
-            small = PATIENCE
-            break
-        small = small + 1 if gain < max(tol, 8 * np.finfo(float).eps * abs(value)) else 0
-        point, value, info = candidate, new_value, new_info
-        trace.append(value)
-        if stop is not None and stop(point, info):
-            break
-    return Ascent(point, info, np.array(trace), sweeps, small >= PATIENCE)
+    at, trace, sweeps, small = _State(start, value, info), [value], 1, 0
+    history = _History(memory, problem.steady_sweeps)
+    try:
+        while sweeps < max_sweeps and small < PATIENCE:
+            new, evaluations = _sweep(problem, at, history)
+            sweeps += evaluations
+            gain = new.value - at.value
+            if not gain >= 0:  # rounding at the optimum: the plain map cannot lower the objective
+                small = PATIENCE
+                break
+            small = small + 1 if gain < max(tol, 8 * np.finfo(float).eps * abs(at.value)) else 0
+            trace.append(new.value)
+            at = new
+            if stop is not None and stop(at.point, at.info):
+                break
+    except KeyboardInterrupt:
+        reached = np.array([value for value in trace if value <= at.value])
+        ascent = Ascent(at.point, at.info, reached, sweeps, converged=False)
+        raise AscentInterrupted(problem, ascent) from None
+    return Ascent(at.point, at.info, np.array(trace), sweeps, small >= PATIENCE)
+
+
+def _sweep(
+    problem: FixedPointProblem[Carry, Info], at: _State[Info], history: "_History"
+) -> tuple[_State[Info], int]:
+    """Return the accelerated step, or the plain one where that fails, and its evaluations."""
+    plain, carry = problem.improve(at.point, at.info)
+    candidate = history.extrapolate(at.point, plain)
+    value, info = problem.evaluate(candidate, carry)
+    if candidate is plain:
+        return _State(plain, value, info), 1
+    if value >= at.value:
+        history.failures = 0
+        return _State(candidate, value, info), 1
+    history.forget()
+    del info
+    return _State(plain, *problem.evaluate(plain, carry)), 2
 
 
 class _History:

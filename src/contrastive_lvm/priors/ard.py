@@ -1,8 +1,8 @@
 """Automatic relevance determination: columns that the data does not support vanish."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -29,7 +29,9 @@ class ARD(Prior[InverseGamma]):
     Parameters
     ----------
     a0, b0 : float
-        Shape and rate of the inverse gamma.
+        Shape and rate of the inverse gamma. Estimators take the rate as a multiple of the mean
+        variance of the features (of 1 for counts and binary data), so that data in other units
+        have the same dimensions; in a `density` it is in the units of the data.
 
     Examples
     --------
@@ -76,6 +78,9 @@ class ARD(Prior[InverseGamma]):
         variances = dist.InverseGamma(self.a0, self.b0).expand((shape[1],)).to_event(1)
         variance = numpyro.sample(f"{name} variance", variances)
         return normal_loadings(name, jnp.sqrt(variance), shape, augmented=augmented)
+
+    def _in_units_of(self, variance: float) -> Self:
+        return replace(self, b0=self.b0 * variance)
 
     def _unsupported_reason(self, *, posterior: bool) -> str | None:
         return None if posterior else PEAKS_AT_ZERO
@@ -131,6 +136,7 @@ class ARD(Prior[InverseGamma]):
 
 def _rotation_towards_diagonal(A: Array) -> Array:
     """Return an orthogonal O with `O' A O` nearer to a diagonal: a damped Jacobi step."""
+    A = A / A.max()  # it is positive definite, and its squares may overflow
     size = np.diagonal(A)
     apart = size - size[:, None]  # antisymmetric, as the angles are
     angle = A * apart / (apart**2 + DAMPING * np.outer(size, size))

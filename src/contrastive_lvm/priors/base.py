@@ -87,6 +87,14 @@ class Prior(ABC, Generic[State]):
         """Return the prior with features named by position."""
         return self
 
+    def _in_units_of(self, variance: float) -> Self:
+        """Return the prior for data of a given mean variance of the features.
+
+        A prior whose constants are relative to that variance multiplies them by it, so that fits
+        do not depend on the units of the data.
+        """
+        return self
+
     def _unsupported_reason(self, *, posterior: bool) -> str | None:
         """Say why loadings cannot be points, or cannot have a posterior; None if they can."""
         return None

@@ -38,7 +38,9 @@ class GroupLasso(Prior[GroupNorms]):
     Parameters
     ----------
     rho : float
-        Strength; larger values leave fewer features. `group_lasso_path` shows what it does.
+        Strength; larger values leave fewer features. `group_lasso_path` shows what it does. It is
+        that of the paper, in nats per unit of the loadings: data times c have the same fit, times
+        c, at `rho / c`.
     groups : None, array-like or dict
         Features that stay or go together: one label per feature, or `{group: [features]}`.
 

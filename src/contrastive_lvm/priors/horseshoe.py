@@ -50,7 +50,9 @@ class Horseshoe(Prior[HorseshoeState]):
     Parameters
     ----------
     scale : float
-        Scale of the global half-Cauchy.
+        Scale of the global half-Cauchy. Estimators take it as a multiple of the root mean variance
+        of the features (of 1 for counts and binary data); in a `density` it is in the units of the
+        data.
     groups : None, array-like or dict
         Features that share a scale: one label per feature, or `{group: [features]}`.
     delta, p0 : float
@@ -77,15 +79,15 @@ class Horseshoe(Prior[HorseshoeState]):
         check_positive("p0", self.p0, 1.0, "a probability between 0 and 1")
 
     def init(self, shape: tuple[int, int]) -> HorseshoeState:
-        """Return scales of one."""
+        """Return local scales of one, and a global one as in the prior."""
         group = group_index(self.groups, shape[0])
         sizes: Array = np.bincount(group).astype(np.float64) * shape[1]
-        one, all_groups = np.ones(1), np.ones(len(sizes))
+        all_groups, a, square = np.ones(len(sizes)), 0.5 * (1.0 + sizes.sum()), self.scale**2
         return HorseshoeState(
             InverseGamma(0.5 * (1.0 + sizes), 0.5 * (1.0 + sizes)),
             InverseGamma(all_groups, 2.0 * all_groups),
-            InverseGamma(0.5 * (1.0 + sizes.sum()) * one, 0.5 * (1.0 + sizes.sum()) * one),
-            InverseGamma(one, (1.0 / self.scale**2 + 1.0) * one),
+            InverseGamma(np.array([a]), np.array([a * square])),
+            InverseGamma(np.ones(1), np.array([2.0 / square])),
             group,
         )
 
@@ -142,6 +144,9 @@ class Horseshoe(Prior[HorseshoeState]):
 
     def _bind(self, n_features: int, names: Sequence[str] | None) -> Self:
         return replace(self, groups=bound_groups(self.groups, n_features, names))
+
+    def _in_units_of(self, variance: float) -> Self:
+        return replace(self, scale=self.scale * variance**0.5)
 
     def _unsupported_reason(self, *, posterior: bool) -> str | None:
         return None if posterior else PEAKS_AT_ZERO

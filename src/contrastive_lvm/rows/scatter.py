@@ -223,19 +223,23 @@ def scatter_statistics(
     precision = np.eye(K) + L.T @ scaled
     if loadings.cov is not None:
         precision += loadings.cov.weighted_sum(1.0 / psi)
-    cov = np.asarray(np.linalg.inv(precision), dtype=np.float64)
-    logdet = float(np.linalg.slogdet(precision)[1])
-    product = data.product(scaled)  # (D, K)
-    inner = scaled.T @ product
-    quadratic = float((data.square / psi).sum() - (cov * inner).sum())
+    # With A = C C' and loadings L C^-T, directions that the rows hardly have are small, not
+    # differences of large products: nothing cancels even where there is next to no noise.
+    C = np.linalg.cholesky(precision)
+    inverse = np.linalg.inv(C)
+    whitened = scaled @ inverse.T
+    product = data.product(whitened)  # (D, K)
+    inner = whitened.T @ product
+    quadratic = float((data.square / psi).sum() - np.trace(inner))
+    logdet = 2.0 * float(np.log(np.diagonal(C)).sum())
     n_features = len(psi) + n_outside
     log_psi = float(np.log(psi).sum()) + n_outside * float(np.log(psi[0]))
     bound = -0.5 * (data.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
-    moment = packed.pack(data.n_rows * cov + cov @ inner @ cov)
+    moment = packed.pack(inverse.T @ (data.n_rows * np.eye(K) + inner) @ inverse)
     return Statistics(
         moment=moment,
         first=np.zeros((K, 1)),
-        cross=product @ cov,
+        cross=product @ inverse,
         residual=np.zeros(len(L)),
         square=data.square,
         weight=data.counts,
