@@ -64,6 +64,18 @@ def sparse_rows(X: Sparse, rows: slice) -> Sparse:
     return type(X)(parts, shape=(rows.stop - rows.start, X.shape[1]), copy=False)
 
 
+def shift_columns(X: Sparse, pivot: Array) -> Sparse:
+    """`x - pivot` of every row in float64; columns whose pivot is not zero are stored in full."""
+    wide = sp.csr_array(X).astype(np.float64, copy=False)
+    columns = np.flatnonzero(pivot)
+    if not len(columns):
+        return wide
+    n_rows, n = X.shape[0], len(columns)
+    indptr = np.arange(0, n_rows * n + 1, n)
+    parts = (np.tile(pivot[columns], n_rows), np.tile(columns, n_rows), indptr)
+    return sp.csr_array(wide - sp.csr_array(parts, shape=wide.shape))
+
+
 def own_rows(rows: Matrix) -> Matrix:
     """Some rows without the block that they are a part of."""
     return rows if is_sparse(rows) else rows.copy()

@@ -9,12 +9,11 @@ from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from contrastive_lvm.arrays import Array, Matrix, Sparse
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, row_slices, widen
 from contrastive_lvm.rows.reader import Chunk, RowReader
-from contrastive_lvm.rows.scatter import RawSums, raw_sums
+from contrastive_lvm.rows.scatter import RawSums, centre_sparse, raw_sums
 
 
 class Moments(NamedTuple):
@@ -95,7 +94,7 @@ def _moments(check: Callable[[Matrix], None], scatter: bool, chunk: Chunk) -> Mo
 
 def _column_moments(rows: Matrix, weights: Array | None) -> Moments:
     if is_sparse(rows) and not has_missing(rows):
-        return _sparse_moments(rows, np.ones(rows.shape[0]) if weights is None else weights)
+        return _sparse_moments(rows, weights)
     return reduce(
         Moments.plus,
         (
@@ -118,9 +117,10 @@ def _slice_moments(rows: Array, weights: Array | None) -> Moments:
     return Moments(float(w @ some), counts, mean, square, complete, int((~some).sum()))
 
 
-def _sparse_moments(rows: Sparse, weights: Array) -> Moments:
-    wide = sp.csr_array(rows).astype(np.float64, copy=False)
-    n = float(weights.sum())
-    mean = wide.T @ weights / n
-    square = np.maximum(wide.multiply(wide).T @ weights - n * mean**2, 0.0)
-    return Moments(n, np.full(rows.shape[1], n), mean, square, complete=True)
+def _sparse_moments(rows: Sparse, weights: Array | None) -> Moments:
+    moved, pivot = centre_sparse(rows, weights)
+    ones = np.ones(rows.shape[0]) if weights is None else weights
+    n = float(ones.sum())
+    offset = moved.T @ ones / n
+    square = np.maximum(moved.multiply(moved).T @ ones - n * offset**2, 0.0)
+    return Moments(n, np.full(rows.shape[1], n), pivot + offset, square, complete=True)

@@ -21,13 +21,14 @@ import scipy.sparse as sp
 from contrastive_lvm.arrays import LOG_2PI, Array, Dense, Matrix, Sparse, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
+from contrastive_lvm.linalg.matrices import is_sparse, row_slices, shift_columns, widen
 from contrastive_lvm.rows.reader import Chunk, RowReader
 
 SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
 WIDE_BLOCK = 1 << 21  # entries: products of narrow matrices want more rows than other work
 WIDE_ROWS = 8192  # most rows of such a block
 FIRST_ROWS = 64  # that say about where the others are
+FAR = 1000.0  # squared mean over variance: sums about zero then lose three digits of sixteen
 MOST_FEATURES = 3000  # above, products with rows in memory are cheaper than forming a (D, D) matrix
 MOST_FEATURES_OUT_OF_CORE = 6000  # above, the (D, D) matrix takes more than 290 MB
 
@@ -115,7 +116,8 @@ class OperatorScatter(NamedTuple):
 
     def product(self, M: Array) -> Array:
         """`T @ M`."""
-        function = partial(_scatter_product, self.mean, M)
+        pivot = far_means(self.mean, self.square / self.n_rows)
+        function = partial(_scatter_product, self.mean, pivot, M)
         return self.reader.reduce(function, np.add, weights=self.weights)
 
     def covariance_product(self, M: Array) -> Array:
@@ -127,13 +129,14 @@ class OperatorScatter(NamedTuple):
         return scatter_statistics(self, loadings, psi)
 
 
-def _scatter_product(mean: Array, M: Array, chunk: Chunk) -> Array:
+def _scatter_product(mean: Array, pivot: Array, M: Array, chunk: Chunk) -> Array:
     rows, weights = chunk.rows, chunk.weights
     product = np.zeros_like(M)
     if is_sparse(rows):
-        inner = rows @ M - mean @ M
+        moved, left = shift_columns(rows, pivot), mean - pivot
+        inner = moved @ M - left @ M
         inner = inner if weights is None else weights[:, None] * inner
-        product += rows.T @ inner - np.outer(mean, inner.sum(axis=0))
+        product += moved.T @ inner - np.outer(left, inner.sum(axis=0))
         return product
     for at in row_slices(*rows.shape):
         centred = widen(rows[at]) - mean
@@ -203,10 +206,28 @@ def _column_sums(rows: Dense) -> Array:
 
 
 def _raw_sums_sparse(X: Sparse, weights: Array | None) -> RawSums:
-    wide = sp.csr_array(X).astype(np.float64, copy=False)
-    scaled = wide if weights is None else sp.csr_array(wide.multiply(weights[:, None]))
+    moved, pivot = centre_sparse(X, weights)
+    scaled = moved if weights is None else sp.csr_array(moved.multiply(weights[:, None]))
     total = np.asarray(scaled.sum(axis=0), dtype=np.float64)
-    return RawSums(np.zeros(X.shape[1]), total, (scaled.T @ wide).toarray())
+    return RawSums(pivot, total, (scaled.T @ moved).toarray())
+
+
+def centre_sparse(X: Sparse, weights: Array | None) -> tuple[Sparse, Array]:
+    """Subtract the means of the columns that are far from zero; return these, (D,), too.
+
+    Sums of squares about zero would cancel there. Of such a column nearly all entries are stored:
+    if a share f is, `mean^2 <= var f / (1 - f)`, so that at most one in `FAR` is added.
+    """
+    wide = shift_columns(X, np.zeros(X.shape[1]))
+    ones = np.ones(X.shape[0]) if weights is None else weights
+    mean = wide.T @ ones / ones.sum()
+    pivot = far_means(mean, wide.multiply(wide).T @ ones / ones.sum() - mean**2)
+    return shift_columns(wide, pivot), pivot
+
+
+def far_means(mean: Array, variance: Array) -> Array:
+    """Means of the columns that are far from zero, in their standard deviations; zero elsewhere."""
+    return np.where(mean**2 > FAR * variance, mean, 0.0)
 
 
 def scatter_statistics(
