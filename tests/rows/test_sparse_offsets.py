@@ -29,8 +29,8 @@ def sets(offset: float) -> tuple[Any, Any]:
     S, W = 2.0 * rng.standard_normal((2, D, 1))
     X = rng.standard_normal((120, 1)) @ S.T + rng.standard_normal((120, 1)) @ W.T
     B = rng.standard_normal((90, 1)) @ S.T
+    X, B = (A + 0.5 * rng.standard_normal(A.shape) for A in (X, B))
     for A in (X, B):
-        A += 0.5 * rng.standard_normal(A.shape)
         A[:, 1:] *= rng.random((len(A), D - 1)) < 0.7
         A[:, 0] += offset
     return X, B

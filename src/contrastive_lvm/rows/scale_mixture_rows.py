@@ -140,7 +140,8 @@ class ScaleMixtureRows:
         moments = first_pass(reader, weights, scatter=False)
         self.reader, self.weights = reader, weights
         self.n_rows, self.counts, self._n_empty = moments.n_rows, moments.counts, moments.n_empty
-        self.mean, spread = _medians(reader, weights)
+        median, spread = _medians(reader, weights)
+        self.mean = np.where(np.isnan(median), moments.mean, median)
         fallback = np.sqrt(moments.square / self.counts)
         limit = CLIP * np.where(spread > 0, spread, fallback)
         squares = partial(_clipped_squares, self.mean, limit)
@@ -168,7 +169,8 @@ class ScaleMixtureRows:
 def _medians(reader: RowReader, weights: Array | None) -> tuple[Array, Array]:
     """Medians of features and robust standard deviations, from all rows or evenly spaced ones.
 
-    Spaces are counted in weight, so that a row of weight 2 is seen as often as two rows.
+    Spaces are counted in weight, so that a row of weight 2 is seen as often as two rows. A feature
+    that none of the evenly spaced rows observes has NaN.
     """
     n_rows, n_features = reader.shape
     total, most = n_rows if weights is None else float(weights.sum()), MOST_SORTED // n_features
@@ -190,7 +192,9 @@ def _medians(reader: RowReader, weights: Array | None) -> tuple[Array, Array]:
 def _weighted_median(values: Array, weights: Array | None) -> Array:
     """Median of each column; rows of whole-number weights count as often as that."""
     if weights is None:
-        return np.asarray(np.nanmedian(values, axis=0))
+        found, some = np.full(values.shape[1], np.nan), ~np.isnan(values).all(axis=0)
+        found[some] = np.nanmedian(values[:, some], axis=0)
+        return found
     order = np.argsort(values, axis=0)  # NaN comes last
     ordered = np.take_along_axis(values, order, axis=0)
     upto = np.cumsum(np.where(np.isnan(ordered), 0.0, weights[order]), axis=0)
