@@ -4,6 +4,7 @@ import os
 import signal
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +25,7 @@ from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.masked_rows import MaskedRows
 from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import UNCHECKED, Chunk, is_out_of_core
-from contrastive_lvm.rows.row_cache import MemoryCache
+from contrastive_lvm.rows.row_cache import DiskCache, MemoryCache
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
@@ -255,20 +256,85 @@ def test_other_rows_are_read_once_a_sweep(name: str, first: int) -> None:
     assert model.n_iter_ < X.reads[0] <= model.n_iter_ + first
 
 
-def test_caches_leave_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    folders: list[Path] = []
-    make = tempfile.mkdtemp
+def test_caches_have_no_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing can stay behind: the files are gone while they are in use."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stored, store = [], DiskCache.store
 
-    def noted(*args: Any, **settings: Any) -> str:
-        folders.append(Path(make(*args, **settings)))
-        return str(folders[-1])
+    def noted(cache: DiskCache, chunk: int, value: Any) -> None:
+        store(cache, chunk, value)
+        stored.append(list(tmp_path.iterdir()))
 
-    monkeypatch.setattr(tempfile, "mkdtemp", noted)
+    monkeypatch.setattr(DiskCache, "store", noted)
     X, B = rows("Student-t rows")
     model = fit("Student-t rows", Counted(X), Counted(B), LOOSE)
     assert model.posterior_.weights == ()
-    assert len(folders) > 10
-    assert not any(folder.exists() for folder in folders)
+    assert len(stored) > 10
+    assert not any(stored)
+
+
+def test_a_missing_folder_for_caches_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    X, B = rows("missing")
+    with pytest.raises(OSError, match=r"^TMPDIR, the folder for .* set it to a folder with more"):
+        fit("missing", Counted(X), Counted(B), LOOSE)
+
+
+def test_a_full_folder_for_caches_is_a_sentence() -> None:
+    resource = pytest.importorskip("resource", reason="a system without limits")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    X, B = rows("Student-t")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(
+            OSError, match=r"^TMPDIR, the folder for .* set it to a folder with more"
+        ):
+            fit("Student-t", Counted(X), Counted(B), LOOSE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("change", [(-1, 0), (1, 0), (0, -1), (0, 1)])
+@pytest.mark.parametrize("name", ["complete", "missing", "Student-t"])
+def test_chunks_of_another_size_are_refused(name: str, change: tuple[int, int]) -> None:
+    X, B = rows(name)
+
+    def resized(block: Any) -> Any:
+        n, d = (size + more for size, more in zip(block.shape, change, strict=True))
+        return np.resize(block, (n, d))
+
+    array = da.from_array(X, chunks=(100, D)).map_blocks(resized, dtype=X.dtype, meta=X[:0])
+    reason = r"^X has a Dask chunk of shape \(\d+, \d\) that is declared as \(100, 8\); call X.comp"
+    with pytest.raises(ValueError, match=reason):
+        fit(name, array, B)
+    with pytest.raises(ValueError, match=reason):
+        np.asarray(in_memory(name).transform(array))
+
+
+def failing(block: Any) -> Any:
+    raise RuntimeError("this chunk fails")
+
+
+def slow(folder: Path, block: Any) -> Any:
+    """Wait until someone lets it go, or a minute has passed."""
+    for _ in range(1200):
+        if (folder / "stop").exists():
+            return block
+        time.sleep(0.05)
+    (folder / "done").touch()
+    return block
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("first", [True, False])
+def test_an_error_on_one_set_ends_the_work_on_the_other(first: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    X, B = (da.from_array(A, chunks=(len(A), D)) for A in rows("complete"))
+    bad = X.map_blocks(failing, dtype=X.dtype, meta=np.empty((0, 0)))
+    endless = B.map_blocks(partial(slow, tmp_path), dtype=B.dtype, meta=np.empty((0, 0)))
+    with pytest.raises(RuntimeError, match="this chunk fails"):
+        fit("complete", bad if first else endless, endless if first else bad)
+    (tmp_path / "stop").touch()
+    assert not (tmp_path / "done").exists()
 
 
 def h5py_array(X: Any, folder: Path) -> Any:
@@ -459,7 +525,7 @@ def plus(a: float, b: float) -> float:
     return a + b
 
 
-@pytest.mark.parametrize("scheduler", ["sync", "threads", "cluster"])
+@pytest.mark.parametrize("scheduler", ["sync", "threads", "another", "cluster"])
 @pytest.mark.usefixtures("small_chunks")
 def test_caches_stay_with_their_chunks(scheduler: str, request: pytest.FixtureRequest) -> None:
     X = rows("complete")[0]
@@ -470,7 +536,9 @@ def test_caches_stay_with_their_chunks(scheduler: str, request: pytest.FixtureRe
         LocalRows(Counted(X)),
         DaskRows(da.from_array(X, chunks=(77, 5)), "X", UNCHECKED),
     ]
-    chosen = request.getfixturevalue("workers") if scheduler == "cluster" else scheduler
+    chosen: Any = request.getfixturevalue("workers") if scheduler == "cluster" else scheduler
+    if scheduler == "another":  # one that may be in other processes, for all we know
+        chosen = partial(dask.local.get_sync)
     with dask.config.set(scheduler=chosen):
         for reader in readers:
             first, cache = reader.renew(first_column, plus, weights=weights)

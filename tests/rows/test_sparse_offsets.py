@@ -63,12 +63,12 @@ def test_sparse_rows_give_the_answers_of_dense_ones(
         monkeypatch.setattr(data, "MOST_FEATURES", 0)
     found = clvm.ContrastiveLVM(1, 1, **MODELS[name])
     found.fit(as_sparse(name, X), background=as_sparse(name, B), **options)
-    limit = 1e-7 + 1e-15 * offset  # of the data, in units of their spread
+    limit = 1e-5  # rounding of the data, 1e-6 at 1e10, moves where an ascent stops
     for attribute in ("noise_variance_", "mean_", "target_components_", "lower_bound_"):
         ours, theirs = (np.asarray(getattr(m, attribute)) for m in (found, reference))
         np.testing.assert_allclose(ours, theirs, rtol=limit, atol=limit, err_msg=attribute)
     np.testing.assert_allclose(
-        found.score_samples(sp.csr_array(X)), reference.score_samples(X), rtol=10 * limit
+        found.score_samples(sp.csr_array(X)), reference.score_samples(X), rtol=limit
     )
 
 

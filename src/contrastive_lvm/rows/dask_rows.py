@@ -6,16 +6,17 @@ worker is computed again by Dask. The graphs are written down as they are: objec
 `dask.delayed` merge their graphs at every call, which takes most of a millisecond per task.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial, reduce
 from importlib import import_module
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.rows.reader import (
     Checks,
     Chunk,
@@ -34,7 +35,7 @@ SMALL = 1 << 17  # bytes of a function that is a part of every task
 Key = tuple[str, int]
 
 
-def dask(name: str = "dask") -> Any:
+def dask(name: str = "dask") -> ModuleType:
     """Import Dask when a Dask array is seen, which means that it is installed."""
     return import_module(name)
 
@@ -44,11 +45,13 @@ class DaskRows(RowReader):
 
     def __init__(self, X: Any, name: str, checks: Checks) -> None:
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
-            raise ValueError(
-                f"{name} is a Dask array with unknown chunk sizes, shape {X.shape}; call "
+            reason = (
+                f"is a Dask array with unknown chunk sizes, shape {X.shape}; call "
                 f"{name}.compute_chunk_sizes() first."
             )
-        self.checks = checks
+            raise InvalidDataError(name, reason)
+        self.name, self.checks = name, checks
+        self._running: list[Any] = []  # futures of a cluster
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = precision(X.dtype)
         joined = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
@@ -60,10 +63,21 @@ class DaskRows(RowReader):
         self.slices = [slice(end - n, end) for n, end in zip(sizes, ends, strict=True)]
 
     @property
+    def _client(self) -> Any:
+        """The client of the cluster that Dask is set to use now; None if there is none."""
+        owner = getattr(dask("dask.base").get_scheduler(), "__self__", None)
+        return owner if hasattr(owner, "scheduler_info") else None
+
+    @property
     def on_cluster(self) -> bool:
         """Whether Dask is set to use a cluster now."""
-        owner = getattr(dask("dask.base").get_scheduler(), "__self__", None)
-        return owner is not None and hasattr(owner, "scheduler_info")
+        return self._client is not None
+
+    @property
+    def _in_process(self) -> bool:
+        """Whether Dask is set to compute in this process, by threads or without."""
+        schedulers = (None, dask("dask.threaded").get, dask("dask.local").get_sync)
+        return dask("dask.base").get_scheduler() in schedulers
 
     def read(self) -> Iterator[Matrix]:
         """Compute one chunk after the other."""
@@ -80,10 +94,9 @@ class DaskRows(RowReader):
     ) -> Result:
         """Sum a function of chunks in one graph."""
         graph = Graph(self._tasks)
-        parts = self._run(graph, partial(_apply, function), weights, cache, None)
-        total = graph.add_up(list(parts.values()), plus)
-        found: Result = self._compute(graph.delayed([total]))[0]
-        return found
+        parts = self._run(graph, partial(_apply, function), weights, cache)
+        total: Result = self._compute(graph, [graph.add_up(list(parts.values()), plus)])[0]
+        return total
 
     def renew(
         self,
@@ -95,49 +108,75 @@ class DaskRows(RowReader):
     ) -> tuple[Result, Cache]:
         """Sum results; on a cluster the new cache stays with the workers."""
         graph = Graph(self._tasks)
-        if not self.on_cluster:
+        if self._in_process:
             new = DiskCache()
-            parts = self._run(graph, partial(_apply_and_store, function), weights, cache, new)
-            total = graph.add_up(list(parts.values()), plus)
-            return self._compute(graph.delayed([total]))[0], new
-        pairs = self._run(graph, partial(_apply, function), weights, cache, None)
+            parts = self._run(graph, partial(_apply_and_store, function, new), weights, cache)
+            return self._compute(graph, [graph.add_up(list(parts.values()), plus)])[0], new
+        pairs = self._run(graph, partial(_apply, function), weights, cache)
         sums = [graph.add(_item, pair, i=0) for pair in pairs.values()]
         kept = [graph.add(_item, pair, i=1) for pair in pairs.values()]
-        total = graph.add_up(sums, plus)
-        first, *held = dask().persist(*graph.delayed([total, *kept]))
-        return first.compute(), WorkerCache(dict(zip(pairs, held, strict=True)))
+        wanted = [graph.add_up(sums, plus), *kept]
+        if self._client is None:
+            total, *held = self._compute(graph, wanted)
+        else:
+            total, *held = self._submit(graph, wanted)
+            total = self._client.gather(total)
+        return total, WorkerCache(dict(zip(pairs, held, strict=True)))
 
     def _run(
-        self, graph: "Graph", run: Any, weights: Array | None, cache: Any, new: DiskCache | None
+        self,
+        graph: "Graph",
+        run: Callable[..., object],
+        weights: Array | None,
+        cache: Cache | None,
     ) -> dict[int, Key]:
         """Add a task for each chunk in use, and return their keys by the chunks' numbers."""
-        held = cache.held if isinstance(cache, WorkerCache) else {}
-        for old in held.values():
-            graph.tasks.update(old.dask)
-        call = graph.call(run)
+        source = cache if isinstance(cache, DiskCache) else None
+        call, *keys = [run] if self._in_process else graph.call(run)
         return {
             i: graph.add(
-                *call,
+                call,
+                *keys,
                 self._keys[i],
-                held[i].key if i in held else None,
+                graph.held(cache, i),
+                number=i,
                 weights=None if weights is None else weights[self.slices[i]],
-                source=cache.path(i) if isinstance(cache, DiskCache) else None,
-                **({} if new is None else {"destination": new.path(i)}),
+                declared=self._declared(i),
+                source=source,
             )
             for i in self.used_chunks(weights)
         }
 
-    def _compute(self, delayed: list[Any]) -> tuple[Any, ...]:
+    def _declared(self, i: int) -> "Declared":
+        return Declared(self.name, (self.slices[i].stop - self.slices[i].start, self.shape[1]))
+
+    def _compute(self, graph: "Graph", keys: list[Key]) -> list[Any]:
         """Compute results; in this process BLAS keeps to one thread, as on workers."""
-        with nullcontext() if self.on_cluster else one_blas_thread():
-            return tuple(dask().compute(*delayed))
+        client = self._client
+        if client is not None:
+            return list(client.gather(self._submit(graph, keys)))
+        with one_blas_thread():
+            return list(dask().compute(*graph.delayed(keys)))
+
+    def _submit(self, graph: "Graph", keys: list[Key]) -> list[Any]:
+        self._running = self._client.compute(graph.delayed(keys))
+        return self._running
+
+    def cancel(self) -> None:
+        """End what a cluster does for these rows."""
+        client = self._client
+        if client is not None:
+            client.cancel(self._running)
 
     def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
         """Apply a function lazily; it shows the shapes of its results on a row of zeros."""
         example = function(np.zeros((1, self.shape[1]), self.dtype), slice(0, 1))
         graph = Graph(self._tasks)
         call = graph.call(partial(_map, function))
-        found = [graph.add(*call, *pair) for pair in zip(self._keys, self.slices, strict=True)]
+        found = [
+            graph.add(*call, key, at, declared=self._declared(i))
+            for i, (key, at) in enumerate(zip(self._keys, self.slices, strict=True))
+        ]
         if not isinstance(example, tuple):
             return self._array(graph, found, example)
         return tuple(
@@ -145,7 +184,7 @@ class DaskRows(RowReader):
             for i, part in enumerate(example)
         )
 
-    def _array(self, graph: "Graph", parts: list[Key], example: Any) -> Any:
+    def _array(self, graph: "Graph", parts: list[Key], example: np.ndarray | None) -> Any:
         """Join the results of all chunks lazily; None where there are none."""
         if example is None:
             return None
@@ -161,27 +200,60 @@ class DaskRows(RowReader):
     def read_chunks(self, picks: dict[int, Positions]) -> list[Matrix]:
         """Compute chunks in one graph; only the rows asked for leave their chunks."""
         graph = Graph(self._tasks)
-        found = [graph.add(_rows_at, self._keys[i], at=at) for i, at in picks.items()]
-        return list(self._compute(graph.delayed(found)))
+        found = [
+            graph.add(_rows_at, self._keys[i], at=at, declared=self._declared(i))
+            for i, at in picks.items()
+        ]
+        return self._compute(graph, found)
+
+
+class Declared(NamedTuple):
+    """What an array says about one of its chunks."""
+
+    name: str
+    shape: tuple[int, int]
+
+    def rows(self, chunk: Any) -> Matrix:
+        """Convert a chunk to floating-point numbers; refuse one of another shape."""
+        shape = tuple(np.shape(chunk))
+        if shape != self.shape:
+            reason = (
+                f"has a Dask chunk of shape {shape} that is declared as {self.shape}; "
+                f"call {self.name}.compute_chunk_sizes(), or mend what makes the chunk."
+            )
+            raise InvalidDataError(self.name, reason)
+        return floats(chunk)
 
 
 class Graph:
     """Tasks on top of others, in one layer, within which Dask knows keys by their looks."""
 
-    def __init__(self, below: dict[Any, Any]) -> None:
+    def __init__(self, below: dict[Hashable, object]) -> None:
         self.tasks, self._token = dict(below), uuid4().hex
 
-    def add(self, run: Any, *keys: Any, **given: Any) -> Key:
+    def add(self, run: Callable[..., object], *keys: object, **given: object) -> Key:
         """Add a task, and return its key.
 
         Positional arguments are keys, lists of keys, None or slices; everything else is given by
         name, where Dask does not look for keys.
         """
-        key = (f"{getattr(run, 'func', run).__name__}-{self._token}", len(self.tasks))
+        name = getattr(run, "func", run).__name__
+        key = (f"{name}-{self._token}", len(self.tasks))
         self.tasks[key] = (partial(run, **given) if given else run, *keys)
         return key
 
-    def call(self, run: Any) -> tuple[Any, ...]:
+    def held(self, cache: Cache | None, chunk: int) -> object:
+        """Return what a cache holds of a chunk, as an argument of a task."""
+        if not isinstance(cache, WorkerCache):
+            return None
+        value = cache.held[chunk]
+        if isinstance(value, np.ndarray):
+            return value
+        self.tasks[value.key] = value  # a future
+        key: object = value.key
+        return key
+
+    def call(self, run: Callable[..., object]) -> tuple[Any, ...]:
         """Begin tasks that run a function; a large one travels once to each worker.
 
         A small one is a part of every task: the scheduler might otherwise choose a worker that has
@@ -191,7 +263,7 @@ class Graph:
             return (run,)
         return _call, self.add(partial(_itself, run))
 
-    def add_up(self, parts: list[Key], plus: Any) -> Key:
+    def add_up(self, parts: list[Key], plus: Callable[..., object]) -> Key:
         """Add a tree of sums in the order of the parts."""
         while len(parts) > 1:
             groups = range(0, len(parts), SUMMED_AT_ONCE)
@@ -205,42 +277,59 @@ class Graph:
         return [dask("dask.delayed").Delayed(key, whole, layer=name) for key in keys]
 
 
-def _itself(run: Any) -> Any:
+def _itself(run: Callable[..., object]) -> Callable[..., object]:
     return run
 
 
-def _call(run: Any, *keys: Any, **given: Any) -> Any:
+def _call(run: Callable[..., Result], *keys: object, **given: object) -> Result:
     return run(*keys, **given)
 
 
 @np.errstate(all="ignore")
-def _apply(function: Any, rows: Any, kept: Any, *, weights: Array | None, source: Any) -> Any:
-    cached = kept if source is None else np.load(source, allow_pickle=False)
-    return function(make_chunk(floats(rows), weights, cached))
+def _apply(
+    function: Callable[[Chunk], Result],
+    rows: object,
+    cached: object,
+    *,
+    number: int,
+    weights: Array | None,
+    declared: Declared,
+    source: DiskCache | None = None,
+) -> Result:
+    cached = cached if source is None else source.load(number)
+    return function(make_chunk(declared.rows(rows), weights, cached))
 
 
 def _apply_and_store(
-    function: Any, rows: Any, kept: Any, *, weights: Array | None, source: Any, destination: str
-) -> Any:
-    result, renewed = _apply(function, rows, kept, weights=weights, source=source)
-    np.save(destination, renewed, allow_pickle=False)
+    function: Callable[[Chunk], tuple[Result, np.ndarray]],
+    new: DiskCache,
+    rows: object,
+    cached: object,
+    *,
+    number: int,
+    **given: Any,
+) -> Result:
+    result, renewed = _apply(function, rows, cached, number=number, **given)
+    new.store(number, renewed)
     return result
 
 
 @np.errstate(all="ignore")
-def _map(function: Any, rows: Any, at: slice) -> Any:
-    return function(floats(rows), at)
+def _map(
+    function: Callable[[Matrix, slice], Result], rows: object, at: slice, *, declared: Declared
+) -> Result:
+    return function(declared.rows(rows), at)
 
 
 @np.errstate(all="ignore")
-def _sum(plus: Any, parts: list[Any]) -> Any:
+def _sum(plus: Callable[[Result, Result], Result], parts: list[Result]) -> Result:
     return reduce(plus, parts)
 
 
-def _item(results: Any, *, i: int) -> Any:
+def _item(results: tuple[object, ...], *, i: int) -> object:
     return results[i]
 
 
-def _rows_at(rows: Any, *, at: Any) -> Matrix:
-    found: Matrix = floats(rows)[at]
+def _rows_at(rows: object, *, at: Positions, declared: Declared) -> Matrix:
+    found: Matrix = declared.rows(rows)[at]
     return found

@@ -23,7 +23,7 @@ from contrastive_lvm.rows.scatter import (
     OperatorScatter,
     Scatter,
 )
-from contrastive_lvm.rows.threads import side_by_side
+from contrastive_lvm.rows.threads import together
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -165,5 +165,11 @@ def _each(
     function: Callable[[Item], Result], readers: list[RowReader], items: Sequence[Item]
 ) -> list[Result]:
     """Apply a function to one item after the other; on a cluster to several at the same time."""
-    aside = len(items) > 1 and all(reader.on_cluster for reader in readers)
-    return list(side_by_side(function, items, len(items)) if aside else map(function, items))
+    if len(items) < 2 or not all(reader.on_cluster for reader in readers):
+        return list(map(function, items))
+
+    def cancel() -> None:
+        for reader in readers:
+            reader.cancel()
+
+    return together(function, items, cancel)

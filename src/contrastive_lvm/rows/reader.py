@@ -79,6 +79,9 @@ class RowReader(ABC):
         """Whether other processes do the work, so that this one may ask for more meanwhile."""
         return False
 
+    def cancel(self) -> None:  # noqa: B027
+        """End what other processes do for these rows; there are none unless a reader says so."""
+
     @abstractmethod
     def read(self) -> Iterator[Matrix]:
         """Read all chunks in order, in this process."""

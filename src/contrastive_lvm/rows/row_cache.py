@@ -1,14 +1,16 @@
 """Caches of what is remembered of every row from pass to pass, one entry per chunk.
 
 Their content may be as large as the data (a weight for each entry). Rows in memory have it in
-memory too. Rows in files, and Dask arrays without a cluster, have it in the system's folder for
-temporary files (`TMPDIR`); the files vanish with the cache. A cluster keeps it on its workers.
+memory too. Rows in files, and Dask arrays that threads compute, have it in an unnamed file in the
+system's folder for temporary files (`TMPDIR`), which vanishes with the cache or the process. Other
+schedulers of Dask keep it on their workers, or return it to this process.
 """
 
-import shutil
+import io
+import math
 import tempfile
 import weakref
-from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -34,28 +36,46 @@ class MemoryCache:
 
 
 class DiskCache:
-    """A folder with an array in a file for each chunk."""
+    """Arrays in one file without a name."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="contrastive-lvm-"))
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-
-    def path(self, chunk: int) -> str:
-        """Return the path of a chunk's file."""
-        return str(self.folder / f"{chunk}.npy")
+        self._lock = Lock()
+        self._places: dict[int, tuple[int, tuple[int, ...], np.dtype[Any]]] = {}
+        try:
+            self._file = tempfile.TemporaryFile(prefix="contrastive-lvm-")  # noqa: SIM115
+        except OSError as error:
+            raise _no_space(error) from error
+        weakref.finalize(self, self._file.close)
 
     def load(self, chunk: int) -> np.ndarray:
         """Read the array of a chunk."""
-        array: np.ndarray = np.load(self.path(chunk), allow_pickle=False)
-        return array
+        begin, shape, dtype = self._places[chunk]
+        with self._lock:
+            self._file.seek(begin)
+            data = self._file.read(dtype.itemsize * math.prod(shape))
+        return np.frombuffer(data, dtype).reshape(shape)
 
     def store(self, chunk: int, value: np.ndarray) -> None:
         """Write the array of a chunk."""
-        np.save(self.path(chunk), value, allow_pickle=False)
+        with self._lock:
+            begin = self._file.seek(0, io.SEEK_END)
+            try:
+                self._file.write(value.tobytes())
+                self._file.flush()
+            except OSError as error:
+                raise _no_space(error) from error
+        self._places[chunk] = begin, value.shape, value.dtype
+
+
+def _no_space(error: OSError) -> OSError:
+    return OSError(
+        "TMPDIR, the folder for temporary files, cannot hold what is remembered of rows out of "
+        f"core, at most as much as the data ({error}); set it to a folder with more space."
+    )
 
 
 class WorkerCache:
-    """Results that the workers of a Dask cluster hold, by the numbers of their chunks."""
+    """Results by the numbers of their chunks: futures of a Dask cluster, or arrays."""
 
     def __init__(self, held: dict[int, Any]) -> None:
         self.held = held

@@ -4,13 +4,14 @@ The pools are those of the standard library: joblib's generators poll their resu
 which is as long as a whole sweep may take (12.8 ms for eight empty tasks, against 0.3 ms here).
 """
 
+import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import cache
-from typing import Any, TypeVar
+from threading import Lock
+from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -22,21 +23,13 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Itera
     """Yield results in the order of the items, from as many threads as BLAS may use.
 
     BLAS keeps to one thread meanwhile, so that the threads do not compete. A single item has all
-    of BLAS for itself.
+    of BLAS for itself. Few results wait at a time.
     """
     workers = max((library.num_threads for library in _blas().lib_controllers), default=1)
     if workers == 1 or (isinstance(items, list) and len(items) < 2):
         yield from map(function, items)
         return
-    with one_blas_thread():
-        yield from side_by_side(function, items, workers)
-
-
-def side_by_side(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int
-) -> Iterator[Result]:
-    """Yield results in the order of the items, from so many threads; few wait at a time."""
-    with ThreadPoolExecutor(workers) as threads:
+    with one_blas_thread(), ThreadPoolExecutor(workers) as threads:
         running: deque[Future[Result]] = deque()
         for item in items:
             # NumPy's settings for floating-point errors are those of the thread that asks.
@@ -47,13 +40,62 @@ def side_by_side(
             yield running.popleft().result()
 
 
+def together(
+    function: Callable[[Item], Result], items: Sequence[Item], cancel: Callable[[], None]
+) -> list[Result]:
+    """Wait for all items at the same time; if one fails, `cancel` ends the work on the others."""
+    with ThreadPoolExecutor(len(items)) as threads:
+        running = [threads.submit(copy_context().run, function, item) for item in items]
+        try:
+            for done in wait(running, return_when=FIRST_EXCEPTION).done:
+                done.result()
+            return [future.result() for future in running]
+        except BaseException:
+            while wait(running, timeout=0.1).not_done:  # they may ask for more work meanwhile
+                cancel()
+            raise
+
+
 @cache
 def _blas() -> ThreadpoolController:
     """Find the loaded BLAS libraries once; it takes some milliseconds."""
     return ThreadpoolController().select(user_api="blas")
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
+class BlasLimit:
+    """One BLAS thread for the whole process, as long as anyone asks for it.
+
+    The first user sets the limit and the last one lifts it, whatever the order in which they
+    leave. A forked child has none of its parent's users, and lifts it at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users = Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._limit = _blas().limit(limits=1)
+            self._users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limit.restore_original_limits()
+
+    def lift_in_child(self) -> None:
+        """Begin anew after a fork."""
+        if self._users:
+            self._limit.restore_original_limits()
+        self._lock, self._users = Lock(), 0
+
+
+_limit = BlasLimit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit.lift_in_child)
+
+
+def one_blas_thread() -> BlasLimit:
     """Limit BLAS to one thread; the limit holds for all threads of the process."""
-    limit: AbstractContextManager[Any] = _blas().limit(limits=1)
-    return limit
+    return _limit
