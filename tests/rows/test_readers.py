@@ -328,7 +328,8 @@ def slow(folder: Path, block: Any) -> Any:
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("first", [True, False])
 def test_an_error_on_one_set_ends_the_work_on_the_other(first: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    X, B = (da.from_array(A, chunks=(len(A), D)) for A in rows("complete"))
+    X, B = rows("complete")
+    X, B = da.from_array(X, chunks=(60, D)), da.from_array(B, chunks=(len(B), D))
     bad = X.map_blocks(failing, dtype=X.dtype, meta=np.empty((0, 0)))
     endless = B.map_blocks(partial(slow, tmp_path), dtype=B.dtype, meta=np.empty((0, 0)))
     with pytest.raises(RuntimeError, match="this chunk fails"):
