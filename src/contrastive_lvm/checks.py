@@ -1,15 +1,18 @@
 """Checks of parameters: integers, numbers and choices."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contrastive_lvm.exceptions import InvalidParameterError
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 
 def check_integer(
-    name: str, value: Any, low: int, high: int | None = None, *, detail: str = ""
+    name: str, value: object, low: int, high: int | None = None, *, detail: str = ""
 ) -> int:
     """Return an integer within bounds, or raise an error that ends with `detail`.
 
@@ -18,14 +21,14 @@ def check_integer(
     >>> check_integer("n_init", 5, 1)
     5
     """
-    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not integer or value < low or (high is not None and value > high):
-        bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise InvalidParameterError(name, value, f"must be an integer {bounds}{detail}.")
-    return int(value)
+    most = np.inf if high is None else high
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and low <= value <= most:
+        return int(value)
+    bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
+    raise InvalidParameterError(name, value, f"must be an integer {bounds}{detail}.")
 
 
-def check_number(name: str, value: Any, low: float, high: float, what: str) -> float:
+def check_number(name: str, value: object, low: float, high: float, what: str) -> float:
     """Return a number between two limits, which it may touch; `what` describes such numbers."""
     if not _is_real(value) or not low <= value <= high:
         raise InvalidParameterError(name, value, f"must be {what}.")
@@ -33,7 +36,7 @@ def check_number(name: str, value: Any, low: float, high: float, what: str) -> f
 
 
 def check_positive(
-    name: str, value: Any, high: float = np.inf, what: str = "a positive number"
+    name: str, value: object, high: float = np.inf, what: str = "a positive number"
 ) -> float:
     """Return a number above zero and below a limit; `what` describes such numbers."""
     if not _is_real(value) or not 0 < value < high:
@@ -41,7 +44,7 @@ def check_positive(
     return float(value)
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
     """Return one of a few strings."""
     if not isinstance(value, str) or value not in choices:
         known = ", ".join(map(repr, choices))
@@ -49,5 +52,5 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+def _is_real(value: object) -> "TypeIs[int | float | np.floating]":
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

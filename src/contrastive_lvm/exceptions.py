@@ -1,7 +1,5 @@
 """Errors that carry what is at fault, so that callers can name it in words of their own."""
 
-from typing import Any
-
 
 class InvalidParameterError(ValueError, TypeError):
     """A parameter has a value that cannot be used.
@@ -24,7 +22,7 @@ class InvalidParameterError(ValueError, TypeError):
     n_shared=-1 must be an integer of at least 0.
     """
 
-    def __init__(self, parameter: str, value: Any, reason: str) -> None:
+    def __init__(self, parameter: str, value: object, reason: str) -> None:
         super().__init__(parameter, value, reason)  # all of them, so that it can be pickled
         self.parameter, self.value, self.reason = parameter, value, reason
 

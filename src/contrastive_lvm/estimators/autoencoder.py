@@ -18,7 +18,7 @@ from contrastive_lvm.estimators.frames import follows_output, unnamed
 from contrastive_lvm.estimators.input_rows import open_input, read_rows, rows_for_fit
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks
-from contrastive_lvm.estimators.validation import refuse_constant
+from contrastive_lvm.estimators.validation import check_variances
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
@@ -149,7 +149,7 @@ class Autoencoder(Estimator, ABC):
         self._architecture(1, *sizes, encodes_missing=False)  # refuse before rows are read
         moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)
         variances = [m.square / np.maximum(m.counts, 1.0) for m in moments]
-        refuse_constant(np.sum(variances, axis=0), max(np.abs(m.mean).max() for m in moments))
+        check_variances(np.sum(variances, axis=0), [m.mean for m in moments])
         missing = not all(m.complete for m in moments)
         architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -4,10 +4,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
 from contrastive_lvm.estimators.input_rows import (
     by_chunks,
@@ -15,13 +16,13 @@ from contrastive_lvm.estimators.input_rows import (
     refuse_background_as_y,
     rows_for_fit,
 )
-from contrastive_lvm.estimators.validation import refuse_constant, warn_about_scales
+from contrastive_lvm.estimators.validation import check_variances, warn_about_equal_sets
 from contrastive_lvm.io.value_checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import reduce_to_span
-from contrastive_lvm.rows.moments import Moments, first_pass
+from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import RowReader, Rows
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
@@ -92,7 +93,7 @@ class ContrastivePCA(Estimator):
         self.scale = scale
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None, *, background: Any = None) -> Self:
+    def fit(self, X: Any, y: object = None, *, background: Any = None) -> Self:
         """Fit to a target set and a background; neither may hold NaN.
 
         Examples
@@ -113,6 +114,7 @@ class ContrastivePCA(Estimator):
                 "or use sklearn.decomposition.PCA."
             )
         others = rows_for_fit(self, background, name="background", missing=False)
+        warn_about_equal_sets(target, others)
         most = min(target.shape[1], target.shape[0] + others.shape[0] - 2)
         if q > most:
             raise ValueError(
@@ -120,7 +122,6 @@ class ContrastivePCA(Estimator):
                 "feature(s) and the rows of both sets less their means; use fewer."
             )
         contrast = _contrast(target, others, scale=self.scale)
-        warn_about_scales(*(float(np.trace(C)) for C in contrast.covariances))
         self.mean_, self.scale_ = contrast.mean, contrast.scale
         self._choose(contrast, alpha, q)
         self.n_samples_, self.n_background_samples_ = target.shape[0], others.shape[0]
@@ -158,7 +159,7 @@ class ContrastivePCA(Estimator):
             projected[part] = (widen(rows[part]) - self.mean_) / self.scale_ @ self.components_.T
         return projected
 
-    def fit_transform(self, X: Any, y: Any = None, *, background: Any = None) -> Array:
+    def fit_transform(self, X: Any, y: object = None, *, background: Any = None) -> Array:
         """Fit, then `transform(X)`.
 
         Examples
@@ -170,7 +171,7 @@ class ContrastivePCA(Estimator):
         """
         return self.fit(X, y, background=background).transform(X)
 
-    def _fitted_state(self) -> dict[str, Any]:
+    def _fitted_state(self) -> dict[str, object]:
         return {name: getattr(self, f"{name}_") for name in LEARNED}
 
     def _check_state(self, state: dict[str, Any]) -> None:
@@ -186,9 +187,9 @@ class ContrastivePCA(Estimator):
             setattr(self, f"{name}_", value)
         self.components_ = self.alphas_components_[list(self.alphas_).index(self.alpha_)]
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Accept no missing entries."""
-        tags = super().__sklearn_tags__()
+        tags: Tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = False
         return tags
 
@@ -232,19 +233,18 @@ def _contrast(target: Rows, background: Rows, *, scale: bool) -> _Contrast:
         span = reduce_to_span(sets)
         first, second = (s.matrix / s.n_rows for s in span.scatters)
         basis = span.lift(np.eye(len(first)))
-        refuse_constant(np.diag(first + second), 0.0)
+        traces = [float(np.trace(C)) for C in (first, second)]
+        check_variances(np.diag(first + second), [np.zeros(1)], traces)
         return _Contrast((first, second), span.means[0], np.ones(D), basis)
-    found: list[Any] = [_moments(X) for X in (target, background)]
-    pooled = sum(m.square for m in found) / n_rows
-    refuse_constant(pooled, max(np.abs(m.mean).max() for m in found))
+    readers = (X if isinstance(X, RowReader) else LocalRows(X) for X in (target, background))
+    found = [first_pass(rows, scatter=True) for rows in readers]
+    pooled: Array = np.sum([m.square for m in found], axis=0) / n_rows
+    totals = [float(m.square.sum() / m.n_rows) for m in found]
+    check_variances(pooled, [m.mean for m in found], totals)
     divisor = np.sqrt(np.where(pooled > 0, pooled, 1.0)) if scale else np.ones(D)
     units = np.outer(divisor, divisor)
     first, second = (m.scatter / m.n_rows / units for m in found)
     return _Contrast((first, second), found[0].mean, divisor, None)
-
-
-def _moments(X: Rows) -> Moments:
-    return first_pass(X if isinstance(X, RowReader) else LocalRows(X), scatter=True)
 
 
 def _medoids(spaces: list[Array]) -> list[int]:
@@ -268,12 +268,9 @@ def _alikeness(U: Array, V: Array) -> float:
     return float(np.prod(np.linalg.svd(U.T @ V, compute_uv=False).clip(0.0, 1.0)))
 
 
-def _check_alpha(alpha: Any) -> float | None:
+def _check_alpha(alpha: object) -> float | None:
     """A given weight, or None for the automatic choice."""
     if isinstance(alpha, str) and alpha == "auto":
         return None
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float | np.number):
-        raise TypeError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
-    if not 0 <= alpha < np.inf:
-        raise ValueError(f"alpha={alpha!r} must be 'auto' or a non-negative number.")
-    return float(alpha)
+    most = float(np.finfo(np.float64).max)
+    return check_number("alpha", alpha, 0.0, most, "'auto' or a non-negative number")

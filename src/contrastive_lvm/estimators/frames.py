@@ -14,7 +14,6 @@ from sklearn import get_config
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.object_arrays import numbers_of
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.rows.reader import Rows
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.base_estimator import Estimator
@@ -38,14 +37,6 @@ class NamedRows(NamedTuple):
 def unnamed(X: Any) -> Any:
     """Return rows without the names that `NamedRows` gave them."""
     return X.values if isinstance(X, NamedRows) else X
-
-
-def header_of(X: Any, rows: Rows) -> Any:
-    """Return what tells scikit-learn the names of features, or the rows where there are none."""
-    if isinstance(X, pd.DataFrame):
-        return X
-    names = X.names if isinstance(X, NamedRows) else X.columns if is_frame(X) else None
-    return rows if names is None else pd.DataFrame(columns=pd.Index(names, dtype=object))
 
 
 def first_few(names: Iterable[object]) -> str:

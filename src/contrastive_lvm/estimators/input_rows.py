@@ -5,12 +5,15 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import (
+    NamedRows,
     first_few,
-    header_of,
     is_frame,
     unnamed,
     values_of_frame,
@@ -23,7 +26,7 @@ from contrastive_lvm.estimators.object_arrays import (
 )
 from contrastive_lvm.estimators.validation import refuse_empty_columns, refuse_values
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.linalg.matrices import is_sparse
+from contrastive_lvm.linalg.matrices import is_sparse, widen
 from contrastive_lvm.linalg.sparse_format import as_csr
 from contrastive_lvm.rows.reader import (
     Checks,
@@ -36,6 +39,7 @@ from contrastive_lvm.rows.reader import (
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.base_estimator import Estimator
 
+FLOATS = (np.float64, np.float32)
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -52,6 +56,8 @@ def read_rows(
 def as_rows(X: Any, name: str) -> Matrix:
     """Return rows of any kind as an array or a CSR matrix of floats; missing entries are NaN."""
     values: Any = unnamed(X)
+    if type(values) is np.ndarray and values.dtype in FLOATS and values.ndim == 2 and values.size:
+        return cast("Matrix", values)
     if is_frame(values):
         values = values_of_frame(values, name)
     elif not is_sparse(values):
@@ -76,7 +82,8 @@ def check_features(
     estimator: "Estimator", X: Any, rows: Rows, name: str, *, reset: bool = False
 ) -> None:
     """Remember the features of X in a fit, or compare features with those of the fit."""
-    header = header_of(X, rows)
+    columns = X.names if isinstance(X, NamedRows) else getattr(X, "columns", None)
+    header = rows if columns is None else pd.DataFrame(columns=pd.Index(columns))
     if name != "background":
         validate_data(estimator, header, reset=reset, skip_check_array=True)
         return
@@ -106,6 +113,18 @@ def open_input(
     rows = open_rows(unnamed(X), name, checks)
     check_features(estimator, X, rows, name, reset=reset)
     return rows
+
+
+def check_latents(T: ArrayLike, n_columns: int) -> Array:
+    """Return latents with one column per dimension."""
+    latents = widen(as_rows(T, "T"))
+    if latents.shape[1] != n_columns or not np.isfinite(latents).all():
+        reason = (
+            f"has shape {latents.shape}, but needs finite numbers in one column for each of the "
+            f"{n_columns} target dimensions; pass what transform returns."
+        )
+        raise InvalidDataError("T", reason)
+    return latents
 
 
 def refuse_background_as_y(X: Any, y: Any) -> None:

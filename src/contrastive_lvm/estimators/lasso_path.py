@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array, Parameters
@@ -56,7 +57,7 @@ def group_lasso_path(
     X: Any,
     *,
     background: Any = None,
-    rhos: Any = None,
+    rhos: ArrayLike | None = None,
     n_rhos: int = 30,
 ) -> LassoPath:
     """Fit an estimator for a grid of group-lasso strengths, each from the one before.
@@ -133,7 +134,9 @@ def _point(problem: Problem, posterior: Posterior) -> Array:
     return problem.flatten(Parameters(L, posterior.noise_variance, means, posterior.df or 0.0))
 
 
-def _grid(rhos: Any, n_rhos: int, problem: Problem, start: Posterior, lasso: GroupLasso) -> Array:
+def _grid(
+    rhos: ArrayLike | None, n_rhos: int, problem: Problem, start: Posterior, lasso: GroupLasso
+) -> Array:
     if rhos is not None:
         grid = np.unique(np.asarray(rhos, dtype=np.float64))
         if len(grid) == 0 or not (grid > 0).all() or not np.isfinite(grid).all():

@@ -2,9 +2,9 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -17,11 +17,10 @@ from contrastive_lvm.estimators.object_arrays import RowNumbers
 from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
 from contrastive_lvm.estimators.validation import (
     check_sample_weight,
-    refuse_constant,
+    check_variances,
     refuse_empty_columns,
     refuse_too_many_dimensions,
     warn_about_equal_sets,
-    warn_about_scales,
 )
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.inference import Engine
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 
 logger = logging.getLogger(__name__)
-Run = Callable[[int, int], Posterior]  # of the number of a fit, and its seed
+MOST = 2**31 - 1  # of a seed
+Sizes: TypeAlias = tuple[RowNumbers, RowNumbers]  # of the rows of both sets
 
 
 class FitInput(NamedTuple):
@@ -109,66 +109,60 @@ def compress(given: FitInput, engine: CoordinateAscent) -> tuple[Model, Data]:
     for name, rows, weights in zip(("X", "background"), data.sets, given.weights, strict=False):
         if weights is not None:  # a feature may be observed only in rows of weight 0
             refuse_empty_columns(rows.counts, name)
-    _check_variances(data.variances, data.variance, [s.mean for s in data.sets], given.model)
+    _check(given.model, data.variance, [rows.mean for rows in data.sets], data.variances)
     return given.model.in_units_of(float(data.variance.sum()) / data.n_features), data
 
 
-def _check_variances(
-    variances: Sequence[Array], pooled: Array, means: Sequence[Array], model: Model
-) -> None:
-    refuse_constant(pooled, max(float(np.abs(mean).max()) for mean in means))
-    if len(variances) == 2 and model.likelihood._has_closed_form:  # other rows have no units
-        warn_about_scales(*(float(variance.mean()) for variance in variances))
+def _check(model: Model, pooled: Array, means: Sequence[Array], variances: Sequence[Array]) -> None:
+    units = model.likelihood._has_closed_form  # counts and binary rows have none
+    check_variances(pooled, means, [float(v.mean()) for v in variances] if units else ())
 
 
 def run_engine(
-    given: FitInput,
-    size_factors: tuple[RowNumbers, RowNumbers],
-    n_init: int,
-    rng: np.random.RandomState,
+    given: FitInput, size_factors: Sizes, n_init: int, rng: np.random.RandomState
 ) -> list[Posterior]:
     """Fit the model `n_init` times, from different starts."""
     if isinstance(given.engine, CoordinateAscent):
-        run = _coordinate_ascent(given, given.engine, size_factors)
-        seeds = [0, *rng.randint(2**31 - 1, size=n_init - 1)]  # the first start is not random
+        runs = _ascents(given, given.engine, size_factors, rng.randint(MOST, size=n_init - 1))
     else:
-        run = _black_box(given, given.engine, size_factors)
-        seeds = list(rng.randint(2**31 - 1, size=n_init))
+        runs = _black_box(given, given.engine, size_factors, rng.randint(MOST, size=n_init))
     fits: list[Posterior] = []
-    for number, seed in enumerate(map(int, seeds)):
-        try:
-            fits.append(run(number, seed))
-        except AscentInterrupted as interrupt:
-            if not isinstance(given.engine, CoordinateAscent):
-                raise  # only the start of another engine stood somewhere
-            fits.append(interrupted_posterior(interrupt))
-            warnings.warn(
-                f"interrupted after {fits[-1].n_iter} sweeps; the best state so far is kept.",
-                UserWarning,
-                stacklevel=3,
-            )
-            break
+    for posterior in runs:
+        fits.append(posterior)
         logger.info(
             "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
-            number + 1,
+            len(fits),
             n_init,
-            fits[-1].lower_bound,
-            fits[-1].n_iter,
+            posterior.lower_bound,
+            posterior.n_iter,
         )
     return fits
 
 
-def _coordinate_ascent(
-    given: FitInput, engine: CoordinateAscent, size_factors: tuple[RowNumbers, RowNumbers]
-) -> Run:
+def _ascents(
+    given: FitInput, engine: CoordinateAscent, size_factors: Sizes, seeds: np.ndarray
+) -> Iterator[Posterior]:
     for factors in size_factors:
         if factors is not None:
             given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
     model, data = compress(given, engine)
-    return lambda number, seed: engine._run(model, data, seed=seed if number else None)
+    for seed in (None, *seeds.tolist()):  # the first start is not random
+        try:
+            yield engine._run(model, data, seed=seed)
+        except AscentInterrupted as interrupt:
+            found = interrupted_posterior(interrupt)
+            warnings.warn(
+                f"interrupted after {found.n_iter} sweeps; the best state so far is kept.",
+                UserWarning,
+                stacklevel=5,
+            )
+            yield found
+            return
 
 
-def _black_box(given: FitInput, engine: Any, size_factors: tuple[RowNumbers, RowNumbers]) -> Run:
+def _black_box(
+    given: FitInput, engine: Any, size_factors: Sizes, seeds: np.ndarray
+) -> Iterator[Posterior]:
     if any(weights is not None for weights in given.weights):
         raise ValueError(
             f"inference={engine!r} cannot use sample_weight or background_sample_weight; "
@@ -176,19 +170,14 @@ def _black_box(given: FitInput, engine: Any, size_factors: tuple[RowNumbers, Row
         )
     variances, means = zip(*map(_moments, given.sets), strict=True)
     pooled = np.average(variances, axis=0, weights=[X.shape[0] for X in given.sets])
-    _check_variances(variances, pooled, means, given.model)
+    _check(given.model, pooled, means, variances)
     # Predictors of counts and binary data have no units.
     unit = np.where(given.model.likelihood._is_on_data_scale(len(pooled)), pooled, 1.0)
     model = given.model.in_units_of(float(unit.mean()))
     sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
-
-    def run(number: int, seed: int) -> Posterior:
-        found: Posterior = engine._run(
-            model, given.sets, log_sizes=sizes, seed=seed, restart=number > 0
-        )
-        return found._replace(profile=profile)
-
-    return run
+    for i, seed in enumerate(seeds.tolist()):
+        found: Posterior = engine._run(model, given.sets, log_sizes=sizes, seed=seed, restart=i > 0)
+        yield found._replace(profile=profile)
 
 
 def _moments(rows: Rows) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import as_rows, by_chunks, read_rows
+from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, read_rows
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.object_arrays import RowNumbers
 from contrastive_lvm.estimators.parse_params import RandomState
@@ -23,8 +23,7 @@ from contrastive_lvm.estimators.prediction_model import (
     ranked,
     tail_probabilities,
 )
-from contrastive_lvm.estimators.validation import check_sample_weight
-from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.estimators.validation import mean_score
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
 
@@ -80,8 +79,7 @@ class LinearPredictions(Estimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-        size_factors : array-like of shape (n,), optional
-            Sizes of rows of counts, in place of their totals over an average row's.
+        size_factors : array-like of shape (n,), optional, as in `fit`
 
         Returns
         -------
@@ -108,8 +106,7 @@ class LinearPredictions(Estimator):
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
             Which set the rows belong to; rows of the background have no target part.
-        size_factors : array-like of shape (n,), optional
-            Sizes of rows of counts, in place of their totals over an average row's.
+        size_factors : array-like of shape (n,), optional, as in `fit`
 
         Returns
         -------
@@ -165,7 +162,7 @@ class LinearPredictions(Estimator):
         of: str = "target",
         size_factors: RowNumbers = None,
     ) -> Array:
-        """Model mean of rows from the named parts.
+        """Model mean of rows from the named parts, (n, d).
 
         For counts and binary data the expected value at that predictor and the row's own size.
 
@@ -175,12 +172,7 @@ class LinearPredictions(Estimator):
         parts : tuple of {"shared", "target"}
             What to add to the mean: `S E[z]`, `W E[t]`. Rows of the background have no target part.
         of : {"target", "background"}
-        size_factors : array-like of shape (n,), optional
-            Sizes of rows of counts, in place of their totals over an average row's.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
+        size_factors : array-like of shape (n,), optional, as in `fit`
 
         Examples
         --------
@@ -201,7 +193,7 @@ class LinearPredictions(Estimator):
     @follows_output
     @by_chunks
     def denoise(self, X: Any, *, size_factors: RowNumbers = None) -> Array:
-        """Rows of the target with the shared part removed, `x - S E[z | x]`.
+        """Rows of the target with the shared part removed, `x - S E[z | x]`, (n, d).
 
         Missing entries come back filled: `mean_ + W E[t | x]`. Counts and binary entries become
         the expected value at that predictor, of a row of average size.
@@ -209,12 +201,7 @@ class LinearPredictions(Estimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-        size_factors : array-like of shape (n,), optional
-            Sizes of rows of counts, in place of their totals over an average row's.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
+        size_factors : array-like of shape (n,), optional, as in `fit`
 
         Examples
         --------
@@ -255,8 +242,7 @@ class LinearPredictions(Estimator):
         of : {"target", "background"}
         return_std : bool
             Also return the conditional standard deviations, zero for observed entries.
-        size_factors : array-like of shape (n,), optional
-            Sizes of rows of counts, in place of their totals over an average row's.
+        size_factors : array-like of shape (n,), optional, as in `fit`
 
         Returns
         -------
@@ -328,8 +314,7 @@ class LinearPredictions(Estimator):
         ----------
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
-        size_factors : array-like of shape (n,), optional
-            Sizes of rows of counts, in place of their totals over an average row's.
+        size_factors : array-like of shape (n,), optional, as in `fit`
 
         Returns
         -------
@@ -375,8 +360,7 @@ class LinearPredictions(Estimator):
         ----------
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
-        size_factors : array-like of shape (n,), optional
-            Sizes of rows of counts, in place of their totals over an average row's.
+        size_factors : array-like of shape (n,), optional, as in `fit`
 
         Returns
         -------
@@ -413,22 +397,3 @@ class LinearPredictions(Estimator):
         -73.2
         """
         return mean_score(self.score_samples(X, size_factors=size_factors), sample_weight)
-
-
-def mean_score(scores: ArrayLike, sample_weight: RowNumbers) -> float:
-    """Return the mean of scores of rows, weighted where weights are given."""
-    values: Array = np.asarray(scores)
-    weights = check_sample_weight("sample_weight", sample_weight, len(values), least=1)
-    return float(np.average(values, weights=weights))
-
-
-def check_latents(T: ArrayLike, n_columns: int) -> Array:
-    """Return latents with one column per dimension."""
-    latents = widen(as_rows(T, "T"))
-    if latents.shape[1] != n_columns or not np.isfinite(latents).all():
-        reason = (
-            f"has shape {latents.shape}, but needs finite numbers in one column for each of the "
-            f"{n_columns} target dimensions; pass what transform returns."
-        )
-        raise InvalidDataError("T", reason)
-    return latents

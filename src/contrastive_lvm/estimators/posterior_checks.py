@@ -9,6 +9,7 @@ from contrastive_lvm.io.value_checks import array, check_values, flag, number, o
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.model import Block, Model
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.priors.base import Prior
 
 TABLE = {
     "noise_variance": array("D", values="not negative"),
@@ -24,7 +25,7 @@ TABLE = {
 }
 
 
-def check_posterior(posterior: Any, n_features: int, n_rows: dict[str, int]) -> None:
+def check_posterior(posterior: object, n_features: int, n_rows: dict[str, int]) -> None:
     """Refuse a posterior whose arrays do not fit together, or not the rows of the sets."""
     if not isinstance(posterior, Posterior):
         raise TypeError("its state is not a posterior")
@@ -85,7 +86,7 @@ def _check_block(block: Block, posterior: Posterior) -> None:
         _check_prior_state(block.prior, state, L)
 
 
-def _check_prior_state(prior: Any, state: Any, L: np.ndarray) -> None:
+def _check_prior_state(prior: Prior[Any], state: Any, L: np.ndarray) -> None:
     """Compare a state with the first one of the prior, and see whether the prior can use it."""
     if _shapes(state) != _shapes(prior.init(L.shape)):
         raise ValueError(f"the state of a prior does not belong to {prior!r}")
@@ -96,7 +97,7 @@ def _check_prior_state(prior: Any, state: Any, L: np.ndarray) -> None:
             raise ValueError(f"the state of {prior!r} has values that are out of range")
 
 
-def _shapes(state: Any) -> Any:
+def _shapes(state: object) -> object:
     """Return the classes, shapes and types of numbers of a nested value."""
     if isinstance(state, tuple):
         return type(state), [_shapes(part) for part in state]

@@ -4,6 +4,7 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -15,9 +16,14 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import by_chunks, read_rows, rows_for_fit
-from contrastive_lvm.estimators.linear_predictions import check_latents
-from contrastive_lvm.estimators.validation import refuse_constant, refuse_too_many_dimensions
+from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, read_rows, rows_for_fit
+from contrastive_lvm.estimators.object_arrays import RowNumbers
+from contrastive_lvm.estimators.parse_params import RandomState
+from contrastive_lvm.estimators.validation import (
+    check_variances,
+    mean_score,
+    refuse_too_many_dimensions,
+)
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
@@ -84,7 +90,7 @@ class PPCA(Estimator):
         self.tol = tol
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: object = None) -> Self:
         """Fit to rows, which may hold NaN.
 
         Examples
@@ -101,7 +107,7 @@ class PPCA(Estimator):
         refuse_too_many_dimensions({"n_components": q}, [rows])
         model = Model(("rows",), (Block("components", q, ("rows",)),))
         data = engine._prepare(model, [rows])
-        refuse_constant(data.variance, np.abs(data.sets[0].mean).max())
+        check_variances(data.variance, [data.sets[0].mean])
         if data.complete:
             self._fit_closed_form(data, q)
         else:
@@ -168,7 +174,7 @@ class PPCA(Estimator):
         return prediction.latent_means(self._linear(), read_rows(self, X))
 
     @follows_output
-    def inverse_transform(self, T: Any) -> Array:
+    def inverse_transform(self, T: ArrayLike) -> Array:
         """Features from latents: `mean_ + W t`.
 
         Examples
@@ -202,7 +208,7 @@ class PPCA(Estimator):
         return filled if std is None else (filled, std)
 
     @follows_output
-    def sample(self, n_samples: int, *, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int, *, random_state: RandomState = None) -> Array:
         """Draw new rows from the model.
 
         Examples
@@ -231,7 +237,7 @@ class PPCA(Estimator):
         """
         return prediction.log_likelihoods(self._linear(), read_rows(self, X))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: object = None, sample_weight: RowNumbers = None) -> float:
         """Mean (or weighted mean) log-likelihood of rows.
 
         Examples
@@ -242,9 +248,9 @@ class PPCA(Estimator):
         >>> round(model.score(rows), 1)
         -95.6
         """
-        return float(np.average(np.asarray(self.score_samples(X)), weights=sample_weight))
+        return mean_score(self.score_samples(X), sample_weight)
 
-    def _fitted_state(self) -> dict[str, Any]:
+    def _fitted_state(self) -> dict[str, object]:
         return {name: getattr(self, f"{name}_") for name in LEARNED}
 
     def _check_state(self, state: dict[str, Any]) -> None:

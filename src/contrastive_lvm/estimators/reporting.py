@@ -2,21 +2,27 @@
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from contrastive_lvm.estimators.object_arrays import RowNumbers
+
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+    from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
+
 
 def report(
-    self: Any,
+    self: "ContrastiveLVM | ContrastiveVAE",
     path: str | PathLike[str],
     X: Any,
     *,
     background: Any = None,
-    labels: Any = None,
-    background_labels: Any = None,
-    size_factors: Any = None,
-    background_size_factors: Any = None,
+    labels: object = None,
+    background_labels: object = None,
+    size_factors: RowNumbers = None,
+    background_size_factors: RowNumbers = None,
     title: str = "What the target has and the background has not",
 ) -> Path:
     """Write one HTML file to look at: linked views of the rows, loadings, diagnostics, numbers.

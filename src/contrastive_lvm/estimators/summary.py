@@ -116,7 +116,7 @@ def _model(model: Any) -> str:
     return f"{size}, contrast alpha {model.alpha_:.3g}" if hasattr(model, "alpha_") else size
 
 
-def short(likelihood: Any) -> str:
+def short(likelihood: object) -> str:
     """A likelihood as it is written, or its name where that would be long."""
     text = likelihood if isinstance(likelihood, str) else repr(likelihood)
     return text if len(text) < 60 else type(likelihood).__name__
@@ -160,19 +160,12 @@ def _shares(model: Any) -> list[Share]:
 def _dimensions(model: Any, loadings: Array, top: int) -> list[Dimension]:
     shares = getattr(model, "target_variance_ratio_", None)
     shares = getattr(model, "explained_variance_ratio_", None) if shares is None else shares
-    names = _names(model, loadings.shape[1])
+    names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(loadings.shape[1])])
     return [
         Dimension(
             name=f"{k + 1}",
             share=None if shares is None else float(shares[k]),
-            features=[(names(i), float(row[i])) for i in leading(row, top)],
+            features=[(str(names[i]), float(row[i])) for i in leading(row, top)],
         )
         for k, row in enumerate(loadings)
     ]
-
-
-def _names(model: Any, n_features: int) -> Any:
-    known = getattr(model, "feature_names_in_", None)
-    if known is None or len(known) != n_features:  # a fit to other columns may have failed
-        return lambda i: f"x{i}"
-    return lambda i: str(known[i])

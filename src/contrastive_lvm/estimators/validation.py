@@ -1,13 +1,14 @@
 """Checks of rows and their weights: one sentence with the argument, its value and the way out."""
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import first_few
-from contrastive_lvm.estimators.object_arrays import number_per_row
+from contrastive_lvm.estimators.object_arrays import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.linalg.matrices import densify, is_sparse, row_slices
 from contrastive_lvm.rows.reader import RowReader, Rows
@@ -16,7 +17,9 @@ MOST_VARIANCE = 1e240  # that of fits in which products of variances and least s
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
 
 
-def check_sample_weight(name: str, given: Any, n_rows: int, *, least: int = 2) -> Array | None:
+def check_sample_weight(
+    name: str, given: RowNumbers, n_rows: int, *, least: int = 2
+) -> Array | None:
     """Return one weight per row, `least` of them positive; None where all are 1."""
     if given is None:
         return None
@@ -36,6 +39,13 @@ def check_sample_weight(name: str, given: Any, n_rows: int, *, least: int = 2) -
         )
         raise InvalidDataError(name, reason)
     return None if (weights == 1.0).all() else weights
+
+
+def mean_score(scores: ArrayLike, sample_weight: RowNumbers) -> float:
+    """Return the mean of scores of rows, weighted where weights are given."""
+    values: Array = np.asarray(scores)
+    weights = check_sample_weight("sample_weight", sample_weight, len(values), least=1)
+    return float(np.average(values, weights=weights))
 
 
 def refuse_values(X: Matrix, name: str, *, missing: bool = True, columns: bool = False) -> None:
@@ -99,8 +109,13 @@ def refuse_too_many_dimensions(
     raise InvalidParameterError(largest, sizes[largest], f"{reason}, so {end}")
 
 
-def refuse_constant(variance: Array, mean: float) -> None:
-    """Refuse data that never varies or that overflows: neither has a likelihood."""
+def check_variances(variance: Array, means: Sequence[Array], of_sets: Sequence[float] = ()) -> None:
+    """Refuse data that never varies or that overflows, as neither has a likelihood.
+
+    Mean variances of two sets (`of_sets`) that differ as if a pipeline had scaled X but not the
+    background give a warning.
+    """
+    mean = max(np.abs(mean).max() for mean in means)
     if not (variance < MOST_VARIANCE).all():
         raise ValueError(
             "The rows hold values whose squares overflow; divide all sets by a constant."
@@ -115,16 +130,11 @@ def refuse_constant(variance: Array, mean: float) -> None:
             "The rows do not vary: every column is constant; "
             "check that the right columns were selected."
         )
-
-
-def warn_about_scales(target_variance: float, background_variance: float) -> None:
-    """Warn when the sets' variances differ as if a pipeline had scaled X but not the background."""
-    ratio = target_variance / background_variance if background_variance > 0 else 0.0
-    if ratio > 0 and not 1 / WILD_RATIO < ratio < WILD_RATIO:
+    if len(of_sets) == 2 and min(of_sets) > 0 and max(of_sets) > WILD_RATIO * min(of_sets):
         warnings.warn(
             "The variances of the target and the background differ by a factor of "
-            f"{ratio:.1g}; if a pipeline scales X, let it scale the background too with "
-            'transform_input=["background"].',
+            f"{of_sets[0] / of_sets[1]:.1g}; if a pipeline scales X, let it scale the background "
+            'too with transform_input=["background"].',
             UserWarning,
             stacklevel=4,
         )
