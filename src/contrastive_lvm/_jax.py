@@ -1,35 +1,43 @@
 """NumPyro and JAX, loaded when they are used, their types, and the sites that priors share."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import jax
-
-    JaxArray: TypeAlias = jax.Array
-    JaxArrayLike: TypeAlias = jax.Array | np.ndarray  # compiled functions accept both
-    AnyArray: TypeAlias = np.ndarray[Any, Any] | jax.Array  # on the host or on a device
-else:  # JAX is an extra
-    JaxArray = JaxArrayLike = AnyArray = Any
+__all__ = [
+    "AnyArray",
+    "JaxArray",
+    "JaxArrayLike",
+    "OptimizerState",
+    "Tree",
+    "all_finite",
+    "dist",
+    "double_precision",
+    "flat_site",
+    "jax",
+    "jnp",
+    "load",
+    "module",
+    "normal_loadings",
+    "numpyro",
+    "optax",
+    "special",
+    "to_numpy",
+    "tree_map",
+]
 
 Tree = TypeVar("Tree")  # tuples and dicts of arrays, nested in any way
 
 
-class Blackbox(NamedTuple):
-    """The modules that densities are written with."""
-
-    numpyro: Any
-    dist: Any
-    jnp: Any
-
-
-def load() -> Blackbox:
-    """Import them, or say in one sentence what to install."""
+def module(name: str) -> ModuleType:
+    """Import a module of JAX, NumPyro or optax, or say in one sentence what to install."""
     try:
-        names = ("numpyro", "numpyro.distributions", "jax.numpy")
-        return Blackbox(*(import_module(name) for name in names))
+        import_module("numpyro")
+        return import_module(name)
     except ImportError as error:
         raise ImportError(
             "SVI, NUTS, densities and autoencoders need JAX and NumPyro, which are not installed; "
@@ -37,31 +45,70 @@ def load() -> Blackbox:
         ) from error
 
 
-def module(name: str) -> Any:
-    """A module of JAX, NumPyro or optax."""
-    load()
-    return import_module(name)
+class LazyModule:
+    """A module that is imported when one of its names is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> object:
+        return getattr(module(self._name), attribute)
+
+
+if TYPE_CHECKING:
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    import optax
+
+    JaxArray: TypeAlias = jax.Array
+    JaxArrayLike: TypeAlias = jax.Array | np.ndarray  # compiled functions accept both
+    AnyArray: TypeAlias = np.ndarray[Any, Any] | jax.Array  # on the host or on a device
+    OptimizerState: TypeAlias = optax.OptState
+else:  # JAX is an extra
+    JaxArray = JaxArrayLike = AnyArray = OptimizerState = Any
+    jax, jnp, optax = LazyModule("jax"), LazyModule("jax.numpy"), LazyModule("optax")
+    numpyro, dist = LazyModule("numpyro"), LazyModule("numpyro.distributions")
+
+
+class Blackbox(NamedTuple):
+    """The modules that densities are written with."""
+
+    numpyro: ModuleType
+    dist: ModuleType
+    jnp: ModuleType
+
+
+def load() -> Blackbox:
+    """Import them."""
+    return Blackbox(*map(module, ("numpyro", "numpyro.distributions", "jax.numpy")))
+
+
+def tree_map(function: Callable[..., AnyArray], tree: Tree, *others: Tree) -> Tree:
+    """Apply a function to corresponding arrays of trees of one structure."""
+    mapped: Tree = jax.tree.map(function, tree, *others)
+    return mapped
 
 
 def to_numpy(tree: Tree) -> Tree:
     """Copy every array of a tree to NumPy."""
-    copied: Tree = module("jax").tree.map(np.asarray, tree)
-    return copied
+    return tree_map(np.asarray, tree)
 
 
 def all_finite(tree: object) -> bool:
     """Tell whether no array of a tree has a NaN or an infinity."""
-    leaves = module("jax").tree.leaves(tree)
-    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in leaves)
+    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in jax.tree.leaves(tree))
 
 
-def double_precision() -> Any:
-    """A context in which JAX has 64 bits; outside nothing changes."""
-    return module("jax").enable_x64(True)  # noqa: FBT003
+def double_precision() -> AbstractContextManager[None]:
+    """Return a context in which JAX has 64 bits; outside nothing changes."""
+    context: AbstractContextManager[None] = jax.enable_x64(True)  # type: ignore[arg-type, unused-ignore] # noqa: FBT003
+    return context
 
 
-def special() -> Any:
-    """JAX's special functions."""
+def special() -> ModuleType:
+    """Return JAX's special functions."""
     return module("jax.scipy.special")
 
 
@@ -69,7 +116,6 @@ def flat_site(
     name: str, shape: tuple[int, ...], between: tuple[float, float] | None = None
 ) -> JaxArray:
     """Draw real values with density 1, everywhere or between two limits."""
-    numpyro, dist, _ = load()
     support = dist.constraints.real if between is None else dist.constraints.interval(*between)
     site: JaxArray = numpyro.sample(name, dist.ImproperUniform(support, (), shape))
     return site
@@ -79,7 +125,6 @@ def normal_loadings(
     name: str, scale: JaxArray, shape: tuple[int, int], *, augmented: bool
 ) -> JaxArray:
     """Draw `L ~ N(0, scale^2)`; when not augmented, as `scale` times a standard normal site."""
-    numpyro, dist, jnp = load()
     scale = jnp.broadcast_to(scale, shape)
     if augmented:
         loadings: JaxArray = numpyro.sample(name, dist.Normal(0.0, scale).to_event(2))

@@ -79,7 +79,7 @@ def test_latents_are_drawn_from_their_posterior() -> None:
     point, X, B = planted(1, n=12, m=11)
     X[0, 1] = X[3, 0] = np.nan
     n, model = 4000, clvm.contrastive_model(1, 2)
-    layout = NutsLayout(model, 7, (12, 11), (False, True), True, (), 50, 50, 0.8, 5)  # noqa: FBT003
+    layout = NutsLayout(model, 7, (12, 11), (False, True), True, (), 50, 0.8, 5)  # noqa: FBT003
     values = {"shared loadings": point.S, "target loadings": point.W, "log noise": np.log(0.5)}
     values |= {"target mean": point.mean, "background mean": point.background_mean}
     with jax.enable_x64(True):  # noqa: FBT003

@@ -1,30 +1,27 @@
 """One NumPyro density for every model, composed from its priors and its likelihood."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from contrastive_lvm._jax import flat_site, load
-from contrastive_lvm.black_box.marginal import marginal_factor
+from contrastive_lvm._jax import AnyArray, JaxArray, dist, flat_site, jnp, numpyro
+from contrastive_lvm.black_box.marginal import CompleteRows, marginal_factor
 from contrastive_lvm.model import Block, Model
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
 
 
 class Unobserved(NamedTuple):
     """Loadings and latents of a density; there are no latents when they are integrated out."""
 
-    loadings: "dict[str, JaxArray]"  # by block: (D, n_components)
-    latents: "dict[str, dict[str, JaxArray]]"  # by set, then by block: (N, n_components)
+    loadings: dict[str, JaxArray]  # by block: (D, n_components)
+    latents: dict[str, dict[str, JaxArray]]  # by set, then by block: (N, n_components)
 
 
 def density(
     model: Model,
-    *rows: Any,
+    *rows: AnyArray | CompleteRows,
     augmented: bool = True,
     collapsed: bool = False,
-    log_sizes: Sequence[Any] = (),
-    repeats: Sequence[Any] = (),
+    log_sizes: Sequence[AnyArray | None] = (),
+    repeats: Sequence[AnyArray | float] = (),
 ) -> Unobserved:
     """Draw the sites of a model and of its data; to be called inside a NumPyro model.
 
@@ -68,7 +65,6 @@ def density(
     >>> bound(model, np.ones((5, 3)), np.ones((4, 3))).latents["target"]["shared"].shape
     (5, 1)
     """
-    jnp = load().jnp
     if len(rows) != len(model.sets):
         names = ", ".join(map(repr, model.sets))
         raise ValueError(f"density got the rows of {len(rows)} sets; give those of {names}.")
@@ -85,7 +81,7 @@ def density(
             L = jnp.concatenate([jnp.zeros((D, 0)), *active.values()], axis=1)
             marginal_factor(f"{name} rows", data, mean, L, learned["noise"])
             continue
-        with load().numpyro.handlers.scale(scale=repeats[i] if repeats else 1.0):
+        with numpyro.handlers.scale(scale=repeats[i] if repeats else 1.0):
             h = {block: _latents(block, name, len(data), L) for block, L in active.items()}
             predictor = mean + sum(h[block] @ L.T for block, L in active.items())
             if log_sizes:
@@ -101,29 +97,25 @@ def has_marginal(model: Model) -> bool:
     return model.likelihood._has_closed_form and not model.likelihood._is_scale_mixture
 
 
-def _loadings(block: Block, n_features: int, *, augmented: bool) -> "JaxArray":
+def _loadings(block: Block, n_features: int, *, augmented: bool) -> JaxArray:
     shape = (n_features, block.n_components)
     if block.n_components == 0:
-        empty: JaxArray = load().jnp.zeros(shape)
-        return empty
+        return jnp.zeros(shape)
     return block.prior.sample(f"{block.name} loadings", shape, augmented=augmented)
 
 
-def _latents(block: str, set_name: str, n_rows: int, L: "JaxArray") -> "JaxArray":
-    numpyro, dist, jnp = load()
+def _latents(block: str, set_name: str, n_rows: int, L: JaxArray) -> JaxArray:
     shape = (n_rows, L.shape[1])
     if shape[1] == 0:
-        latents: JaxArray = jnp.zeros(shape)
-    else:
-        normal = dist.Normal(0.0, 1.0).expand(shape).to_event(2)
-        latents = numpyro.sample(f"{block} latents of {set_name}", normal)
+        return jnp.zeros(shape)
+    normal = dist.Normal(0.0, 1.0).expand(shape).to_event(2)
+    latents: JaxArray = numpyro.sample(f"{block} latents of {set_name}", normal)
     return latents
 
 
-def _offset(model: Model, log_sizes: Any, n_features: int) -> "JaxArray | float":
+def _offset(model: Model, log_sizes: AnyArray | None, n_features: int) -> JaxArray | float:
     """Return what size factors add to the predictor, (N, D)."""
     if log_sizes is None:
         return 0.0
-    jnp, sized = load().jnp, model.likelihood._sized_features(n_features)
-    offset: JaxArray = jnp.where(sized, jnp.asarray(log_sizes)[:, None], 0.0)
-    return offset
+    sized = model.likelihood._sized_features(n_features)
+    return jnp.where(sized, jnp.asarray(log_sizes)[:, None], 0.0)

@@ -1,45 +1,38 @@
 """Where arrays go: rows of a batch over all devices, everything else on each."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from contrastive_lvm._jax import module
+from contrastive_lvm._jax import Tree, jax
 from contrastive_lvm.exceptions import InvalidParameterError
 
 
 class Placement(NamedTuple):
     """Devices in a row; one of them means nothing has to be placed."""
 
-    mesh: Any
+    mesh: "jax.sharding.Mesh"
     n_devices: int
 
-    def batch(self, arrays: Any) -> Any:
+    def batch(self, arrays: Tree) -> Tree:
         """Place stacked minibatches, (C, B, D): each device gets a part of every batch's rows."""
         return self._put(arrays, None, "rows")
 
-    def rows(self, array: Any) -> Any:
-        """Place one batch, (B, D): each device gets a part of its rows."""
-        return self._put(array, "rows")
-
-    def everywhere(self, tree: Any) -> Any:
+    def everywhere(self, tree: Tree) -> Tree:
         """Place a copy on each device."""
         return self._put(tree)
 
-    def _put(self, tree: Any, *axes: str | None) -> Any:
-        jax = module("jax")
-        if self.n_devices == 1:
-            return jax.device_put(tree, self.mesh.devices.ravel()[0])
-        sharding = module("jax.sharding")
-        return jax.device_put(
-            tree, sharding.NamedSharding(self.mesh, sharding.PartitionSpec(*axes))
-        )
+    def _put(self, tree: Tree, *axes: str | None) -> Tree:
+        spec = jax.sharding.PartitionSpec(*axes)  # type: ignore[no-untyped-call]
+        sharding = jax.sharding.NamedSharding(self.mesh, spec)
+        one = self.mesh.devices.ravel()[0]
+        placed: Tree = jax.device_put(tree, one if self.n_devices == 1 else sharding)
+        return placed
 
 
 def placement(n_devices: int | None) -> Placement:
     """Return the first devices that JAX has; None takes all."""
-    jax, sharding = module("jax"), module("jax.sharding")
     available = jax.devices()
     if n_devices is not None and n_devices > len(available):
         reason = f"is more than the {len(available)} that JAX has here; use None for all of them."
         raise InvalidParameterError("n_devices", n_devices, reason)
-    chosen = available if n_devices is None else available[:n_devices]
-    return Placement(sharding.Mesh(chosen, ("rows",)), len(chosen))
+    chosen = available[:n_devices]
+    return Placement(jax.sharding.Mesh(chosen, ("rows",)), len(chosen))

@@ -1,19 +1,18 @@
 """The unobserved sites of a density: their names and shapes, where they begin, what users see."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from contrastive_lvm._jax import load, module
+from contrastive_lvm._jax import JaxArray, dist, jax, jnp, numpyro
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.density import Unobserved, density
 from contrastive_lvm.black_box.initialization import StartingPoint
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import LogMoments
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
+Values = TypeVar("Values", Array, JaxArray)
 
 
 class Site(NamedTuple):
@@ -21,7 +20,7 @@ class Site(NamedTuple):
 
     shape: tuple[int, ...]
     flat: bool  # of density 1: SVI has a point estimate for it, no posterior
-    transform: Any  # NumPyro's, from the real numbers to the support
+    transform: "dist.transforms.Transform"  # from the real numbers to the support
 
 
 def latent_sites(model: Model, set_name: str) -> dict[str, int]:
@@ -31,6 +30,13 @@ def latent_sites(model: Model, set_name: str) -> dict[str, int]:
         for block in model.blocks
         if set_name in block.sets and block.n_components
     }
+
+
+def split_columns(values: Values, widths: Mapping[str, int]) -> dict[str, Values]:
+    """Return consecutive parts of the last axis, by name."""
+    ends = np.cumsum(list(widths.values())).tolist()
+    parts = zip(widths.items(), ends, strict=True)
+    return {name: values[..., end - width : end] for (name, width), end in parts}
 
 
 def row_sites(model: Model) -> set[str]:
@@ -48,47 +54,46 @@ def unobserved_sites(
     collapsed: bool = False,
 ) -> dict[str, Site]:
     """Find all unobserved sites by tracing the density without computing it."""
-    handlers, jax, dist = module("numpyro.handlers"), module("jax"), load().dist
-    biject_to = module("numpyro.distributions.transforms").biject_to
     found: dict[str, Site] = {}
 
     def trace() -> None:
         rows = [np.zeros((n, n_features)) for n in n_rows]
-        seeded = handlers.trace(handlers.seed(_flat_as_zero(density), 0))
+        seeded = numpyro.handlers.trace(numpyro.handlers.seed(_flat_as_zero(density), 0))
         sites = seeded.get_trace(model, *rows, augmented=augmented, collapsed=collapsed)
         for name, site in sites.items():
             if site["type"] == "sample" and not site["is_observed"]:
-                flat = isinstance(site["fn"], dist.ImproperUniform)
-                found[name] = Site(np.shape(site["value"]), flat, biject_to(site["fn"].support))
+                transform = dist.transforms.biject_to(site["fn"].support)
+                found[name] = Site(np.shape(site["value"]), _is_flat(site), transform)
 
     jax.eval_shape(trace)
     return found
 
 
-def _flat_as_zero(function: Callable[..., Any]) -> Callable[..., Any]:
+def _is_flat(site: dict[str, Any]) -> bool:
+    return site["type"] == "sample" and isinstance(site["fn"], dist.ImproperUniform)
+
+
+def _flat_as_zero(function: Callable[..., Unobserved]) -> Callable[..., Unobserved]:
     """Substitute zeros for flat sites, which cannot be drawn; their shape is enough here."""
-    handlers, (_, dist, jnp) = module("numpyro.handlers"), load()
 
-    def value(site: dict[str, Any]) -> "JaxArray | None":
-        if site["type"] == "sample" and isinstance(site["fn"], dist.ImproperUniform):
-            zeros: JaxArray = jnp.zeros(site["fn"].event_shape)
-            return zeros
-        return None
+    def value(site: dict[str, Any]) -> JaxArray | None:
+        return jnp.zeros(site["fn"].event_shape) if _is_flat(site) else None
 
-    substituted: Callable[..., Any] = handlers.substitute(function, substitute_fn=value)
+    substituted: Callable[..., Unobserved] = numpyro.handlers.substitute(
+        function, substitute_fn=value
+    )
     return substituted
 
 
 def loadings_at(
-    model: Model, n_features: int, values: "dict[str, JaxArray]", *, augmented: bool
-) -> "JaxArray":
+    model: Model, n_features: int, values: Mapping[str, JaxArray], *, augmented: bool
+) -> JaxArray:
     """Return the loadings of all blocks, (D, K), at values of the sites without rows."""
-    handlers = module("numpyro.handlers")
     empty = [np.zeros((0, n_features))] * len(model.sets)
-    blind = handlers.seed(_flat_as_zero(handlers.substitute(density, values)), 0)
-    found: Unobserved = handlers.block(blind)(model, *empty, augmented=augmented)
-    joined: JaxArray = load().jnp.concatenate(list(found.loadings.values()), axis=1)
-    return joined
+    known = _flat_as_zero(numpyro.handlers.substitute(density, values))
+    blind = numpyro.handlers.block(numpyro.handlers.seed(known, 0))
+    found: Unobserved = blind(model, *empty, augmented=augmented)
+    return jnp.concatenate(list(found.loadings.values()), axis=1)
 
 
 def initial_values(start: StartingPoint, *, augmented: bool) -> dict[str, Array]:
@@ -133,13 +138,13 @@ def public_draws(model: Model, n_features: int, values: dict[str, Array]) -> dic
 
 def prior_states(
     model: Model, n_features: int, log_moments: Callable[[str], LogMoments | None]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the state of each block's prior from the log moments of its sites."""
+    found = {}
+    for block in model.blocks:
 
-    def state(block: Any) -> Any:
-        def own(site: str) -> LogMoments | None:
-            return log_moments(f"{block.name} loadings {site}")
+        def own(site: str, name: str = block.name) -> LogMoments | None:
+            return log_moments(f"{name} loadings {site}")
 
-        return block.prior._state_from(own, (n_features, block.n_components))
-
-    return {block.name: state(block) for block in model.blocks}
+        found[block.name] = block.prior._state_from(own, (n_features, block.n_components))
+    return found

@@ -1,24 +1,27 @@
 """The no-U-turn sampler: full MCMC for small data."""
 
 import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from contrastive_lvm._jax import double_precision, module
+from contrastive_lvm._jax import double_precision, to_numpy
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.density import has_marginal
 from contrastive_lvm.black_box.initialization import StartingPoint, starting_point
 from contrastive_lvm.black_box.marginal import complete_rows
 from contrastive_lvm.black_box.nuts.nuts_chains import (
+    SEGMENT,
     CompiledNuts,
     NutsLayout,
     NutsRows,
     compiled_nuts,
 )
 from contrastive_lvm.black_box.nuts.nuts_parametrization import (
+    NutsCoordinates,
     coordinates_at,
     freedom,
     own_latents,
@@ -32,13 +35,10 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import AnyPrior, LogMoments
 from contrastive_lvm.progress import progress
-from contrastive_lvm.rows.threads import in_order
 
 logger = logging.getLogger(__name__)
 
-GOOD_RHAT = 1.05  # of everything, for a fit to count as converged
-FEW_DIVERGENT = 0.01  # of the draws
-LEAST_LOG_VARIANCE = 1e-12  # of scales that are given
+GOOD_RHAT, FEW_DIVERGENT = 1.05, 0.01  # what counts as converged (Gelman et al. 2013, 11.5)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class NUTS(Engine):
     `posterior_.draws` has all of them with R-hat and effective sample sizes; the reported loadings,
     means and noise are posterior means, and the trace is the log density of the draws, averaged
     over chains. A fit has converged when no R-hat exceeds 1.05 and at most 1 % of the draws
-    diverged. Data of the same shapes is sampled without being compiled for again.
+    diverged. Data of the same shapes is sampled without being compiled for again. An interrupt
+    (Ctrl-C) after the warm-up keeps the draws so far, with a warning; a second one ends the fit.
 
     `GroupLasso` stands for its density here (the Bayesian group lasso): draws have no exact zeros.
     Under `ARD` the columns are those that the closed form begins with. A posterior under `Flat`
@@ -152,13 +153,21 @@ class NUTS(Engine):
         layout = self._layout(start.model, sets)
         if self.given:
             _refuse_given(self.given, layout)
-        compiled = compiled_nuts(layout)
-        values, divergences = self._chains(compiled, start, _rows(layout, sets, sizes), seed)
+        compiled, data = compiled_nuts(layout), _rows(layout, sets, sizes)
+        given = {name: np.asarray(value) for name, value in (self.given or {}).items()}
+        at = coordinates_at(start, compiled.sites, layout.n_rows, given)
+        z, diverging = self._chains(compiled, at, data, seed)
+        flat = to_numpy(compiled.described(z.reshape(-1, z.shape[2]), at, data))
         if layout.collapsed:
-            values |= _latents(compiled, values, sets, seed)
+            flat |= _latents(compiled, flat, sets, seed)
+        values = {
+            name: value.reshape(*z.shape[:2], *value.shape[1:]) for name, value in flat.items()
+        }
         turned = _in_one_gauge(start.model, values, layout.given)
-        draws = diagnosed(public_draws(start.model, layout.n_features, turned), divergences)
-        return _posterior(start, draws, self.n_warmup)
+        draws = diagnosed(
+            public_draws(start.model, layout.n_features, turned), int(diverging.sum())
+        )
+        return _posterior(start, draws, self.n_warmup, complete=z.shape[1] == self.n_draws)
 
     def _layout(self, model: Model, sets: list[Array]) -> NutsLayout:
         collapsed = has_marginal(model)
@@ -170,33 +179,47 @@ class NUTS(Engine):
             collapsed,
             tuple(self.given or ()),
             int(self.n_warmup),
-            int(self.n_draws),
             float(self.target_accept),
             int(self.max_tree_depth),
         )
 
     def _chains(
-        self, compiled: CompiledNuts, start: StartingPoint, rows: NutsRows, seed: int
-    ) -> tuple[dict[str, Array], int]:
-        """Return values of draws, (chains, draws, ...), and how many of them diverged."""
-        given = {name: np.asarray(value) for name, value in (self.given or {}).items()}
-        at = coordinates_at(start, compiled.sites, compiled.layout.n_rows, given)
+        self, compiled: CompiledNuts, at: NutsCoordinates, rows: NutsRows, seed: int
+    ) -> tuple[Array, np.ndarray]:
+        """Return coordinates of draws, (chains, draws, ...), and which of them diverged.
+
+        All chains draw a segment before any draws the next: an interrupt leaves them equally long.
+        """
         seeds = np.random.default_rng(seed).integers(2**32, size=self.n_chains)
         first = [compiled.first(seed, i) for i in range(self.n_chains)]
-        chain = compiled.chain(seeds[0], first[0], at, rows)
+        states = [compiled.begin(*begin, at, rows) for begin in zip(seeds, first, strict=True)]
+        warm_up, lengths = _segments(self.n_warmup), _segments(self.n_draws)
+        found: list[tuple[Array, np.ndarray]] = []
+        try:
+            with progress("NUTS", self.n_warmup + self.n_draws, logger, unit="draw") as advance:
+                for n in (*warm_up, *lengths):
+                    states, z, diverging = compiled.advance(states, n, at, rows)
+                    found.append((z, diverging))
+                    advance(n, f"{int(diverging.sum())} of {diverging.size} draws diverged")
+        except KeyboardInterrupt as interrupt:
+            # While chains end their segments, a second interrupt replaces the first.
+            if len(found) <= len(warm_up) or isinstance(interrupt.__context__, KeyboardInterrupt):
+                raise
+        kept = found[len(warm_up) :]
+        if len(kept) < len(lengths):
+            warnings.warn(
+                f"interrupted after {sum(lengths[: len(kept)])} of {self.n_draws} draws of each "
+                "chain; they are kept.",
+                UserWarning,
+                stacklevel=5,
+            )
+        z, diverging = (np.concatenate(parts, axis=1) for parts in zip(*kept, strict=True))
+        return z, diverging
 
-        def one(number: int) -> Any:
-            with double_precision():  # it holds for a thread
-                drawn = chain(seeds[number], first[number], at, rows)
-                return module("jax").tree.map(np.asarray, drawn)
 
-        found, divergences = [], 0
-        with progress("NUTS chains", self.n_chains, logger) as advance:
-            for values, diverging in in_order(one, list(range(self.n_chains))):
-                found.append(values)
-                divergences += int(diverging.sum())
-                advance(1, f"{divergences} draws diverged")
-        return {name: np.stack([v[name] for v in found]) for name in found[0]}, divergences
+def _segments(n_draws: int) -> list[int]:
+    """Divide draws into parts that one call makes."""
+    return [min(SEGMENT, n_draws - begin) for begin in range(0, n_draws, SEGMENT)]
 
 
 def _frozen(given: Any) -> dict[str, Any]:
@@ -272,13 +295,12 @@ def _rows(layout: NutsLayout, sets: list[Array], sizes: Sequence[Array]) -> Nuts
 def _latents(
     compiled: CompiledNuts, values: dict[str, Array], sets: list[Array], seed: int
 ) -> dict[str, Array]:
-    """Return the latents of all draws, (chains, draws, N, K)."""
-    model, shape = compiled.layout.model, values["log density"].shape
+    """Return the latents of all draws, (draws, N, K)."""
+    model = compiled.layout.model
     names = [f"{block.name} loadings" for block in model.blocks]
     names += [*(f"{name} mean" for name in model.sets), "log noise"]
-    flat = {n: values[n].reshape(np.prod(shape), *values[n].shape[2:]) for n in names}
-    drawn = compiled.latents(np.int64(seed), flat, tuple(sets))
-    return {n: np.asarray(v).reshape(*shape, *v.shape[1:]) for n, v in drawn.items()}
+    given = {name: values[name] for name in names}
+    return to_numpy(dict(compiled.latents(np.int64(seed), given, tuple(sets))))
 
 
 def _in_one_gauge(
@@ -298,7 +320,7 @@ def _in_one_gauge(
     return turned
 
 
-def _posterior(start: StartingPoint, draws: Draws, n_warmup: int) -> Posterior:
+def _posterior(start: StartingPoint, draws: Draws, n_warmup: int, *, complete: bool) -> Posterior:
     """Return posterior means and covariances of draws."""
     model, values, D = start.model, draws.values, len(start.L)
     n_chains, n_draws = values["log density"].shape
@@ -315,7 +337,7 @@ def _posterior(start: StartingPoint, draws: Draws, n_warmup: int) -> Posterior:
         noise_variance=np.broadcast_to(means.get("noise variance", fixed.noise), (D,)).copy(),
         lower_bounds=values["log density"].mean(axis=0),
         n_iter=n_chains * (n_warmup + n_draws),
-        converged=agree and draws.divergences <= FEW_DIVERGENT * n_chains * n_draws,
+        converged=complete and agree and draws.divergences <= FEW_DIVERGENT * n_chains * n_draws,
         loading_covariance=packed_covariance(L),
         prior_states=prior_states(model, D, lambda site: log_moments(values.get(site))),
         df=float(means["df"]) if "df" in means else fixed.df,
@@ -330,5 +352,5 @@ def log_moments(draws: Array | None) -> LogMoments | None:
     if draws is None:
         return None
     log = np.log(draws)
-    variance = np.maximum(log.var(axis=(0, 1)), LEAST_LOG_VARIANCE)
+    variance = np.maximum(log.var(axis=(0, 1)), 1e-12)  # zero for scales that are given
     return LogMoments(log.mean(axis=(0, 1)), variance)

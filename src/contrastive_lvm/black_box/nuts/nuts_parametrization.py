@@ -16,20 +16,17 @@ Every coordinate is 0 at the start, and moves by about a posterior standard devi
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import qr
 
-from contrastive_lvm._jax import load
+from contrastive_lvm._jax import AnyArray, JaxArray, jnp
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.initialization import StartingPoint
-from contrastive_lvm.black_box.sites import Site, initial_values, latent_sites
+from contrastive_lvm.black_box.sites import Site, initial_values, latent_sites, split_columns
 from contrastive_lvm.draws import Freedom
 from contrastive_lvm.model import Block, Model
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
 
 LEAST_LOG_NOISE = 1.0  # above its floor, where chains begin
 
@@ -61,11 +58,10 @@ def freedom(block: Block, given: Collection[str]) -> Freedom:
 
 
 def values_at(
-    z: "Mapping[str, JaxArray]", at: NutsCoordinates, sites: dict[str, Site], model: Model
-) -> "tuple[dict[str, JaxArray], JaxArray]":
+    z: Mapping[str, JaxArray], at: NutsCoordinates, sites: dict[str, Site], model: Model
+) -> tuple[dict[str, JaxArray], JaxArray]:
     """Return values of all sites at coordinates, and the log of the volume of a unit cube."""
-    values: dict[str, JaxArray] = dict(at.given)  # type: ignore[arg-type]
-    jnp = load().jnp
+    values: dict[str, JaxArray] = {name: jnp.asarray(value) for name, value in at.given.items()}
     log_volume = jnp.zeros(())
     for name, site in sites.items():
         if name in at.power:
@@ -73,7 +69,7 @@ def values_at(
         start, unit = at.start[name], at.unit[name]
         move = unit @ z[name] if np.ndim(unit) > len(site.shape) else unit * z[name]
         if name in at.least:
-            values[name] = at.least[name] + (start - at.least[name]) * jnp.exp(move)
+            values[name] = jnp.exp(move) * (start - at.least[name]) + at.least[name]
             log_volume += move.sum()
         else:
             real = site.transform.inv(start) + move
@@ -89,10 +85,9 @@ def values_at(
 
 
 def _loadings_at(
-    z: "JaxArray", name: str, at: NutsCoordinates, variance: "Array | JaxArray | None"
-) -> "tuple[JaxArray, JaxArray]":
+    z: JaxArray, name: str, at: NutsCoordinates, variance: AnyArray | None
+) -> tuple[JaxArray, JaxArray]:
     """Return loadings, standardised if they have a variance, and the log of their unit volume."""
-    jnp = load().jnp
     start, unit, power = at.start[name], at.unit[name], at.power[name]
     move, pivot = unit * z, power > 0
     # Entries above a pivot stay zero; their coordinates are standard normal.
@@ -111,9 +106,7 @@ def _loading_site(block: Block) -> str:
     return "" if suffix is None else f"{block.name} loadings{suffix}"
 
 
-def _variance(
-    block: Block, values: "Mapping[str, JaxArray]", n_features: int
-) -> "Array | JaxArray | None":
+def _variance(block: Block, values: Mapping[str, JaxArray], n_features: int) -> AnyArray | None:
     """Return the prior variance of loadings, broadcasting to (D, K); None if it has none."""
     prefix = f"{block.name} loadings "
     own = {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix)}
@@ -150,18 +143,11 @@ def _first_values(start: StartingPoint, sites: dict[str, Site]) -> dict[str, Arr
     """Return values of sites at a start."""
     found = initial_values(start, augmented=False)
     for name, latents in zip(start.model.sets, start.latents, strict=True):
-        found |= _split(start.model, name, latents)
+        found |= split_columns(latents, latent_sites(start.model, name))
     for name, site in sites.items():
         if name not in found:
             found[name] = np.asarray(site.transform(np.zeros(site.shape)))
     return found
-
-
-def _split(model: Model, set_name: str, latents: Array) -> dict[str, Array]:
-    """Return values of a set's latents, the last axis its active columns, by site."""
-    widths = latent_sites(model, set_name)
-    parts = np.split(latents, np.cumsum(list(widths.values()))[:-1], axis=-1)
-    return dict(zip(widths, parts, strict=True)) if widths else {}
 
 
 def _units(start: StartingPoint, n_rows: Sequence[int]) -> dict[str, Array]:
@@ -175,7 +161,7 @@ def _units(start: StartingPoint, n_rows: Sequence[int]) -> dict[str, Array]:
     for name, stds in zip(model.sets, start.latent_stds, strict=True):
         L = start.L[:, model.active_columns(name)]
         found[f"{name} mean"] = np.linalg.cholesky((L @ L.T + np.diag(noise)) / counts[name])
-        found |= _split(model, name, stds)
+        found |= split_columns(stds, latent_sites(model, name))
     for block, columns in zip(model.blocks, model.columns, strict=True):
         square = (start.L[:, columns] ** 2).sum(axis=1) / max(1, block.n_components)
         n = sum(counts[name] for name in block.sets)

@@ -1,34 +1,29 @@
 """Encoders: the latents of all rows of a set from one network, and what it sees of rows."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import load
+from contrastive_lvm._jax import AnyArray, JaxArray, jnp
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
 from contrastive_lvm.likelihoods.base import Likelihood
-
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
-    from contrastive_lvm._jax import AnyArray
 
 HIDDEN_UNITS = 128
 ENCODER_UNIT = 0.05  # of its weights: many add up, so each moves less than a single value
 RIDGE = 1e-2  # per row, of the regression that an encoder begins with
 
 # (rows, log sizes, centre, spread) -> what an encoder sees
-RowFeatures = Callable[..., "JaxArray"]
+RowFeatures = Callable[[AnyArray, AnyArray, AnyArray, AnyArray], JaxArray]
 
 
 class LatentEncoder(NamedTuple):
     """Weights of a network with one hidden layer beside a linear map, in units of 0.05."""
 
-    linear: "AnyArray"  # (F + 1, outputs)
-    first: "AnyArray"  # (F + 1, hidden units)
-    second: "AnyArray"  # (hidden units, outputs)
+    linear: AnyArray  # (F + 1, outputs)
+    first: AnyArray  # (F + 1, hidden units)
+    second: AnyArray  # (hidden units, outputs)
 
 
 def row_features(likelihood: Likelihood, n_features: int, *, missing: bool) -> RowFeatures:
@@ -36,18 +31,12 @@ def row_features(likelihood: Likelihood, n_features: int, *, missing: bool) -> R
     scaled = likelihood._is_on_data_scale(n_features)
     sized = likelihood._sized_features(n_features)
 
-    def features(
-        x: "JaxArray", log_sizes: "JaxArray", centre: "JaxArray", spread: "JaxArray"
-    ) -> "JaxArray":
-        jnp = load().jnp
+    def features(x: AnyArray, log_sizes: AnyArray, centre: AnyArray, spread: AnyArray) -> JaxArray:
         absent = jnp.isnan(x)
         shrunk = jnp.where(scaled, 0.0, x) * jnp.exp(-jnp.where(sized, log_sizes[:, None], 0.0))
         value = (jnp.where(scaled, x, jnp.log1p(shrunk)) - centre) / spread
         value = jnp.where(absent, 0.0, value).astype(x.dtype)
-        seen: JaxArray = value
-        if missing:
-            seen = jnp.concatenate([value, absent.astype(x.dtype)], axis=1)
-        return seen
+        return jnp.concatenate([value, absent.astype(x.dtype)], axis=1) if missing else value
 
     return features
 
@@ -68,9 +57,9 @@ def initial_encoder(
     return LatentEncoder(linear / ENCODER_UNIT, first / ENCODER_UNIT, second)
 
 
-def encode(encoder: LatentEncoder, inputs: "JaxArray", n_latents: int) -> RowGaussians:
+def encode(encoder: LatentEncoder, inputs: JaxArray, n_latents: int) -> RowGaussians:
     """Return the distributions of the latents of rows, from what an encoder sees of them."""
-    jnp, K = load().jnp, n_latents
+    K = n_latents
     inputs = jnp.concatenate([inputs, jnp.ones((len(inputs), 1), inputs.dtype)], axis=1)
     linear, first, second = (ENCODER_UNIT * weights for weights in encoder)
     out = inputs @ linear + jnp.maximum(inputs @ first, 0.0) @ second

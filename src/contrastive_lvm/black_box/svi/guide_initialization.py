@@ -1,10 +1,9 @@
 """First parameters of a guide, and the constants of the data that it uses."""
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+from numpy.typing import DTypeLike
 
-from contrastive_lvm._jax import module
+from contrastive_lvm._jax import AnyArray, Tree, dist, tree_map
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.initialization import StartingPoint
 from contrastive_lvm.black_box.sites import initial_values, units
@@ -17,9 +16,6 @@ from contrastive_lvm.black_box.svi.guides import (
 )
 from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
 from contrastive_lvm.black_box.svi.svi_batches import SviRows
-
-if TYPE_CHECKING:
-    from contrastive_lvm._jax import AnyArray
 
 FIRST_STD, FIRST_SCALE_STD = 0.05, 0.2  # of loadings in units of the data, and of other sites
 FIRST_FACTOR = 0.1  # zero would be a saddle: the two factors of a product, and no gradient
@@ -38,8 +34,7 @@ def guide_scaling(
         seen[np.isnan(x)] = np.nan
         inputs = (np.nanmean(seen, axis=0), np.nanstd(seen, axis=0) + LEAST_SPREAD)
     floor = start.model.likelihood._log_noise_floor(start.unit)
-    scaling: GuideScaling = _cast((units(start), floor, inputs), rows.dtype)
-    return GuideScaling(*scaling)
+    return _cast(GuideScaling(units(start), floor, inputs), rows.dtype)
 
 
 def initial_parameters(
@@ -61,8 +56,8 @@ def initial_parameters(
             latents.append(_initial_rows(h, std, correlated=guide.correlated))
         else:
             at = rng.permutation(len(h))[:SAMPLE]
-            x, sizes = rows.at(which, at)
-            inputs = np.asarray(guide.features(x, sizes, *scaling.inputs), dtype=np.float64)
+            (x, sizes), (centre, spread) = rows.at(which, at), scaling.inputs
+            inputs = np.asarray(guide.features(x, sizes, centre, spread), dtype=np.float64)
             encoder = initial_encoder(inputs, h[at], std, rng, correlated=guide.correlated)
             latents.append(encoder)
         if width:
@@ -71,9 +66,7 @@ def initial_parameters(
                 RowGaussians(np.zeros(shape), np.full(shape, np.log(FIRST_SCALE_STD)), None)
             )
     first = _initial_globals(guide, values, units(start))
-    parameters = GuideParameters(first, tuple(latents), tuple(scales))
-    cast: GuideParameters = _cast(parameters, rows.dtype)
-    return cast
+    return _cast(GuideParameters(first, tuple(latents), tuple(scales)), rows.dtype)
 
 
 def _initial_rows(latents: Array, std: Array, *, correlated: bool) -> RowGaussians:
@@ -97,7 +90,7 @@ def _initial_globals(
             log_std[name] = np.full(site.shape, np.log(first))
     root = factor = None
     if guide.family == "structured" and guide.loadings:
-        D, K = guide.sites[guide.loadings[0]].shape[0], sum(guide.loading_widths)
+        D, K = guide.sites[next(iter(guide.loadings))].shape[0], sum(guide.loadings.values())
         root = np.zeros((D, K * (K - 1) // 2))
     if guide.family == "full_rank":
         root = np.zeros((guide.size, guide.size))
@@ -111,7 +104,7 @@ def _real_form(guide: Guide, name: str, values: dict[str, Array]) -> Array:
     """Return the real-valued form of a site's value; zero where none is known."""
     if name not in values:
         return np.zeros(())
-    transform, transforms = guide.sites[name].transform, module("numpyro.distributions.transforms")
+    transform, transforms = guide.sites[name].transform, dist.transforms
     if isinstance(transform, transforms.IndependentTransform):
         transform = transform.base_transform
     if isinstance(transform, transforms.ExpTransform):  # NumPy's log: nothing to compile
@@ -120,6 +113,6 @@ def _real_form(guide: Guide, name: str, values: dict[str, Array]) -> Array:
     return values[name] if identity else np.asarray(transform.inv(values[name]))
 
 
-def _cast(tree: Any, dtype: Any) -> Any:
+def _cast(tree: Tree, dtype: DTypeLike) -> Tree:
     """Return a tree with all arrays in one precision."""
-    return module("jax").tree.map(lambda x: np.asarray(x, dtype=dtype), tree)
+    return tree_map(lambda x: np.asarray(x, dtype=dtype), tree)

@@ -14,13 +14,18 @@ are points. What is jointly Gaussian, everything else being independent:
 Parameters are in units of the data, so that one learning rate suits all.
 """
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import load, module
-from contrastive_lvm.arrays import LOG_2PI
-from contrastive_lvm.black_box.sites import latent_sites, row_sites, unobserved_sites
+from contrastive_lvm._jax import AnyArray, JaxArray, dist, jax, jnp
+from contrastive_lvm.black_box.sites import (
+    latent_sites,
+    row_sites,
+    split_columns,
+    unobserved_sites,
+)
 from contrastive_lvm.black_box.svi.amortization import (
     LatentEncoder,
     RowFeatures,
@@ -30,39 +35,40 @@ from contrastive_lvm.black_box.svi.amortization import (
 from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians, StandardNormals, draw_rows
 from contrastive_lvm.model import Model
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
-    from contrastive_lvm._jax import AnyArray
-
 GuideFamily = Literal["structured", "mean_field", "low_rank", "full_rank"]
+Drawn = tuple[dict[str, JaxArray], JaxArray]  # values by site, and the log density of the draw
 
 
 class SviBatch(NamedTuple):
     """Rows of all sets, or of a minibatch of them."""
 
-    rows: "tuple[AnyArray, ...]"  # (B, D) of each set
-    log_sizes: "tuple[AnyArray, ...]"  # (B,)
-    places: "tuple[AnyArray | None, ...]"  # (B,) positions in their sets; None for all rows
-    repeats: "tuple[AnyArray | float, ...]"  # how many rows each row stands for
+    rows: tuple[AnyArray, ...]  # (B, D) of each set
+    log_sizes: tuple[AnyArray, ...]  # (B,)
+    places: tuple[AnyArray | None, ...]  # (B,) positions in their sets; None for all rows
+    repeats: tuple[AnyArray | float, ...]  # how many rows each row stands for
+
+    @property
+    def stacked(self) -> "SviBatch | None":
+        """Return minibatches to go through one after another; None if this is all rows."""
+        return None if self.places[0] is None else self
 
 
 class GuideScaling(NamedTuple):
     """Constants of the data."""
 
-    units: "dict[str, AnyArray]"  # of the real-valued forms of sites, where not 1
-    least: "dict[str, AnyArray]"  # log noise variances
-    inputs: "tuple[AnyArray, ...]" = ()  # centre and spread of what encoders see
+    units: Mapping[str, AnyArray]  # of the real-valued forms of sites, where not 1
+    least: Mapping[str, AnyArray]  # log noise variances
+    inputs: tuple[AnyArray, ...] = ()  # centre and spread of what encoders see
 
 
 class GlobalParameters(NamedTuple):
     """Parameters of the sites that do not belong to rows, in units."""
 
-    points: "dict[str, AnyArray]"
-    loc: "dict[str, AnyArray]"
-    log_std: "dict[str, AnyArray]"
-    root: "AnyArray | None" = None  # of the loadings of a feature, or of everything
-    factor: "AnyArray | None" = None  # (size, rank) F
+    points: dict[str, AnyArray]
+    loc: dict[str, AnyArray]
+    log_std: dict[str, AnyArray]
+    root: AnyArray | None = None  # of the loadings of a feature, or of everything
+    factor: AnyArray | None = None  # (size, rank) F
 
 
 class GuideParameters(NamedTuple):
@@ -71,6 +77,11 @@ class GuideParameters(NamedTuple):
     globals: GlobalParameters
     latents: tuple[RowGaussians | LatentEncoder, ...]  # of each set's rows
     scales: tuple[RowGaussians, ...]  # of the logarithms of each set's scales of entries or rows
+
+    def with_points(self, points: dict[str, AnyArray]) -> "GuideParameters":
+        """Return parameters with other values of some points."""
+        replaced = self.globals._replace(points=self.globals.points | points)
+        return self._replace(globals=replaced)
 
 
 class SviLayout(NamedTuple):
@@ -100,17 +111,14 @@ class Guide:
         if layout.amortised:
             self.features = row_features(model.likelihood, D, missing=layout.missing)
         self.points = [name for name, site in self.sites.items() if site.flat]
-        self.uncertain = [name for name, site in self.sites.items() if not site.flat]
-        self.loadings = [name for name in self.uncertain if name in _loading_sites(model)]
-        self.sizes = {name: int(np.prod(self.sites[name].shape)) for name in self.uncertain}
+        uncertain = {name: site.shape for name, site in self.sites.items() if not site.flat}
+        self.sizes = {name: int(np.prod(shape)) for name, shape in uncertain.items()}
+        suffixes = {f"{block.name} loadings": block.prior._loading_site for block in model.blocks}
+        loadings = {*suffixes, *(f"{name}{own or ''}" for name, own in suffixes.items())}
+        self.loadings = {name: shape[1] for name, shape in uncertain.items() if name in loadings}
         self.size = sum(self.sizes.values())
         self.rank = min(layout.rank, self.size) if self.family == "low_rank" else 0
         self.correlated = self.family != "mean_field"  # whether the latents of a row are
-
-    @property
-    def loading_widths(self) -> list[int]:
-        """Return the numbers of columns of the sites of loadings."""
-        return [self.sites[name].shape[1] for name in self.loadings]
 
     def latent_rows(
         self,
@@ -124,12 +132,13 @@ class Guide:
             return latents.at(batch.places[which])
         if self.features is None:
             raise TypeError("an encoder needs a guide with local='amortised'.")
-        inputs = self.features(batch.rows[which], batch.log_sizes[which], *scaling.inputs)
+        centre, spread = scaling.inputs
+        inputs = self.features(batch.rows[which], batch.log_sizes[which], centre, spread)
         return encode(latents, inputs, sum(self.latents[which].values()))
 
     def draw(
-        self, params: GuideParameters, key: "JaxArray", batch: SviBatch, scaling: GuideScaling
-    ) -> "tuple[dict[str, JaxArray], JaxArray]":
+        self, params: GuideParameters, key: AnyArray, batch: SviBatch, scaling: GuideScaling
+    ) -> Drawn:
         """Draw all sites for a batch, with the log density of the draw.
 
         Rows count as often as the rows that they stand for.
@@ -140,7 +149,7 @@ class Guide:
             if self.latents[which]:
                 rows = self.latent_rows(params.latents[which], which, batch, scaling)
                 h, log_density = draw_rows(rows, normals)
-                values |= self._split(which, h)
+                values |= split_columns(h, self.latents[which])
                 total += repeat * log_density.sum()
             if params.scales:
                 drawn, density = _draw_scales(params.scales[which], which, batch, normals)
@@ -156,52 +165,40 @@ class Guide:
             n += len(rows) * width
         return n
 
-    def _split(self, which: int, h: "JaxArray") -> "dict[str, JaxArray]":
-        """Return the latents of a set by site."""
-        ends = np.cumsum(list(self.latents[which].values()))[:-1].tolist()
-        return dict(zip(self.latents[which], load().jnp.split(h, ends, axis=1), strict=True))
-
     def draw_without_rows(
-        self, params: GuideParameters, key: "JaxArray", units: "dict[str, AnyArray]"
-    ) -> "dict[str, JaxArray]":
+        self, params: GuideParameters, key: AnyArray, units: Mapping[str, AnyArray]
+    ) -> dict[str, JaxArray]:
         """Draw the sites that do not belong to rows."""
         normals = StandardNormals(self.size + self.rank, key, _dtype(params))
         return self._draw_globals(params.globals, normals, units)[0]
 
     def _draw_globals(
-        self, params: GlobalParameters, normals: StandardNormals, units: "dict[str, AnyArray]"
-    ) -> "tuple[dict[str, JaxArray], JaxArray]":
+        self, params: GlobalParameters, normals: StandardNormals, units: Mapping[str, AnyArray]
+    ) -> Drawn:
         """Draw the sites that do not belong to rows, with the log density of the draw."""
-        jnp, values = load().jnp, {}
-        for name in self.points:
-            u = params.points[name] * units.get(name, 1.0)
-            values[name] = self.sites[name].transform(u)
-        if not self.uncertain:
-            return values, jnp.asarray(0.0)
-        real, total = self._draw_real(params, normals)
-        for name in self.uncertain:
+        values = {
+            name: self.sites[name].transform(params.points[name] * units.get(name, 1.0))
+            for name in self.points
+        }
+        joint = self.family in ("full_rank", "low_rank") and self.size
+        real, total = (self._draw_jointly if joint else self._draw_apart)(params, normals)
+        for name, drawn in real.items():
             unit, site = units.get(name), self.sites[name]
-            u = real[name] if unit is None else real[name] * unit
+            u = drawn.reshape(site.shape) if unit is None else drawn.reshape(site.shape) * unit
             values[name] = site.transform(u)
             total -= site.transform.log_abs_det_jacobian(u, values[name]).sum()
             if unit is not None:
                 total -= jnp.broadcast_to(jnp.log(unit), site.shape).sum()
         return values, total
 
-    def _draw_real(
-        self, params: GlobalParameters, normals: StandardNormals
-    ) -> "tuple[dict[str, JaxArray], JaxArray]":
-        """Draw real-valued forms, in units, with the log density of the draw."""
-        if self.family in ("full_rank", "low_rank"):
-            return self._draw_jointly(params, normals)
-        jnp = load().jnp
+    def _draw_apart(self, params: GlobalParameters, normals: StandardNormals) -> Drawn:
+        """Draw real-valued forms, in units; those of a feature's loadings may be correlated."""
         real, total = {}, jnp.asarray(0.0)
-        together = self.loadings if self.family == "structured" else []
-        for name in self.uncertain:
+        together = self.loadings if self.family == "structured" else {}
+        for name in self.sizes:
             if name not in together:
                 loc, log_std = (x[name].reshape(1, -1) for x in (params.loc, params.log_std))
-                u, log_density = draw_rows(RowGaussians(loc, log_std, None), normals)
-                real[name] = u.reshape(self.sites[name].shape)
+                real[name], log_density = draw_rows(RowGaussians(loc, log_std, None), normals)
                 total += log_density.sum()
         if together:
             loc, log_std = (
@@ -209,56 +206,29 @@ class Guide:
                 for x in (params.loc, params.log_std)
             )
             u, log_density = draw_rows(RowGaussians(loc, log_std, params.root), normals)
-            ends = np.cumsum(self.loading_widths)[:-1].tolist()
-            real |= dict(zip(together, jnp.split(u, ends, axis=1), strict=True))
+            real |= split_columns(u, together)
             total += log_density.sum()
         return real, total
 
-    def _draw_jointly(
-        self, params: GlobalParameters, normals: StandardNormals
-    ) -> "tuple[dict[str, JaxArray], JaxArray]":
-        """Draw all real-valued forms as one vector."""
-        jnp, stop = load().jnp, module("jax").lax.stop_gradient
+    def _draw_jointly(self, params: GlobalParameters, normals: StandardNormals) -> Drawn:
+        """Draw all real-valued forms, in units, as one vector."""
+        stop = jax.lax.stop_gradient
         loc, log_std = (
-            jnp.concatenate([x[n].ravel() for n in self.uncertain])
+            jnp.concatenate([x[n].ravel() for n in self.sizes])
             for x in (params.loc, params.log_std)
         )
         std, noise = jnp.exp(log_std), normals.take((self.size,))
         # Many terms add up: each in units of one over the root of their number.
-        if params.root is not None:
-            T = jnp.tril(params.root, -1) / np.sqrt(self.size)
-            u = loc + std * (noise + T @ noise)
-            square, logdet = _full_rank_square((u - stop(loc)) / stop(std), stop(T))
+        if params.factor is None:
+            T = jnp.tril(jnp.asarray(params.root), -1) / np.sqrt(self.size)
+            root = std[:, None] * (T + jnp.eye(self.size, dtype=std.dtype))
+            u = loc + root @ noise
+            q = dist.MultivariateNormal(stop(loc), scale_tril=stop(root))
         else:
-            F = params.factor / np.sqrt(self.rank)
-            u = loc + std * (noise + F @ normals.take((self.rank,)))
-            square, logdet = _low_rank_square((u - stop(loc)) / stop(std), stop(F))
-        logdet += 2.0 * jnp.log(stop(std)).sum()
-        ends = np.cumsum([self.sizes[n] for n in self.uncertain])[:-1].tolist()
-        parts = zip(self.uncertain, jnp.split(u, ends), strict=True)
-        real = {name: part.reshape(self.sites[name].shape) for name, part in parts}
-        return real, -0.5 * (square + logdet + self.size * LOG_2PI)
-
-
-def _loading_sites(model: Model) -> set[str]:
-    """Return names under which the loadings of a block may be a site."""
-    names = [(f"{block.name} loadings", block.prior._loading_site or "") for block in model.blocks]
-    return {name for name, _ in names} | {f"{name}{suffix}" for name, suffix in names}
-
-
-def _full_rank_square(white: "JaxArray", T: "JaxArray") -> "tuple[JaxArray, JaxArray]":
-    """Return `|(I + T)^-1 x|^2` and the log determinant of `(I + T) (I + T)'`."""
-    jnp, linalg = load().jnp, module("jax.scipy.linalg")
-    root = T + jnp.eye(len(T), dtype=white.dtype)
-    return (linalg.solve_triangular(root, white, lower=True) ** 2).sum(), jnp.asarray(0.0)
-
-
-def _low_rank_square(white: "JaxArray", F: "JaxArray") -> "tuple[JaxArray, JaxArray]":
-    """Return `x' (I + F F')^-1 x` and the log determinant of `I + F F'`."""
-    jnp, linalg = load().jnp, module("jax.scipy.linalg")
-    inner = jnp.eye(F.shape[1], dtype=white.dtype) + F.T @ F
-    half = linalg.solve_triangular(jnp.linalg.cholesky(inner), F.T @ white, lower=True)
-    return (white**2).sum() - (half**2).sum(), jnp.linalg.slogdet(inner)[1]
+            F = std[:, None] * params.factor / np.sqrt(self.rank)
+            u = loc + std * noise + F @ normals.take((self.rank,))
+            q = dist.LowRankMultivariateNormal(stop(loc), stop(F), stop(std) ** 2)
+        return split_columns(u, self.sizes), q.log_prob(u)
 
 
 def _dtype(params: GuideParameters) -> "np.dtype[np.floating]":
@@ -267,16 +237,16 @@ def _dtype(params: GuideParameters) -> "np.dtype[np.floating]":
 
 def _draw_scales(
     scales: RowGaussians, which: int, batch: SviBatch, normals: StandardNormals
-) -> "tuple[JaxArray, JaxArray]":
+) -> tuple[JaxArray, JaxArray]:
     """Draw log-normal scales of the entries or rows of a batch; those not observed are 1."""
-    jnp, own = load().jnp, scales.at(batch.places[which])
+    own = scales.at(batch.places[which])
     u, log_density = draw_rows(own, normals)
     seen = ~jnp.isnan(batch.rows[which])
     seen = seen if own.loc.shape[1] > 1 else seen.any(axis=1, keepdims=True)
     return jnp.exp(jnp.where(seen, u, 0.0)), jnp.where(seen, log_density - u, 0.0).sum()
 
 
-def random_key(data: "JaxArray") -> "JaxArray":
+def random_key(data: AnyArray) -> JaxArray:
     """Return a random key from four integers, of the generator that compiles and runs fastest."""
-    key: JaxArray = module("jax.random").wrap_key_data(data, impl="unsafe_rbg")
+    key: JaxArray = jax.random.wrap_key_data(jnp.asarray(data), impl="unsafe_rbg")
     return key

@@ -1,9 +1,9 @@
 """Rows for gradient steps: all of them, or minibatches that go through all sets evenly."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.svi.guides import SviBatch
@@ -26,7 +26,7 @@ class SviRows:
         sets: Sequence[Rows],
         log_sizes: Sequence[Array],
         batch_size: int | None,
-        dtype: Any,
+        dtype: DTypeLike,
         n_devices: int = 1,
     ) -> None:
         self.sets, self.log_sizes, self.dtype = sets, log_sizes, dtype
@@ -62,15 +62,15 @@ class SviRows:
         sizes = tuple(s.astype(self.dtype) for s in self.log_sizes)
         return SviBatch(rows, sizes, (None,) * n, (1.0,) * n)
 
-    def at(self, which: int, index: np.ndarray) -> tuple[Any, Array]:
+    def at(self, which: int, index: np.ndarray) -> tuple[Array, Array]:
         """Return some rows of a set, and their log size factors."""
         return self.dense(taken(self.sets[which], index)), self.log_sizes[which][index]
 
-    def some(self, which: int, rng: np.random.Generator, most: int) -> tuple[Any, Array]:
+    def some(self, which: int, rng: np.random.Generator, most: int) -> tuple[Array, Array]:
         """Return random rows of a set, and their log size factors."""
         return self.at(which, rng.permutation(self.sets[which].shape[0])[:most])
 
-    def in_order(self, which: int) -> Iterator[tuple[np.ndarray, Any, Array]]:
+    def in_order(self, which: int) -> Iterator[tuple[np.ndarray, Array, Array]]:
         """Yield positions, rows and log size factors of all rows of a set, a few at a time."""
         X, begin = self.sets[which], 0
         for block in X.read() if isinstance(X, RowReader) else [X]:
@@ -79,7 +79,7 @@ class SviRows:
                 yield at, self.dense(block[part]), self.log_sizes[which][at]
             begin += block.shape[0]
 
-    def dense(self, rows: Matrix) -> Any:
+    def dense(self, rows: Matrix) -> Array:
         """Return rows as an array in the precision of the fit."""
         dense = rows.toarray() if is_sparse(rows) else rows
         return np.ascontiguousarray(dense, dtype=self.dtype)

@@ -1,18 +1,19 @@
 """What a guide says once it is fitted: loadings, gauge, scales, draws."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import block_diag
 
-from contrastive_lvm._jax import double_precision, module
+from contrastive_lvm._jax import AnyArray, JaxArray, double_precision, jax, to_numpy
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.sites import (
     latent_sites,
     loadings_at,
     prior_states,
     public_draws,
+    split_columns,
 )
 from contrastive_lvm.black_box.svi.guides import Guide, GuideParameters, SviLayout, random_key
 from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
@@ -25,13 +26,6 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import LogMoments
 
-if TYPE_CHECKING:
-    from jax import Array as JaxArray
-
-    from contrastive_lvm._jax import AnyArray
-
-N_DRAWS = 1000  # for moments of loadings that have no closed form
-
 
 @dataclass(frozen=True)
 class FittedGuide:
@@ -40,14 +34,14 @@ class FittedGuide:
     guide: Guide
     layout: SviLayout
     parameters: GuideParameters
-    units: "dict[str, AnyArray]"
+    units: Mapping[str, AnyArray]
 
     def draws(self, n: int, seed: int) -> dict[str, Array]:
         """Draw the sites that do not belong to rows, and `L`, (n, D, K)."""
-        jax, layout = module("jax"), self.layout
+        layout = self.layout
         keys = np.random.default_rng(seed).integers(0, 2**32, size=(n, 4), dtype=np.uint32)
 
-        def one(key: "JaxArray") -> "dict[str, JaxArray]":
+        def one(key: JaxArray) -> dict[str, JaxArray]:
             values = self.guide.draw_without_rows(self.parameters, random_key(key), self.units)
             L = loadings_at(layout.model, layout.n_features, values, augmented=layout.augmented)
             return {**values, "L": L}
@@ -84,7 +78,7 @@ class FittedGuide:
             centre = self.centre()
             mean = np.hstack([centre[name] for name in names])
             return mean, None if points else self._exact_covariance(names)
-        L = self.draws(N_DRAWS, seed)["L"]
+        L = self.draws(1000, seed)["L"]
         return L.mean(axis=0), packed_covariance(L)
 
     def _exact_covariance(self, names: list[str]) -> Array:
@@ -126,7 +120,7 @@ def svi_posterior(loop: SviLoop) -> Posterior:
     """Return the best parameters of a fit in the canonical gauge, with their bound and state."""
     bound, error = loop.finish()
     model, D = loop.layout.model, loop.rows.n_features
-    best = module("jax").tree.map(np.asarray, loop.best)
+    best = to_numpy(loop.best)
     fitted = FittedGuide(loop.guide, loop.layout, best, loop.scaling.units)
     mean, covariance = fitted.loading_moments(seed=int(loop.rng.integers(2**31)))
     turns, centre = canonical_turns(model, mean, covariance), fitted.centre()
@@ -160,7 +154,7 @@ def _turned_covariance(covariance: Array | None, turns: dict[str, Array]) -> Arr
     return np.ascontiguousarray(full[:, i, j].T)
 
 
-def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, Any]:
+def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, object]:
     """Return the states of the priors, values per column in the canonical order."""
     model = fitted.layout.model
     of_columns = _column_sites(model)
@@ -197,11 +191,9 @@ def guide_draws(state: SVIState, n: int, seed: int) -> Draws:
         if site in values:
             values[site] = values[site] @ turns[name] ** 2
     for set_name, latents in zip(model.sets, state.latents, strict=True):
-        h, end = _draw_latents(latents, n, rng), 0
-        for site, width in latent_sites(model, set_name).items():
-            turn = turns[site.removesuffix(f" latents of {set_name}")]
-            values[site] = h[:, :, end : end + width] @ turn
-            end += width
+        h = split_columns(_draw_latents(latents, n, rng), latent_sites(model, set_name))
+        for site, own in h.items():
+            values[site] = own @ turns[site.removesuffix(f" latents of {set_name}")]
     chain = {name: value[None] for name, value in values.items()}
     return Draws(public_draws(model, layout.n_features, chain), {}, {})
 
