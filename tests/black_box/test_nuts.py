@@ -1,12 +1,15 @@
 """NUTS: exact densities, coordinates and gauges, and posteriors against known answers."""
 
 import sys
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.linalg import subspace_angles
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
 from contrastive_lvm.draws import Draws, diagnosed, signed_permutations, turns
@@ -453,3 +456,59 @@ def test_objections_name_the_prior_and_the_way_out() -> None:
     assert binary is not None
     assert "Flat() on the target loadings with Bernoulli(): large" in binary
     assert "R-hat above 1.05" in engine._convergence_hint()
+
+
+# --- interrupts ---------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """Raise KeyboardInterrupt in place of a segment, and again while it is handled."""
+
+    def __init__(self, call: int, *, twice: bool = False) -> None:
+        self.call, self.twice, self.calls = call, twice, 0
+
+    def __get__(self, compiled: CompiledNuts, kind: type) -> Any:
+        def advance(*arguments: Any) -> Any:
+            self.calls += 1
+            if self.calls < self.call:
+                return ADVANCE(compiled, *arguments)
+            try:
+                raise KeyboardInterrupt
+            finally:
+                if self.twice:
+                    raise KeyboardInterrupt
+
+        return advance
+
+
+ADVANCE = CompiledNuts.advance
+EASY = planted(3, n=40, m=30, D=4, k=1, t=1)[1:]
+BRIEF = clvm.ContrastiveLVM(
+    1, 1, inference=NUTS(n_warmup=60, n_draws=130, n_chains=2), random_state=0
+)
+
+
+def test_an_interrupt_keeps_the_draws_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, B = EASY
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole = clone(BRIEF).fit(X, background=B)
+        monkeypatch.setattr(CompiledNuts, "advance", Interrupted(5))
+        with pytest.warns(UserWarning, match="interrupted after 100 of 130 draws of each chain"):
+            kept = clone(BRIEF).fit(X, background=B)
+    assert not kept.converged_
+    assert kept.n_iter_ == 2 * (60 + 100)
+    for name, value in drawn(whole.posterior_).values.items():
+        assert drawn(kept.posterior_).values[name].shape == (2, 100, *value.shape[2:]), name
+    density = drawn(kept.posterior_).values["log density"]
+    np.testing.assert_array_equal(density, drawn(whole.posterior_).values["log density"][:, :100])
+    assert kept.transform(X).shape == (40, 1)
+
+
+@pytest.mark.parametrize(("call", "twice"), [(1, False), (2, False), (4, True)])
+def test_an_early_or_a_second_interrupt_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, call: int, *, twice: bool
+) -> None:
+    monkeypatch.setattr(CompiledNuts, "advance", Interrupted(call, twice=twice))
+    with pytest.raises(KeyboardInterrupt):
+        clone(BRIEF).fit(EASY[0], background=EASY[1])
