@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm._jax import module
+from contrastive_lvm._jax import Tree, jax
 from contrastive_lvm.io.container import ModelFileError, clause, read_container, write_container
 from contrastive_lvm.vae.training import HISTORY, TrainingState
 
@@ -24,7 +24,7 @@ FACTS: dict[str, tuple[type, ...]] = {
 
 def write_state(path: str | os.PathLike[str], state: TrainingState) -> None:
     """Write a state that `read_state` reads."""
-    tree = module("jax").tree
+    tree = jax.tree
     arrays = {
         f"{name}.{i}": np.asarray(leaf)
         for name in TREES
@@ -54,7 +54,7 @@ def read_state(path: str | os.PathLike[str], first: TrainingState) -> TrainingSt
         raise ModelFileError(f"{path} is damaged: {clause(error)}; begin again.") from error
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not Path(path).is_file():
         raise FileNotFoundError(
             f"resume={str(path)!r} is not a file; give the checkpoint of an earlier fit, or None."
@@ -73,10 +73,11 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]
     return settings, arrays
 
 
-def _tree(name: str, arrays: dict[str, Any], like: Any) -> Any:
-    leaves, structure = module("jax").tree.flatten(like)
+def _tree(name: str, arrays: dict[str, np.ndarray], like: Tree) -> Tree:
+    leaves, structure = jax.tree.flatten(like)
     found = [arrays[f"{name}.{i}"] for i in range(len(leaves))]
     wanted = [(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]
     if [(array.shape, array.dtype) for array in found] != wanted:
         raise ValueError(f"{name} have other shapes or kinds of numbers")
-    return structure.unflatten(found)
+    tree: Tree = jax.tree.unflatten(structure, found)
+    return tree

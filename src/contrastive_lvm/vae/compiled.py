@@ -3,27 +3,37 @@
 Each is cached by what it depends on beside arrays, so that nothing is compiled twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-from contrastive_lvm._jax import JaxArray, JaxArrayLike, load, module
+from contrastive_lvm._jax import (
+    JaxArray,
+    JaxArrayLike,
+    OptimizerState,
+    jax,
+    jnp,
+    optax,
+    tree_map,
+)
 from contrastive_lvm.vae.architecture import Architecture, NetworkConstants, NetworkWeights
 from contrastive_lvm.vae.network_model import DiagonalGaussian, NetworkModel
 from contrastive_lvm.vae.objective import BoundTerms, batch_terms, row_terms
 from contrastive_lvm.vae.refinement import refine
 
 LIKELIHOOD_GAIN = 3.0  # noise and dispersions learn faster than networks
+Carry = tuple[NetworkWeights, OptimizerState]
+Result = TypeVar("Result")
 
 
 class StepInputs(NamedTuple):
     """Minibatches, stacked, and what changes from step to step."""
 
-    batches: tuple[JaxArray, ...]  # (C, B, D) for each set
-    numbers: JaxArray  # (C,) of the steps: seeds of their draws
-    rates: JaxArray  # (C,) learning rates
-    kl_weights: JaxArray  # (C,) of the target latents, and of the penalty
-    log_floors: JaxArray  # (C,) of the noise
+    batches: tuple[JaxArrayLike, ...]  # (C, B, D) for each set
+    numbers: JaxArrayLike  # (C,) of the steps: seeds of their draws
+    rates: JaxArrayLike  # (C,) learning rates
+    kl_weights: JaxArrayLike  # (C,) of the target latents, and of the penalty
+    log_floors: JaxArrayLike  # (C,) of the noise
 
 
 class Objective(NamedTuple):
@@ -39,42 +49,52 @@ class Objective(NamedTuple):
 class TrainingFunctions(NamedTuple):
     """Compiled functions of training."""
 
-    init_optimizer: Callable[[NetworkWeights], Any]
-    steps: Callable[[NetworkWeights, Any, StepInputs, Objective], Any]
-    evaluate: Callable[[NetworkWeights, tuple[JaxArray, ...], Objective], BoundTerms]
+    init_optimizer: Callable[[NetworkWeights], OptimizerState]
+    steps: Callable[
+        [NetworkWeights, OptimizerState, StepInputs, Objective],
+        tuple[NetworkWeights, OptimizerState, BoundTerms],
+    ]
+    evaluate: Callable[[NetworkWeights, tuple[JaxArrayLike, ...], Objective], BoundTerms]
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def training_functions(
-    architecture: Architecture, clip: float, *, separated: bool
+    architecture: Architecture, clip: float, shapes: Hashable, *, separated: bool
 ) -> TrainingFunctions:
-    """Return the compiled functions of training an architecture."""
-    jax, optax = module("jax"), module("optax")
+    """Return the compiled functions of training an architecture on batches of some shapes.
+
+    JAX keeps what it compiled for other shapes as long as the function; here it can be freed.
+    """
     optimizer = optax.chain(optax.clip_by_global_norm(clip), optax.scale_by_adam())
     terms_of = partial(batch_terms, separated=separated)
 
-    def loss(weights: NetworkWeights, inputs: StepInputs, objective: Objective) -> Any:
+    def loss(
+        weights: NetworkWeights, inputs: StepInputs, objective: Objective
+    ) -> tuple[JaxArray, BoundTerms]:
         model = NetworkModel(architecture, weights, objective.constants)
         key = jax.random.fold_in(objective.key, inputs.numbers)
         terms = terms_of(model, inputs.batches, objective.repeats, key, inputs.log_floors)
         penalty = objective.separation * inputs.kl_weights * terms.leak
-        return (penalty - terms.lower_bound(inputs.kl_weights)) / objective.n_entries, terms
+        loss = (penalty - terms.lower_bound(inputs.kl_weights)) / objective.n_entries
+        return jnp.asarray(loss), terms
 
-    def steps(weights: NetworkWeights, state: Any, inputs: StepInputs, objective: Objective) -> Any:
-        def step(carry: Any, own: StepInputs) -> Any:
+    def steps(
+        weights: NetworkWeights, state: OptimizerState, inputs: StepInputs, objective: Objective
+    ) -> tuple[NetworkWeights, OptimizerState, BoundTerms]:
+        def step(carry: Carry, own: StepInputs) -> tuple[Carry, BoundTerms]:
             weights, state = carry
             slope, terms = jax.grad(loss, has_aux=True)(weights, own, objective)
             change, state = optimizer.update(slope, state, weights)
-            faster = jax.tree.map(lambda g: LIKELIHOOD_GAIN * g, change.likelihood)
+            faster = tree_map(lambda g: LIKELIHOOD_GAIN * g, change.likelihood)
             change = change._replace(likelihood=faster)
-            weights = jax.tree.map(lambda a, b: a - own.rates * b, weights, change)
+            weights = tree_map(lambda a, b: a - own.rates * b, weights, change)
             return (weights, state), terms
 
         (weights, state), terms = jax.lax.scan(step, (weights, state), inputs)
-        return weights, state, jax.tree.map(lambda each: each.mean(), terms)
+        return weights, state, tree_map(lambda each: each.mean(), terms)
 
     def evaluate(
-        weights: NetworkWeights, batch: tuple[JaxArray, ...], objective: Objective
+        weights: NetworkWeights, batch: tuple[JaxArrayLike, ...], objective: Objective
     ) -> BoundTerms:
         model = NetworkModel(architecture, weights, objective.constants)
         return terms_of(model, batch, objective.repeats, objective.key)
@@ -97,18 +117,20 @@ class NetworkFunctions(NamedTuple):
     predictor_moments: Callable[..., tuple[JaxArray, JaxArray]]
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def network_functions(architecture: Architecture) -> NetworkFunctions:
     """Return the compiled functions of an architecture."""
 
-    def compiled(function: Callable[..., Any], *static: str) -> Callable[..., Any]:
+    def compiled(function: Callable[..., Result], *static: str) -> Callable[..., Result]:
         def call(
-            weights: NetworkWeights, constants: NetworkConstants, *arrays: Any, **words: Any
-        ) -> Any:
+            weights: NetworkWeights,
+            constants: NetworkConstants,
+            *arrays: JaxArray | DiagonalGaussian,
+            **words: str | int,
+        ) -> Result:
             return function(NetworkModel(architecture, weights, constants), *arrays, **words)
 
-        jitted: Callable[..., Any] = module("jax").jit(call, static_argnames=static)
-        return jitted
+        return jax.jit(call, static_argnames=static)
 
     return NetworkFunctions(
         compiled(NetworkModel.encoder_inputs),
@@ -124,13 +146,12 @@ def _lower_bounds(
     model: NetworkModel, rows: JaxArray, key: JaxArray, *, of: str, draws: int
 ) -> JaxArray:
     """Return the lower bound of each row by each draw."""
-    jax = module("jax")
 
     def one(i: JaxArray) -> JaxArray:
         terms = row_terms(model, rows, jax.random.fold_in(key, i), of)
         return terms.reconstruction - terms.target_kl - terms.shared_kl
 
-    bounds: JaxArray = jax.lax.map(one, load().jnp.arange(draws))
+    bounds: JaxArray = jax.lax.map(one, jnp.arange(draws))
     return bounds
 
 
@@ -144,7 +165,6 @@ def _weighted_bounds(
     draws: int,
 ) -> JaxArray:
     """`ln mean_k p(x, h_k) / q(h_k | x)` (Burda et al. 2016, eq. 8), one draw at a time."""
-    jax, jnp = module("jax"), load().jnp
 
     def add(total: JaxArray, i: JaxArray) -> tuple[JaxArray, None]:
         h = posterior.draw(jax.random.fold_in(key, i))
@@ -154,21 +174,21 @@ def _weighted_bounds(
         return jnp.logaddexp(total, log_weight), None
 
     nothing = jnp.full(len(rows), -jnp.inf, dtype=rows.dtype)
-    bounds: JaxArray = jax.lax.scan(add, nothing, jnp.arange(draws))[0] - jnp.log(draws)
-    return bounds
+    return jax.lax.scan(add, nothing, jnp.arange(draws))[0] - jnp.log(draws)
 
 
 def _predictor_moments(
     model: NetworkModel, posterior: DiagonalGaussian, key: JaxArray, *, of: str, draws: int
-) -> Any:
+) -> tuple[JaxArray, JaxArray]:
     """Return the mean and the mean square of the predictor over draws of the latents."""
-    jax, jnp = module("jax"), load().jnp
 
-    def add(total: Any, i: JaxArray) -> Any:
+    def add(
+        total: tuple[JaxArray, JaxArray], i: JaxArray
+    ) -> tuple[tuple[JaxArray, JaxArray], None]:
         eta = model.decode(posterior.draw(jax.random.fold_in(key, i)), of)
         return (total[0] + eta, total[1] + eta**2), None
 
     shape = (len(posterior.mean), model.architecture.n_features)
     zero = jnp.zeros(shape, dtype=posterior.mean.dtype)
     total, _ = jax.lax.scan(add, (zero, zero), jnp.arange(draws))
-    return jax.tree.map(lambda each: each / draws, total)
+    return total[0] / draws, total[1] / draws

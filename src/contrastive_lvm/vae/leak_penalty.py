@@ -1,6 +1,6 @@
 """What the shared latents give away about the target, as a penalty of training."""
 
-from contrastive_lvm._jax import JaxArray, load, module
+from contrastive_lvm._jax import JaxArray, jax, jnp
 
 LEAST_VARIANCE = 1e-3  # of a latent dimension, so that one that is not used is not blown up
 BANDWIDTHS = (0.125, 0.25, 0.5, 1.0, 2.0)  # of the kernel, times the number of dimensions
@@ -14,15 +14,13 @@ def leak(t: JaxArray, z: JaxArray, other: JaxArray) -> JaxArray:
     deviation: otherwise shrinking all latents would make them alike, and what small differences
     tell would stay. The target latents are not asked to change.
     """
-    jax, jnp = module("jax"), load().jnp
     scale = _spread(jnp.concatenate([z, other]))
     t = jax.lax.stop_gradient(t)
     return discrepancy(z / scale, other / scale) + dependence(z / _spread(z), t / _spread(t))
 
 
 def _spread(latents: JaxArray) -> JaxArray:
-    spread: JaxArray = load().jnp.sqrt(latents.var(axis=0) + LEAST_VARIANCE)
-    return spread
+    return jnp.sqrt(latents.var(axis=0) + LEAST_VARIANCE)
 
 
 def discrepancy(a: JaxArray, b: JaxArray) -> JaxArray:
@@ -44,14 +42,12 @@ def dependence(a: JaxArray, b: JaxArray) -> JaxArray:
 
 
 def _without_diagonal(kernel: JaxArray) -> JaxArray:
-    hollow: JaxArray = kernel * (1.0 - load().jnp.eye(len(kernel), dtype=kernel.dtype))
-    return hollow
+    return kernel * (1.0 - jnp.eye(len(kernel), dtype=kernel.dtype))
 
 
 def _kernel(a: JaxArray, b: JaxArray) -> JaxArray:
     """Return a mean of Gaussian kernels, from narrow to wide."""
-    jnp, k = load().jnp, a.shape[1]
+    k = a.shape[1]
     square = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * a @ b.T
     widths = [jnp.exp(-square / (2.0 * width * k)) for width in BANDWIDTHS]
-    kernel: JaxArray = sum(widths) / len(BANDWIDTHS)
-    return kernel
+    return jnp.asarray(sum(widths)) / len(BANDWIDTHS)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import JaxArray, JaxArrayLike, load, module
+from contrastive_lvm._jax import JaxArray, JaxArrayLike, jax, jnp
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.vae.architecture import Architecture, NetworkConstants, NetworkWeights
 from contrastive_lvm.vae.networks import apply
@@ -27,13 +27,12 @@ class DiagonalGaussian(NamedTuple):
 
     def draw(self, key: JaxArray) -> JaxArray:
         """Return one reparameterised draw per row."""
-        noise = module("jax.random").normal(key, self.mean.shape, self.mean.dtype)
-        draw: JaxArray = self.mean + load().jnp.exp(self.log_std) * noise
-        return draw
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.mean + jnp.exp(self.log_std) * noise
 
     def divergence(self) -> JaxArray:
         """Return the Kullback-Leibler divergence from the standard normal, (B,)."""
-        variance = load().jnp.exp(2.0 * self.log_std)
+        variance = jnp.exp(2.0 * self.log_std)
         terms: JaxArray = self.mean**2 + variance - 1.0 - 2.0 * self.log_std
         return 0.5 * terms.sum(axis=-1)
 
@@ -51,18 +50,16 @@ class NetworkModel(NamedTuple):
     weights: NetworkWeights
     constants: NetworkConstants
 
-    def log_sizes(self, rows: JaxArray) -> JaxArray:
+    def log_sizes(self, rows: JaxArrayLike) -> JaxArray:
         """Return the log of each row's total over that of an average row, (B, 1)."""
-        jnp, profile = load().jnp, self.constants.profile
+        profile = self.constants.profile
         expected = jnp.where(jnp.isnan(rows), 0.0, profile).sum(axis=1, keepdims=True)
         total = jnp.where(profile > 0, jnp.nan_to_num(rows), 0.0).sum(axis=1, keepdims=True)
         ratio = jnp.maximum(total, 0.5) / jnp.maximum(expected, 1e-30)
-        sizes: JaxArray = jnp.where(expected > 0, jnp.log(ratio), 0.0)
-        return sizes
+        return jnp.where(expected > 0, jnp.log(ratio), 0.0)
 
-    def encoder_inputs(self, rows: JaxArray) -> JaxArray:
+    def encoder_inputs(self, rows: JaxArrayLike) -> JaxArray:
         """Return standardised values (logarithms of counts), and which entries are missing."""
-        jnp = load().jnp
         missing, value = jnp.isnan(rows), rows
         if not self.architecture.has_noise:
             value = rows * jnp.exp(-self.log_sizes(rows))
@@ -73,9 +70,9 @@ class NetworkModel(NamedTuple):
             inputs = jnp.concatenate([inputs, missing.astype(inputs.dtype)], axis=1)
         return inputs
 
-    def encode(self, rows: JaxArray, of: str) -> DiagonalGaussian:
+    def encode(self, rows: JaxArrayLike, of: str) -> DiagonalGaussian:
         """Return the posterior of the latents of rows of a set, target dimensions first."""
-        jnp, activation = load().jnp, self.architecture.activation
+        activation = self.architecture.activation
         outputs = apply(self.weights.encoder(of), self.encoder_inputs(rows), activation)
         mean, log_std = jnp.split(outputs, 2, axis=-1)
         return DiagonalGaussian(mean, jnp.clip(log_std, *LOG_STD))
@@ -84,7 +81,7 @@ class NetworkModel(NamedTuple):
         """Return the mean of a set plus the decoded latents; None leaves a part out."""
         c, activation = self.constants, self.architecture.activation
         mean = c.target_mean if of == "target" else c.background_mean
-        total: JaxArray = load().jnp.asarray(mean)
+        total: JaxArray = jnp.asarray(mean)
         if t is not None:
             total = total + apply(self.weights.target_decoder, t, activation)
         if z is not None and self.architecture.n_shared:
@@ -97,14 +94,14 @@ class NetworkModel(NamedTuple):
         return self.predictor(h[..., :k] if k else None, h[..., k:], of)
 
     def log_likelihood(
-        self, rows: JaxArray, eta: JaxArray, log_floor: JaxArrayLike | float = LEAST_LOG_NOISE
+        self, rows: JaxArrayLike, eta: JaxArray, log_floor: JaxArrayLike | float = LEAST_LOG_NOISE
     ) -> JaxArray:
         """Return the log-likelihood of each row's observed entries at its predictors, (..., B).
 
         The floor keeps the noise variance up. Where there is no noise, a floor above 1 divides the
         log-likelihood instead, which is the same to what is large against the noise.
         """
-        jnp, likelihood = load().jnp, self.architecture.likelihood
+        likelihood = self.architecture.likelihood
         sized = likelihood._sized_features(self.architecture.n_features)
         if sized.any():
             eta = eta + jnp.where(sized, self.log_sizes(rows), 0.0)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import JaxArray, JaxArrayLike, module
+from contrastive_lvm._jax import JaxArray, JaxArrayLike, jax, jnp
 
 ACTIVATIONS = ("relu", "elu", "gelu", "softplus", "tanh")
 FIRST_OUTPUT = 0.1  # standard deviation of the outputs before training
@@ -35,9 +35,9 @@ def initial_network(sizes: tuple[int, ...], rng: np.random.Generator) -> Network
     return tuple(layers)
 
 
-def apply(network: Network, h: JaxArray, activation: str) -> JaxArray:
+def apply(network: Network, h: JaxArrayLike, activation: str) -> JaxArray:
     """Return the outputs, (..., O), for inputs (..., I)."""
-    rectify = getattr(module("jax.nn"), activation)
+    rectify = getattr(jax.nn, activation)
     for layer in network[:-1]:
         h = rectify(h @ layer.weights + layer.bias)
-    return h @ network[-1].weights + network[-1].bias
+    return jnp.asarray(h @ network[-1].weights + network[-1].bias)

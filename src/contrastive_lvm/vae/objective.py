@@ -8,7 +8,7 @@ with the divergences from N(0, I) in closed form and the expectations by one rep
 
 from typing import NamedTuple
 
-from contrastive_lvm._jax import JaxArray, JaxArrayLike, module
+from contrastive_lvm._jax import JaxArray, JaxArrayLike, jax
 from contrastive_lvm.vae.leak_penalty import leak
 from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, NetworkModel
 
@@ -44,13 +44,13 @@ class RowTerms(NamedTuple):
 
 def row_terms(
     model: NetworkModel,
-    rows: JaxArray,
+    rows: JaxArrayLike,
     key: JaxArray,
     of: str,
     log_floor: Scalar = LEAST_LOG_NOISE,
 ) -> RowTerms:
     """Return the terms of rows of a set, with one draw of their latents."""
-    keys, target = module("jax.random").split(key), of == "target"
+    keys, target = jax.random.split(key), of == "target"
     t, z = model.encode(rows, of).split(model.architecture.n_target if target else 0)
     t_draw, z_draw = t.draw(keys[0]), z.draw(keys[1])
     eta = model.predictor(t_draw if target else None, z_draw, of)
@@ -60,7 +60,7 @@ def row_terms(
 
 def batch_terms(
     model: NetworkModel,
-    batch: tuple[JaxArray, ...],
+    batch: tuple[JaxArrayLike, ...],
     repeats: tuple[JaxArrayLike, ...],
     key: JaxArray,
     log_floor: Scalar = LEAST_LOG_NOISE,
@@ -68,7 +68,7 @@ def batch_terms(
     separated: bool = False,
 ) -> BoundTerms:
     """Return the terms of a batch, each of whose rows stands for `repeats` rows of its set."""
-    keys = module("jax.random").split(key)
+    keys = jax.random.split(key)
     x = row_terms(model, batch[0], keys[0], "target", log_floor)
     n_x, n_y, zero = repeats[0], repeats[-1], 0.0 * repeats[0]
     terms = BoundTerms(

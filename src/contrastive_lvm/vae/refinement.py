@@ -8,19 +8,18 @@ row's answer does not depend on the rows beside it.
 """
 
 from functools import partial
-from typing import Any
 
-from contrastive_lvm._jax import JaxArray, load, module
+from contrastive_lvm._jax import JaxArray, OptimizerState, jax, jnp, optax, tree_map
 from contrastive_lvm.vae.network_model import DiagonalGaussian, NetworkModel
 
 RATE = 0.1  # of Adam, which falls to nothing in half a cosine
 FLATNESS = 1.0  # nats per unit: slopes far below move a latent by less than the rate
+Carry = tuple[DiagonalGaussian, OptimizerState]
 PAIRS = 8  # of draws that decide whether a row's posterior became better
 
 
 def refine(model: NetworkModel, rows: JaxArray, of: str, steps: int) -> DiagonalGaussian:
     """Improve the posteriors of rows; none gets a lower bound worse than the encoder's."""
-    jax, optax = module("jax"), module("optax")
     first = model.encode(rows, of)
     if steps == 0:
         return first
@@ -30,7 +29,7 @@ def refine(model: NetworkModel, rows: JaxArray, of: str, steps: int) -> Diagonal
     def loss(posterior: DiagonalGaussian, key: JaxArray) -> JaxArray:
         return -bounds(posterior, _antithetic_draws(key, 1, posterior)).sum()
 
-    def step(carry: Any, key: JaxArray) -> Any:
+    def step(carry: Carry, key: JaxArray) -> tuple[Carry, None]:
         posterior, state = carry
         change, state = optimizer.update(jax.grad(loss)(posterior, key), state)
         return (optax.apply_updates(posterior, change), state), None
@@ -39,23 +38,20 @@ def refine(model: NetworkModel, rows: JaxArray, of: str, steps: int) -> Diagonal
     (last, _), _ = jax.lax.scan(step, (first, optimizer.init(first)), keys[1:])
     draws = _antithetic_draws(keys[0], PAIRS, first)
     better = (bounds(last, draws) > bounds(first, draws))[:, None]
-    choose = partial(load().jnp.where, better)
-    return DiagonalGaussian(choose(last.mean, first.mean), choose(last.log_std, first.log_std))
+    return tree_map(lambda a, b: jnp.where(better, a, b), last, first)
 
 
 def _antithetic_draws(key: JaxArray, n: int, posterior: DiagonalGaussian) -> JaxArray:
     """Return standard normal draws and their negatives, (2n, 1, K), shared by all rows."""
     shape = (n, 1, posterior.mean.shape[-1])
-    half = module("jax.random").normal(key, shape, posterior.mean.dtype)
-    draws: JaxArray = load().jnp.concatenate([half, -half])
-    return draws
+    half = jax.random.normal(key, shape, posterior.mean.dtype)
+    return jnp.concatenate([half, -half])
 
 
 def _lower_bounds(
     model: NetworkModel, rows: JaxArray, of: str, posterior: DiagonalGaussian, draws: JaxArray
 ) -> JaxArray:
     """Return the lower bound of each row, averaged over draws."""
-    jax, jnp = module("jax"), load().jnp
 
     def fit(draw: JaxArray) -> JaxArray:
         h = posterior.mean + jnp.exp(posterior.log_std) * draw

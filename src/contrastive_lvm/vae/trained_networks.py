@@ -1,11 +1,11 @@
 """Trained networks applied to rows, block by block, on the scale of the data."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import JaxArray, module
+from contrastive_lvm._jax import JaxArray, jax
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.rows.size_factors import log_sizes
@@ -172,11 +172,10 @@ class TrainedNetworks(NamedTuple):
         return np.concatenate(found, axis=-1)
 
     def _blocks(self, rows: NetworkRows, seed: int = SEED) -> Iterator[PaddedRows]:
-        random: Any = module("jax.random")
-        key = random.key(seed)
+        key = jax.random.key(seed)
         for i, block in enumerate(rows.read()):
             standardized = self.units.standardize(block)
-            yield PaddedRows(_padded(standardized), len(block), random.fold_in(key, i))
+            yield PaddedRows(_padded(standardized), len(block), jax.random.fold_in(key, i))
 
 
 def centre_decoders(networks: TrainedNetworks, sets: tuple[NetworkRows, ...]) -> TrainedNetworks:

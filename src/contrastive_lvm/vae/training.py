@@ -4,11 +4,11 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import all_finite, module, to_numpy
+from contrastive_lvm._jax import OptimizerState, all_finite, jax, to_numpy
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import Placement
 from contrastive_lvm.vae.architecture import Architecture, NetworkWeights
@@ -52,7 +52,7 @@ class TrainingState(NamedTuple):
     """Everything that training continues from, as NumPy arrays."""
 
     weights: NetworkWeights
-    optimizer: Any
+    optimizer: OptimizerState
     best: NetworkWeights
     best_bound: float  # nats per row, of held-out rows
     n_rounds: int
@@ -120,7 +120,9 @@ class Training:
             plan, data.sizes, architecture.n_features, placement.n_devices
         )
         separated = plan.separation > 0 and len(data.sets) == 2
-        self.functions = training_functions(architecture, plan.clip, separated=separated)
+        self.functions = training_functions(
+            architecture, plan.clip, (data.sizes, plan.batch_size), separated=separated
+        )
         self.constants = placement.everywhere(data.constants)
         self.held_out = placement.everywhere(data.held_out)
         first = architecture.initial_weights(np.random.default_rng([seed, 0]))
@@ -175,7 +177,7 @@ class Training:
         for epoch in range(first, last):
             for inputs in self.step_inputs(epoch):
                 # Steps run while the next rows are read, but rows must not pile up before them.
-                module("jax").block_until_ready(found[-1:])
+                jax.block_until_ready(found[-1:])  # type: ignore[no-untyped-call]
                 weights, optimizer, own = self.functions.steps(
                     weights, optimizer, inputs, objective
                 )
@@ -216,14 +218,14 @@ class Training:
             repeats=tuple(np.array(n / b, np.float32) for n, b in pairs),
             separation=np.array(self.plan.separation * sizes[0], np.float32),
             n_entries=np.array(sum(sizes) * self.data.sets[0].shape[1], np.float32),
-            key=module("jax.random").key(self.state.seed),
+            key=jax.random.key(self.state.seed),
         )
 
     def _validation_bound(self, weights: NetworkWeights, terms: BoundTerms) -> float:
         """Return the objective of held-out rows, by the same draws each time, nats per row."""
         if self.data.held_out:
             objective = self.objective(tuple(len(rows) for rows in self.data.held_out))
-            key = module("jax.random").fold_in(objective.key, 2**31)
+            key = jax.random.fold_in(objective.key, 2**31)
             objective = objective._replace(key=key)
             found = self.functions.evaluate(weights, self.held_out, objective)
             terms = self._in_units([float(value) for value in found])
@@ -241,7 +243,7 @@ class Training:
     def _accept(
         self,
         weights: NetworkWeights,
-        optimizer: Any,
+        optimizer: OptimizerState,
         terms: BoundTerms,
         bound: float,
         epoch: int,

@@ -1,6 +1,6 @@
 """Rows for gradient steps: all of them, or minibatches that go through all sets evenly."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -37,6 +37,12 @@ class SviRows:
         self.sizes = [max(1, round(share * X.shape[0] / n)) * n for X in sets]
         self.repeats = tuple(X.shape[0] / b for X, b in zip(sets, self.sizes, strict=True))
         self.n_features = sets[0].shape[1]
+
+    @property
+    def shapes(self) -> tuple[Hashable, ...]:
+        """Return what compiled functions depend on: rows of sets and batches, and precision."""
+        sizes = ((X.shape[0], size) for X, size in zip(self.sets, self.sizes, strict=True))
+        return (*sizes, self.n_devices, np.dtype(self.dtype).name)
 
     @property
     def batches_per_chunk(self) -> int:

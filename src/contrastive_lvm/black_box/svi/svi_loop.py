@@ -67,7 +67,7 @@ class SviLoop:
         self.rng = np.random.default_rng(seed)
         self.order = ShuffledBatches(rows, self.rng)
         self.whole = rows.everything() if rows.whole else None
-        self.compiled = compiled_svi(layout)
+        self.compiled = compiled_svi(layout, rows.shapes)
         self.guide = self.compiled.guide
         self._refuse_size()
         self.scaling = guide_scaling(self.guide, start, rows, self.rng)

@@ -18,7 +18,6 @@ from contrastive_lvm.black_box.sites import (
 from contrastive_lvm.black_box.svi.guides import Guide, GuideParameters, SviLayout, random_key
 from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
 from contrastive_lvm.black_box.svi.svi_loop import SviLoop, SVIState
-from contrastive_lvm.black_box.svi.svi_step import compiled_svi
 from contrastive_lvm.draws import Draws, packed_covariance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.gauge import canonical_rotation
@@ -182,8 +181,8 @@ def guide_draws(state: SVIState, n: int, seed: int) -> Draws:
     """Return `n` independent draws as one chain; points are the same in each."""
     layout, turns, model = state.layout, state.turns, state.layout.model
     with double_precision():
-        guide = compiled_svi(layout).guide
-        values = FittedGuide(guide, layout, state.parameters, state.units).draws(n, seed)
+        guide = FittedGuide(Guide(layout), layout, state.parameters, state.units)
+        values = guide.draws(n, seed)
     L, rng = values.pop("L"), np.random.default_rng(seed)
     for block, columns in zip(model.blocks, model.columns, strict=True):
         values[f"{block.name} loadings"] = L[:, :, columns] @ turns[block.name]

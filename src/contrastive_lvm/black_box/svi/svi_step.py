@@ -1,6 +1,6 @@
 """Compiled gradient steps on the bound."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 
 from contrastive_lvm._jax import (
@@ -43,9 +43,9 @@ class CompiledSvi(NamedTuple):
     slope: Gradient  # of many keys: the mean gradient of the bound
 
 
-def compiled_svi(layout: SviLayout) -> CompiledSvi:
-    """Return the functions for a layout."""
-    return cached_program(_compiled, layout)
+def compiled_svi(layout: SviLayout, shapes: Hashable) -> CompiledSvi:
+    """Return the functions for a layout and data of some shapes."""
+    return cached_program(_compiled, layout, shapes)
 
 
 def _compiled(layout: SviLayout) -> CompiledSvi:
