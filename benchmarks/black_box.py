@@ -71,7 +71,7 @@ def _ours(X: Array, B: Array) -> tuple[Callable[[], Any], float]:
     def run() -> Any:
         keys = loop.rng.integers(0, 2**32, size=(STEPS, 4), dtype=np.uint32)
         found = loop.compiled.steps(
-            loop.parameters, loop.optimiser, keys, rates, loop.whole, loop.scaling
+            loop.parameters, loop.optimiser, keys, rates, loop._batches(STEPS), loop.scaling
         )
         return module("jax").block_until_ready(found)
 

@@ -28,9 +28,11 @@ __all__ = [
     "special",
     "to_numpy",
     "tree_map",
+    "zeros_of",
 ]
 
 Tree = TypeVar("Tree")  # tuples and dicts of arrays, nested in any way
+Other = TypeVar("Other")
 
 
 def module(name: str) -> ModuleType:
@@ -94,6 +96,12 @@ def tree_map(function: Callable[..., AnyArray], tree: Tree, *others: Tree) -> Tr
 def to_numpy(tree: Tree) -> Tree:
     """Copy every array of a tree to NumPy."""
     return tree_map(np.asarray, tree)
+
+
+def zeros_of(function: Callable[[Tree], Other], tree: Tree) -> Other:
+    """Return zeros of the shapes that a function returns; nothing is compiled."""
+    shapes: Other = jax.eval_shape(function, tree)
+    return tree_map(lambda x: np.zeros(x.shape, x.dtype), shapes)
 
 
 def all_finite(tree: object) -> bool:

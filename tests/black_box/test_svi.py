@@ -1,8 +1,10 @@
 """SVI against the closed forms, on the same model, started away from the answer."""
 
+import gc
 import logging
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,11 @@ from scipy.linalg import subspace_angles
 
 import contrastive_lvm as clvm
 from contrastive_lvm.black_box.initialization import StartingPoint, starting_point
+from contrastive_lvm.black_box.program_cache import MOST_PROGRAMS
 from contrastive_lvm.black_box.svi.svi_batches import SviRows
 from contrastive_lvm.black_box.svi.svi_loop import StepSchedule, SviLoop
 from contrastive_lvm.black_box.svi.svi_posterior import guide_draws
+from contrastive_lvm.black_box.svi.svi_step import compiled_svi
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import progress
 from tests.oracles import Array
@@ -398,3 +402,15 @@ def test_draws_of_svi_go_to_arviz(small: Problem, fit: Posterior) -> None:
     assert stds["shared"] is None  # flat: points
     assert target_std is not None
     np.testing.assert_allclose(drawn.std(axis=0), target_std, rtol=0.2)
+
+
+def test_programs_for_other_shapes_are_freed() -> None:
+    """What is compiled for the shapes of one fit is not kept for ever."""
+    model, X = clvm.contrastive_model(1, 1), np.zeros((12, 3))
+    rows = [SviRows([X[:n], X[:5]], [], None, np.float64) for n in range(6, 11)]
+    layout = clvm.SVI()._layout(model, rows[0])
+    programs = [weakref.ref(compiled_svi(layout, own.shapes).guide) for own in rows]
+    assert compiled_svi(layout, rows[-1].shapes).guide is programs[-1]()
+    gc.collect()
+    alive = [program() is not None for program in programs]
+    assert alive == [False, *[True] * MOST_PROGRAMS]

@@ -138,7 +138,7 @@ def public_draws(model: Model, n_features: int, values: dict[str, Array]) -> dic
 
 def prior_states(
     model: Model, n_features: int, log_moments: Callable[[str], LogMoments | None]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return the state of each block's prior from the log moments of its sites."""
     found = {}
     for block in model.blocks:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import AnyArray, OptimizerState, jax, to_numpy, tree_map
+from contrastive_lvm._jax import AnyArray, OptimizerState, jax, to_numpy, tree_map, zeros_of
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.black_box.initialization import StartingPoint
@@ -74,7 +74,7 @@ class SviLoop:
         self.parameters = initial_parameters(
             self.guide, start, rows, self.scaling, augmented=layout.augmented, rng=self.rng
         )
-        self.optimiser: OptimizerState = self.compiled.optimiser.init(self.parameters)
+        self.optimiser = zeros_of(self.compiled.optimiser.init, self.parameters)
         self.rate = 1.0 if callable(schedule.learning_rate) else float(schedule.learning_rate)
         self.first_step = self.step = self.drops = self.idle = 0
         self.trace, self.converged = np.empty(0), False

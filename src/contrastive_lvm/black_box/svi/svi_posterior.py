@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -153,7 +154,7 @@ def _turned_covariance(covariance: Array | None, turns: dict[str, Array]) -> Arr
     return np.ascontiguousarray(full[:, i, j].T)
 
 
-def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, object]:
+def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, Any]:
     """Return the states of the priors, values per column in the canonical order."""
     model = fitted.layout.model
     of_columns = _column_sites(model)
