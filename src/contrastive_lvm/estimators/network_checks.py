@@ -12,7 +12,7 @@ from contrastive_lvm.vae.architecture import (
     NetworkConstants,
     NetworkWeights,
 )
-from contrastive_lvm.vae.networks import Layer
+from contrastive_lvm.vae.networks import Layer, Network
 
 SINGLE = np.float32
 RANGES: dict[str, Values] = {
@@ -47,6 +47,10 @@ def check_networks(
     check_values(logs, weights.likelihood)
     check_values({"shift": array(D), "unit": array(D, values="positive")}, units)
     check_values({n: array(D, values=v, dtype=SINGLE) for n, v in RANGES.items()}, constants)
+    learned = {name: np.exp(value) for name, value in weights.likelihood.items()}
+    inverse = {"inverse of unit": 1.0 / units.unit}
+    for name, value in {**learned, **units._asdict(), **inverse, **constants._asdict()}.items():
+        _check_range(name, value)
 
 
 def _check_network(name: str, network: Any, sizes: tuple[int, ...]) -> None:
@@ -57,3 +61,24 @@ def _check_network(name: str, network: Any, sizes: tuple[int, ...]) -> None:
             raise TypeError(f"the {name} has a layer that is none")
         weights = array(inputs, outputs, dtype=SINGLE)
         check_values({"weights": weights, "bias": array(outputs, dtype=SINGLE)}, layer)
+    _check_range(f"outputs of the {name}", _largest_outputs(network, sizes[0]))
+
+
+def _largest_outputs(network: Network, n_inputs: int) -> np.ndarray:
+    """Bound the outputs of a network for inputs up to 100, far from any that is standardised.
+
+    No activation adds more than 1 to the absolute value of its argument.
+    """
+    h = np.full(n_inputs, 100.0, dtype=SINGLE)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for layer in network:
+            h = h @ np.abs(layer.weights) + np.abs(layer.bias) + SINGLE(1.0)
+    return h
+
+
+def _check_range(name: str, values: np.ndarray) -> None:
+    """Refuse values whose squares overflow in their precision."""
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(np.square(values)).all()
+    if not finite:
+        raise ValueError(f"{name} has values that are out of range")
