@@ -39,6 +39,22 @@ def split_columns(values: Values, widths: Mapping[str, int]) -> dict[str, Values
     return {name: values[..., end - width : end] for (name, width), end in parts}
 
 
+def turn_columns(
+    model: Model, values: Mapping[str, Array], turns: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Turn the columns of draws, (..., n): loadings, latents, and values of columns alike."""
+    turned = dict(values)
+    for block in model.blocks:
+        name, R = f"{block.name} loadings", turns[block.name]
+        for site in (name, *(f"{block.name} latents of {own}" for own in block.sets)):
+            if site in values:
+                turned[site] = values[site] @ R
+        for site in (f"{name} {own}" for own in block.prior._column_sites):
+            if site in values:
+                turned[site] = (values[site][..., None, :] @ R**2)[..., 0, :]
+    return turned
+
+
 def row_sites(model: Model) -> set[str]:
     """Return the sites that have a value for every row: latents, and scales of entries."""
     latents = {site for name in model.sets for site in latent_sites(model, name)}

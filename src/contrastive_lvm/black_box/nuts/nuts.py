@@ -24,9 +24,8 @@ from contrastive_lvm.black_box.nuts.nuts_parametrization import (
     NutsCoordinates,
     coordinates_at,
     freedom,
-    own_latents,
 )
-from contrastive_lvm.black_box.sites import prior_states, public_draws
+from contrastive_lvm.black_box.sites import prior_states, public_draws, turn_columns
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.draws import Draws, diagnosed, packed_covariance, turns
 from contrastive_lvm.inference import Engine
@@ -307,17 +306,13 @@ def _in_one_gauge(
     model: Model, values: dict[str, Array], given: tuple[str, ...]
 ) -> dict[str, Array]:
     """Turn the columns of all draws alike."""
-    turned = dict(values)
-    for block in model.blocks:
-        name = f"{block.name} loadings"
-        R = turns(values[name], values["log density"], freedom(block, given))
-        for site in (name, *own_latents(block)):
-            if site in values:
-                turned[site] = values[site] @ R
-        for site in (f"{name} {own}" for own in block.prior._column_sites):
-            if site in values:
-                turned[site] = (values[site][..., None, :] @ R**2)[..., 0, :]
-    return turned
+    found = {
+        block.name: turns(
+            values[f"{block.name} loadings"], values["log density"], freedom(block, given)
+        )
+        for block in model.blocks
+    }
+    return turn_columns(model, values, found)
 
 
 def _posterior(start: StartingPoint, draws: Draws, n_warmup: int, *, complete: bool) -> Posterior:

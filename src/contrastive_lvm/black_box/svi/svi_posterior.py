@@ -15,6 +15,7 @@ from contrastive_lvm.black_box.sites import (
     prior_states,
     public_draws,
     split_columns,
+    turn_columns,
 )
 from contrastive_lvm.black_box.svi.guides import Guide, GuideParameters, SviLayout, random_key
 from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
@@ -156,45 +157,32 @@ def _turned_covariance(covariance: Array | None, turns: dict[str, Array]) -> Arr
 
 def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, Any]:
     """Return the states of the priors, values per column in the canonical order."""
-    model = fitted.layout.model
-    of_columns = _column_sites(model)
-
-    def log_moments(name: str) -> LogMoments | None:
-        found = fitted.log_moments(name)
-        if found is None or name not in of_columns:
-            return found
-        return LogMoments(*(moment @ turns[of_columns[name]] ** 2 for moment in found))
-
+    model, sites = fitted.layout.model, fitted.guide.sizes
+    found = {name: moments for name in sites if (moments := fitted.log_moments(name)) is not None}
+    means, variances = (
+        turn_columns(model, {name: m[i] for name, m in found.items()}, turns) for i in (0, 1)
+    )
     kept = model.with_sizes({name: turn.shape[1] for name, turn in turns.items()})
-    return prior_states(kept, fitted.layout.n_features, log_moments)
-
-
-def _column_sites(model: Model) -> dict[str, str]:
-    """Return sites with a value for each column, and their blocks."""
-    return {
-        f"{block.name} loadings {site}": block.name
-        for block in model.blocks
-        for site in block.prior._column_sites
-    }
+    return prior_states(
+        kept,
+        fitted.layout.n_features,
+        lambda name: LogMoments(means[name], variances[name]) if name in found else None,
+    )
 
 
 def guide_draws(state: SVIState, n: int, seed: int) -> Draws:
     """Return `n` independent draws as one chain; points are the same in each."""
-    layout, turns, model = state.layout, state.turns, state.layout.model
+    layout, model = state.layout, state.layout.model
     with double_precision():
         guide = FittedGuide(Guide(layout), layout, state.parameters, state.units)
         values = guide.draws(n, seed)
     L, rng = values.pop("L"), np.random.default_rng(seed)
     for block, columns in zip(model.blocks, model.columns, strict=True):
-        values[f"{block.name} loadings"] = L[:, :, columns] @ turns[block.name]
-    for site, name in _column_sites(model).items():
-        if site in values:
-            values[site] = values[site] @ turns[name] ** 2
-    for set_name, latents in zip(model.sets, state.latents, strict=True):
-        h = split_columns(_draw_latents(latents, n, rng), latent_sites(model, set_name))
-        for site, own in h.items():
-            values[site] = own @ turns[site.removesuffix(f" latents of {set_name}")]
-    chain = {name: value[None] for name, value in values.items()}
+        values[f"{block.name} loadings"] = L[:, :, columns]
+    for name, latents in zip(model.sets, state.latents, strict=True):
+        values |= split_columns(_draw_latents(latents, n, rng), latent_sites(model, name))
+    turned = turn_columns(model, values, state.turns)
+    chain = {name: value[None] for name, value in turned.items()}
     return Draws(public_draws(model, layout.n_features, chain), {}, {})
 
 
