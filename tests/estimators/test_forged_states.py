@@ -51,7 +51,7 @@ FORGED_DRAWS: dict[str, tuple[dict[str, np.ndarray | None], str]] = {
     "components": ({"shared loadings": spread(np.ones((D, 3)))}, r"has shape \(2, 4, 5, 3\)"),
     "rows": ({"target latents of target": spread(np.ones((N + 1, 1)))}, r"in place of \(2, 4, 12"),
     "axes": ({"target mean": spread(1.0)}, "2 dimensions in place of 3"),
-    "number": ({"background mean": np.ones((2, 5, D))}, r"in place of \(2, 4, 5\)"),
+    "number": ({"background mean": np.ones((2, 5, D))}, "different lengths"),
     "large": ({"shared latents of background": np.full((2, 4, M, 2), 1e200)}, "out of range"),
     "other loadings": ({"target loadings": np.ones((2, 4, D, 1))}, "do not have the mean"),
     "absent": ({"target mean": None}, "it lacks the draws of target mean"),
