@@ -47,10 +47,9 @@ def check_networks(
     check_values(logs, weights.likelihood)
     check_values({"shift": array(D), "unit": array(D, values="positive")}, units)
     check_values({n: array(D, values=v, dtype=SINGLE) for n, v in RANGES.items()}, constants)
-    learned = {name: np.exp(value) for name, value in weights.likelihood.items()}
-    inverse = {"inverse of unit": 1.0 / units.unit}
-    for name, value in {**learned, **units._asdict(), **inverse, **constants._asdict()}.items():
-        _check_range(name, value)
+    for name, value in weights.likelihood.items():
+        _check_range(name, np.exp(value))
+    _check_range("unit", np.maximum(units.unit, 1.0 / units.unit))
 
 
 def _check_network(name: str, network: Any, sizes: tuple[int, ...]) -> None:
