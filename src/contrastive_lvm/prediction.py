@@ -15,7 +15,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.likelihoods.base import Scaler
+from contrastive_lvm.likelihoods.base import LeftOut, Scaler
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import make_block, row_slices, widen
@@ -138,6 +138,27 @@ def _fixed_point(model: Linear, scaler: Scaler, values: Array) -> WeightedBlock:
         if not len(moving):
             break
     return step(values, weights)
+
+
+def left_out(model: Linear, X: Matrix, weights: Array) -> LeftOut:
+    """Predict each observed entry from the others of its row.
+
+    To remove an entry from the row step is a change of rank one: with the leverage
+    `s = w var(l' h) / psi`, residual and variance are those given all entries over `1 - s`.
+    """
+    parts = []
+    for block in row_posteriors(model, X):
+        fitted = block.mean.T @ model.L.T
+        variance = packed.unpack(block.cov)[block.pattern]  # (B, K, K)
+        variance = np.einsum("dk,bkl,dl->bd", model.L, variance, model.L)
+        scale = 1.0 if block.weights is None else block.weights
+        rest = 1.0 - scale * variance / model.psi
+        residual = (block.values - model.mean - fitted) / rest
+        of_rows = np.broadcast_to(weights[block.rows, None], residual.shape)
+        noise = np.broadcast_to(model.psi, residual.shape)
+        seen = block.observed[block.pattern] & (of_rows > 0)
+        parts.append([x[seen] for x in (residual, variance / rest, noise, of_rows)])
+    return LeftOut(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
 
 def latent_means(model: View, X: Matrix) -> Array:

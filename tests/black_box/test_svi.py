@@ -31,7 +31,7 @@ LIKELIHOODS: dict[str, Any] = {
     "feature": clvm.Gaussian("feature"),
     "element": clvm.StudentT(),
     "sample": clvm.StudentT(per="sample", noise="feature"),
-    "learned": clvm.StudentT("learn"),
+    "learned": clvm.StudentT("learn", per="sample"),
 }
 PRIORS: dict[str, Any] = {
     "flat": clvm.Flat(),

@@ -13,8 +13,11 @@ from scipy import stats
 from scipy.special import gammaln
 
 import contrastive_lvm as clvm
-from contrastive_lvm.likelihoods.student_t import LEAST_DF, MOST_DF, df_step
-from tests.oracles import Array, slopes
+from contrastive_lvm.likelihoods.base import LeftOut
+from contrastive_lvm.likelihoods.student_t import LEAST_DF, MOST_DF, df_of_entries, df_step
+from contrastive_lvm.linalg.loadings import Loadings
+from contrastive_lvm.prediction import Linear, left_out
+from tests.oracles import Array, Side, conditional, planted, sides, slopes, with_missing
 
 MULTIVARIATE_T: Any = stats.multivariate_t  # its types want whole degrees of freedom
 DFS = [0.5, 2.0, 4.0, 30.0]
@@ -94,3 +97,64 @@ def test_the_df_step_maximises_its_objective(df: float) -> None:
 def test_the_df_step_stays_within_its_limits() -> None:
     assert df_step(-1e6, 10) == LEAST_DF
     assert df_step(-10.0, 10) == MOST_DF  # all scales exactly 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entries_left_out_are_those_of_the_joint_normal(seed: int) -> None:
+    point, X, _ = planted(seed, n=12, D=6, k=2, t=1)
+    X = with_missing(X, 0.2, seed)
+    side: Side = sides(point)[0]
+    model = Linear(Loadings(np.hstack([point.S, point.W])), side.mean, point.psi)
+    found = left_out(model, X, np.ones(len(X)))
+    seen = np.argwhere(~np.isnan(X))
+    assert len(found.residual) == len(seen)
+    for (i, d), residual, variance in zip(seen, found.residual, found.variance, strict=True):
+        x = X[i].copy()
+        x[d] = np.nan
+        others = conditional(side, x)
+        assert residual == pytest.approx(X[i, d] - others.entries[d], abs=1e-9)
+        assert variance + point.psi[d] == pytest.approx(others.std[d] ** 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("df", [1.0, 3.0, 6.0])
+def test_the_df_of_entries_maximise_their_density(df: float) -> None:
+    """Student-t noise beside a normal of variance v: a density by numerical convolution."""
+    rng = np.random.default_rng(1)
+    v, psi = rng.uniform(0.0, 1.0, 300), rng.uniform(0.5, 2.0, 300)
+    noise = np.sqrt(psi) * rng.standard_t(df, 300)
+    entries = LeftOut(noise + np.sqrt(v) * rng.standard_normal(300), v, psi, np.ones(300))
+    found = df_of_entries(entries, 4.0)
+    z, weights = np.polynomial.hermite_e.hermegauss(60)
+    shift = np.sqrt(v)[:, None] * z
+
+    def log_density(value: float, factor: float) -> float:
+        scale = np.sqrt(factor * psi)[:, None]
+        density = stats.t.pdf((entries.residual[:, None] - shift) / scale, value) / scale
+        return float(np.log(density @ weights).sum())
+
+    factors = np.linspace(0.5, 2.0, 151)
+    best, *others = (
+        max(log_density(value, factor) for factor in factors)
+        for value in found * np.array([1.0, 0.5, 0.8, 1.25, 2.0])
+    )
+    assert all(best > other for other in others)
+
+
+@pytest.mark.parametrize("df", [3.0, 6.0])
+@pytest.mark.parametrize("per", ["element", "sample"])
+def test_learned_df_are_those_of_the_noise(per: Any, df: float) -> None:
+    """In 15 features; the bound alone gave 4.6 and 17 where scales belong to entries."""
+    learned = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        S, W = rng.normal(size=(15, 2)), rng.normal(size=(15, 2))
+        sets = []
+        for L in (np.hstack([S, W]), S):
+            scales = rng.gamma(df / 2.0, 2.0 / df, (300, 15 if per == "element" else 1))
+            noise = 0.7 * rng.normal(size=(300, 15)) / np.sqrt(scales)
+            sets.append(rng.normal(size=(300, L.shape[1])) @ L.T + noise)
+        model = clvm.ContrastiveLVM(2, 2, likelihood=clvm.StudentT("learn", per=per))
+        learned.append(float(model.fit(sets[0], background=sets[1]).posterior_.df or 0.0))
+    assert np.median(learned) == pytest.approx(
+        df, rel=0.15 if per == "element" else 0.25
+    )  # fewer scales

@@ -86,7 +86,7 @@ class Problem:
         parts = [(parameters.L / self.unit[:, None]).ravel(), np.log(psi)]
         if not self.data.complete:
             parts += [mean / self.unit for mean in parameters.means]
-        if self.likelihood._learns_df:
+        if self.likelihood._has_df_step:
             parts.append(np.log([parameters.df]))
         return np.concatenate(parts)
 
@@ -100,7 +100,7 @@ class Problem:
             return Parameters(L, psi, tuple(s.mean for s in self.data.sets))
         df = self.likelihood._first_df()
         means = point[D * K + n_noise :]
-        if self.likelihood._learns_df:
+        if self.likelihood._has_df_step:
             df = float(np.clip(np.exp(point[-1]), *self.likelihood._df_limits()))
             means = means[:-1]
         return Parameters(L, psi, tuple(means.reshape(-1, D) * self.unit), df)
@@ -164,7 +164,7 @@ class Problem:
         if self.model.drops_columns:
             loadings = self._in_best_coordinates(loadings, found.statistics)
         df = old.df
-        if self.likelihood._learns_df:
+        if self.likelihood._has_df_step:
             df = self.likelihood._df_step(found.log_excess, found.n_scales)
         new = self.flatten(Parameters(loadings.mean, psi, means, df))
         return new, Carry(loadings.cov, states, found.carry.weights)

@@ -62,6 +62,15 @@ class LinearizedRows(NamedTuple):
     intercept: Array  # (D,) predictor of the mean row
 
 
+class LeftOut(NamedTuple):
+    """Entries as the others of their rows predict them, `x - mean = l' h + noise`."""
+
+    residual: Array  # (n,) x less its prediction
+    variance: Array  # (n,) of l' h
+    noise: Array  # (n,) noise variance
+    weights: Array  # (n,) of their rows
+
+
 class Scales(NamedTuple):
     """What a scale mixture makes of expected squared residuals, a block of rows."""
 
@@ -236,9 +245,18 @@ class ScaleMixture(Likelihood):
         return square / count
 
     @property
-    def _learns_df(self) -> bool:
-        """Tell whether degrees of freedom are estimated."""
+    def _has_df_step(self) -> bool:
+        """Tell whether degrees of freedom are learned from the bound, in every sweep."""
         return False
+
+    @property
+    def _has_df_of_entries(self) -> bool:
+        """Tell whether degrees of freedom are learned from entries left out, between ascents."""
+        return False
+
+    def _with_df_of_entries(self, left_out: LeftOut, df: float) -> Self:
+        """Return the likelihood with degrees of freedom that predict entries best."""
+        return self
 
     def _first_df(self) -> float:
         """Return degrees of freedom to begin with; 0 where there are none."""
