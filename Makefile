@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types slow calibrate coverage digits reproduce bench clean
+.PHONY: help demo test lint types slow calibrate coverage digits reproduce campaign bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,12 +50,15 @@ digits: $(VENV)/.dev  ## train autoencoders on digits on grass, an hour; writes 
 reproduce: $(VENV)/.dev  ## repeat the paper's experiments, ten minutes; writes docs
 	$(BIN)/python docs/make_reproduced.py
 
+campaign: $(VENV)/.dev  ## send ten thousand strange inputs through the package; writes docs
+	$(ONE_THREAD) $(BIN)/python -m campaign.run --write --workers $(WORKERS)
+
 bench: $(VENV)/.bench  ## set up and run the benchmarks
 	$(BIN)/python -m benchmarks.run
 
 clean:  ## remove the environment, caches and everything built
 	rm -rf $(VENV) demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	find src tests benchmarks campaign examples -name __pycache__ -prune -exec rm -rf {} +
 
 # Each stamp file stands for an environment that was completed; a broken one is made again.
 $(VENV)/.python:

@@ -1,0 +1,451 @@
+"""Arrays through the table of models.
+
+Rows are drawn from a small contrastive model, made strange in their values, and fitted. What is
+fitted must be finite, with a bound that never falls, shares of variance that sum to one and inputs
+that are as they were; then the rows are fitted a second time in another way that must not matter:
+permuted, in other units, in chunks, in another container, with weights, after a refused fit. What
+is no table of numbers must be refused in one sentence.
+"""
+
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import contrastive_lvm as clvm
+from campaign.case import Report, TroubleError, generator, pick, require, require_sentence
+
+Array = np.ndarray
+Rng = np.random.Generator
+Sets = tuple[Array, Array]
+
+# --- models -------------------------------------------------------------------------------------
+
+FEW = clvm.EM(max_iter=40)
+POSTERIOR = clvm.VariationalBayes(max_iter=40)
+
+
+def _linear(*sizes: Any, **settings: Any) -> clvm.ContrastiveLVM:
+    return clvm.ContrastiveLVM(*sizes, random_state=0, **settings)
+
+
+MODELS: dict[str, Any] = {
+    "gaussian": _linear(1, 1, inference=FEW),
+    "gaussian 2 + 3": _linear(2, 3),
+    "feature noise": _linear(1, 2, likelihood=clvm.Gaussian(noise="feature"), inference=FEW),
+    "student_t": _linear(1, 1, likelihood="student_t", inference=FEW),
+    "student_t, learned": _linear(1, 1, likelihood=clvm.StudentT(df="learn"), inference=FEW),
+    "student_t, rows": _linear(1, 1, likelihood=clvm.StudentT(per="sample"), inference=FEW),
+    "automatic": _linear(1, "auto"),
+    "ard": _linear(2, 2, shared_prior="ard", target_prior="ard", inference=POSTERIOR),
+    "lasso": _linear(1, 1, target_prior="group_lasso", inference=FEW),
+    "horseshoe": _linear(1, 1, target_prior="horseshoe", inference=POSTERIOR),
+    "no shared": _linear(2, 0, inference=FEW),
+    "several starts": _linear(1, 1, n_init=2, inference=FEW),
+    "ppca": clvm.PPCA(1),
+    "cpca": clvm.ContrastivePCA(1),
+}
+UNITLESS = ("lasso", "horseshoe", "cpca")  # priors and contrasts in units of the data
+
+
+def fit(model: Any, X: Any, B: Any, **arguments: Any) -> Any:
+    """Fit a copy of a model to two sets, or to the only one that it takes."""
+    return fit_in_place(clone(model), X, B, **arguments)
+
+
+def fit_in_place(model: Any, X: Any, B: Any, **arguments: Any) -> Any:
+    """Fit the estimator itself."""
+    return model.fit(X, **arguments, **background_of(model, B))
+
+
+def background_of(model: Any, B: Any) -> dict[str, Any]:
+    """Return the argument for the background, where a model takes one."""
+    alone = isinstance(model, clvm.PPCA) or getattr(model, "n_shared", 1) == 0
+    return {} if alone else {"background": B}
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def planted(rng: Rng) -> Sets:
+    """Draw rows from a contrastive model with one shared and one target dimension."""
+    n, m, d = rng.integers(8, 40), rng.integers(8, 40), rng.integers(3, 9)
+    S, W = rng.normal(size=(1, d)), rng.normal(size=(1, d))
+    X = rng.normal(size=(n, 1)) @ S + 2.0 * rng.normal(size=(n, 1)) @ W
+    B = rng.normal(size=(m, 1)) @ S
+    return X + 0.3 * rng.normal(size=(n, d)), B + 0.3 * rng.normal(size=(m, d))
+
+
+def _each(change: Callable[[Rng, Array], Array]) -> Callable[[Rng, Array, Array], Sets]:
+    return lambda rng, X, B: (change(rng, X), change(rng, B))
+
+
+def _common(change: Callable[[Rng, Array], Array]) -> Callable[[Rng, Array, Array], Sets]:
+    """Change both sets alike, as rows of one table."""
+
+    def both(rng: Rng, X: Array, B: Array) -> Sets:
+        changed = change(rng, np.vstack([X, B]))
+        return changed[: len(X)], changed[len(X) :]
+
+    return both
+
+
+def _missing(rng: Rng, X: Array) -> Array:
+    return np.where(rng.random(X.shape) < rng.uniform(0.0, 0.7), np.nan, X)
+
+
+def _put(rng: Rng, X: Array, value: float) -> Array:
+    X = X.copy()
+    X[rng.integers(len(X)), rng.integers(X.shape[1])] = value
+    return X
+
+
+def _rows(rng: Rng, X: Array, value: float) -> Array:
+    X = X.copy()
+    X[rng.random(len(X)) < 0.3] = value
+    return X
+
+
+def _column(rng: Rng, X: Array, change: Callable[[Array], Any]) -> Array:
+    X, j = X.copy(), rng.integers(X.shape[1])
+    X[:, j] = change(X[:, j])
+    return X
+
+
+def _rank(rng: Rng, X: Array, k: int) -> Array:
+    U, s, V = np.linalg.svd(X, full_matrices=False)
+    return np.asarray((U[:, :k] * s[:k]) @ V[:k])
+
+
+VALUES: dict[str, Callable[[Rng, Array, Array], Sets]] = {
+    "as drawn": lambda rng, X, B: (X, B),
+    "missing entries": _each(_missing),
+    "empty rows": _each(lambda rng, X: _rows(rng, X, np.nan)),
+    "an empty column": _common(lambda rng, X: _column(rng, X, lambda x: np.nan)),
+    "a column observed once": _common(
+        lambda rng, X: _column(rng, X, lambda x: np.where(np.arange(len(x)) == 0, x, np.nan))
+    ),
+    "a constant column": _common(lambda rng, X: _column(rng, X, lambda x: 3.0)),
+    "a column twice": _common(lambda rng, X: np.column_stack([X, X[:, 0]])),
+    "rows of zeros": _each(lambda rng, X: _rows(rng, X, 0.0)),
+    "zeros": lambda rng, X, B: (0.0 * X, 0.0 * B),
+    "a constant background": lambda rng, X, B: (X, np.full_like(B, B[0, 0])),
+    "a constant target": lambda rng, X, B: (np.ones_like(X), B),
+    "equal rows": _each(lambda rng, X: np.repeat(X[:1], len(X), axis=0)),
+    "a single entry": lambda rng, X, B: (_put(rng, 0.0 * X, 1.0), 0.0 * B),
+    "rank one": _each(lambda rng, X: _rank(rng, X, 1)),
+    "rank two": _each(lambda rng, X: _rank(rng, X, 2)),
+    "few rows": lambda rng, X, B: (X[: rng.integers(1, 4)], B[: rng.integers(1, 4)]),
+    "one feature": lambda rng, X, B: (X[:, :1], B[:, :1]),
+    "two features": lambda rng, X, B: (X[:, :2], B[:, :2]),
+    "wide": _each(lambda rng, X: np.tile(X[:6], 6) + rng.normal(size=(6, 6 * X.shape[1]))),
+    "an offset": _common(lambda rng, X: X + 10.0 ** rng.integers(1, 11)),
+    "offsets of columns": _common(lambda rng, X: X + 10.0 ** rng.uniform(0, 9, X.shape[1])),
+    "units of columns": _common(lambda rng, X: X * 10.0 ** rng.uniform(-6, 6, X.shape[1])),
+    "small": _common(lambda rng, X: X * 10.0 ** -rng.integers(3, 30)),
+    "large": _common(lambda rng, X: X * 10.0 ** rng.integers(3, 30)),
+    "very small": _common(lambda rng, X: X * 10.0 ** -rng.integers(30, 307)),
+    "very large": _common(lambda rng, X: X * 10.0 ** rng.integers(30, 306)),
+    "subnormal": _common(lambda rng, X: X * 1e-310),
+    "an outlier": lambda rng, X, B: (_put(rng, X, 10.0 ** rng.integers(3, 16)), B),
+    "an enormous outlier": lambda rng, X, B: (_put(rng, X, 10.0 ** rng.integers(16, 300)), B),
+    "heavy tails": _each(lambda rng, X: X * rng.standard_cauchy(X.shape)),
+    "whole numbers": _each(lambda rng, X: np.rint(3.0 * X)),
+    "negative zeros": _each(lambda rng, X: np.where(rng.random(X.shape) < 0.3, -0.0, X)),
+}
+
+# Data in which rounding decides where a bound that hardly rises is taken to have converged.
+ILL_CONDITIONED = (
+    *("an offset", "offsets of columns", "units of columns", "an outlier", "an enormous outlier"),
+    *("heavy tails", "rank one", "rank two", "few rows", "wide", "a column twice", "equal rows"),
+    *("a column observed once", "missing entries", "a constant column", "a constant target"),
+)
+
+# --- containers ---------------------------------------------------------------------------------
+
+
+def _memory_map(X: Array) -> Array:
+    file = Path(tempfile.mkdtemp(dir=SCRATCH[0])) / "rows.npy"
+    np.save(file, X)
+    return np.asarray(np.lib.format.open_memmap(file, mode="r"))
+
+
+def _dask(X: Array) -> Any:
+    return import_module("dask.array").from_array(X, chunks=(max(1, len(X) // 3), -1))
+
+
+def _polars(X: Array) -> Any:
+    return import_module("polars").DataFrame({f"c{j}": X[:, j] for j in range(X.shape[1])})
+
+
+def _strided(X: Array) -> Array:
+    wide = np.full((2 * len(X), 2 * X.shape[1]), 7.0)
+    wide[::2, ::2] = X
+    return wide[::2, ::2]
+
+
+def _frozen(X: Array) -> Array:
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+SCRATCH: list[str] = [tempfile.gettempdir()]
+FORMS: dict[str, Callable[[Array], Any]] = {
+    "column order": np.asfortranarray,
+    "strided": _strided,
+    "reversed": lambda X: X[::-1].copy()[::-1],
+    "read-only": _frozen,
+    "big-endian": lambda X: X.astype(">f8"),
+    "long double": lambda X: X.astype(np.longdouble),
+    "lists": lambda X: X.tolist(),
+    "tuples": lambda X: tuple(map(tuple, X.tolist())),
+    "objects": lambda X: X.astype(object),
+    "frame": lambda X: pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])]),
+    "frame with an index": lambda X: pd.DataFrame(X, index=[f"r{i}" for i in range(len(X))]),
+    "nullable frame": lambda X: pd.DataFrame(X).convert_dtypes(convert_integer=False),
+    "polars": _polars,
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_matrix,
+    "coo": sparse.coo_array,
+    "dask": _dask,
+    "memory map": _memory_map,
+    "masked": lambda X: np.ma.array(np.where(np.isnan(X), -999.0, X), mask=np.isnan(X)),
+}
+
+# What is no table of real numbers.
+BAD: dict[str, Callable[[Array], Any]] = {
+    "generator": lambda X: (row for row in X),
+    "dict": lambda X: {"a": 1.0},
+    "scalar": lambda X: 3.0,
+    "None": lambda X: None,
+    "text": lambda X: "rows",
+    "complex": lambda X: X + 1j,
+    "words": lambda X: [*X.astype(str).astype(object).tolist()[:-1], ["a"] * X.shape[1]],
+    "bytes": lambda X: np.full(X.shape, b"1"),
+    "dates": lambda X: np.full(X.shape, np.datetime64("2020-01-01")),
+    "durations": lambda X: np.full(X.shape, np.timedelta64(1, "s")),
+    "date objects": lambda X: np.full(X.shape, datetime(2020, 1, 1)),  # noqa: DTZ001
+    "one dimension": lambda X: X[:, 0],
+    "three dimensions": lambda X: X[:, :, None],
+    "no rows": lambda X: X[:0],
+    "no columns": lambda X: X[:, :0],
+    "ragged lists": lambda X: [[1.0, 2.0], [1.0]],
+    "infinity": lambda X: np.where(np.arange(X.size).reshape(X.shape) == 1, np.inf, X),
+    "structured": lambda X: np.zeros(len(X), dtype=[("a", float), ("b", float)]),
+    "frame of dates": lambda X: pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * len(X))}),
+    "frame of words": lambda X: pd.DataFrame({"a": ["x"] * len(X)}),
+    "infinite csr": lambda X: sparse.csr_array(np.where(X > 0, np.inf, 0.0)),
+    "complex csr": lambda X: sparse.csr_array(X + 1j),
+    "a class": lambda X: object(),
+    "all missing": lambda X: np.full(X.shape, np.nan),
+}
+
+# --- invariants ---------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """What a fit found, as numbers that do not depend on the signs of its dimensions."""
+
+    bound: float
+    n_target: int
+    n_shared: int
+    reconstruction: Array  # of the target's rows
+
+
+def found(model: Any, X: Array) -> Found:
+    """Read what a fitted model found, and apply it to the plain rows of the target."""
+    target, shared = (getattr(model, name, 0) for name in ("n_target_", "n_shared_"))
+    rebuilt = model.reconstruct(X) if hasattr(model, "reconstruct") else np.abs(model.transform(X))
+    return Found(float(getattr(model, "lower_bound_", 0.0)), target, shared, np.asarray(rebuilt))
+
+
+SHARES = ("target_variance_ratio_", "shared_variance_ratio_", "noise_variance_ratio_")
+NUMBERS = (
+    *SHARES,
+    *("target_components_", "shared_components_", "components_", "mean_", "background_mean_"),
+    *(
+        "noise_variance_",
+        "lower_bounds_",
+        "lower_bound_",
+        "feature_relevance_",
+        "explained_variance_",
+    ),
+)
+
+
+def require_sane(model: Any, X: Array) -> None:
+    """Require finite results, a bound that never falls, and shares that sum to one."""
+    for name in NUMBERS:
+        value = np.asarray(getattr(model, name, 0.0), dtype=float)
+        require(np.isfinite(value).all(), f"{name} is not finite")
+    require((np.asarray(getattr(model, "noise_variance_", 1.0)) >= 0).all(), "negative noise")
+    bounds = np.asarray(getattr(model, "lower_bounds_", [0.0]), dtype=float)
+    fall = float(np.max(bounds[:-1] - bounds[1:], initial=0.0))
+    require(fall <= 1e-9 * (1.0 + np.abs(bounds).max()), f"the bound falls by {fall:.2g}")
+    if hasattr(model, "noise_variance_ratio_"):
+        shares = np.concatenate([np.atleast_1d(getattr(model, name)) for name in SHARES])
+        require(abs(shares.sum() - 1.0) < 1e-8, f"shares sum to {shares.sum()}")
+        require((shares >= 0).all(), "a share is negative")
+    for name in ("transform", "score_samples", "impute"):
+        method = getattr(model, name, None)
+        values = 0.0 if method is None else method(X)
+        require(np.isfinite(values).all(), f"{name} is not finite")
+
+
+def require_same(one: Found, other: Found, X: Array, tolerance: float, how: str) -> None:
+    """Require that two fits found the same."""
+    sizes = ((one.n_target, one.n_shared), (other.n_target, other.n_shared))
+    require(sizes[0] == sizes[1], f"{how}: {sizes[0]} dimensions become {sizes[1]}")
+    apart = abs(one.bound - other.bound) / (abs(one.bound) + X.size)
+    require(apart <= tolerance, f"{how}: the bound {one.bound:.8g} becomes {other.bound:.8g}")
+    spread = float(np.nanstd(X)) or 1.0
+    moved = np.abs(one.reconstruction - other.reconstruction).max(initial=0.0) / spread
+    require(moved <= 1e3 * tolerance, f"{how}: reconstructions move by {moved:.2g} deviations")
+
+
+# Ways of fitting a second time that must not matter: they return the second fit.
+
+
+def permuted(rng: Rng, model: Any, X: Array, B: Array) -> Any:
+    """Fit the rows in another order."""
+    return fit(model, X[rng.permutation(len(X))], B[rng.permutation(len(B))])
+
+
+def chunked(rng: Rng, model: Any, X: Array, B: Array) -> Any:
+    """Fit rows in Dask chunks of random sizes."""
+    da, sets = import_module("dask.array"), []
+    for rows in (X, B):
+        cuts = np.sort(rng.integers(0, len(rows) + 1, size=3))
+        sizes = np.diff([0, *cuts, len(rows)])
+        sets.append(da.from_array(rows, chunks=(tuple(int(s) for s in sizes if s), -1)))
+    return fit(model, *sets)
+
+
+def doubled(rng: Rng, model: Any, X: Array, B: Array) -> Any:
+    """Fit each row twice with half its weight."""
+    if not isinstance(model, clvm.ContrastiveLVM):
+        return fit(model, X, B)
+    words = {"sample_weight": np.full(2 * len(X), 0.5)}
+    if model.n_shared != 0:
+        words["background_sample_weight"] = np.full(2 * len(B), 0.5)
+    return fit(model, np.repeat(X, 2, axis=0), np.repeat(B, 2, axis=0), **words)
+
+
+def refitted(rng: Rng, model: Any, X: Array, B: Array) -> Any:
+    """Fit after a fit to something else was refused, which must leave no trace."""
+    own, (other, background) = clone(model), planted(rng)
+    name, bad = pick(rng, BAD)
+    state = dict(vars(own))
+    try:
+        fit_in_place(own, bad(other), background)
+    except Exception:
+        require(vars(own).keys() == state.keys(), f"a refused fit ({name}) leaves attributes")
+    with suppress(NotFittedError):
+        own.transform(other)
+        raise TroubleError(f"a refused fit ({name}) can transform")
+    return fit_in_place(own, X, B)
+
+
+def saved(rng: Rng, model: Any, X: Array, B: Array) -> Any:
+    """Fit, save and load."""
+    file = Path(tempfile.mkdtemp(dir=SCRATCH[0])) / "model.clvm"
+    fit(model, X, B).save(file)
+    return clvm.load_model(file)
+
+
+def contained(rng: Rng, model: Any, X: Array, B: Array) -> Any:
+    """Fit the rows in another container."""
+    (_, one), (_, other) = pick(rng, FORMS), pick(rng, FORMS)
+    if one is not other and rng.random() < 0.8:
+        other = one
+    return fit(model, one(X), other(B))
+
+
+def rescaled(rng: Rng, model: Any, X: Array, B: Array) -> Any:
+    """Fit in units that differ by a power of two, which rounds nothing."""
+    return fit(model, X * 2.0**SHIFT, B * 2.0**SHIFT)
+
+
+SHIFT = -10
+TWINS: dict[str, tuple[Callable[[Rng, Any, Array, Array], Any], float]] = {
+    "permuted rows": (permuted, 1e-6),
+    "Dask chunks": (chunked, 1e-7),
+    "weights": (doubled, 1e-6),
+    "after a refused fit": (refitted, 1e-12),
+    "saved and loaded": (saved, 1e-12),
+    "another container": (contained, 1e-7),
+    "other units": (rescaled, 1e-6),
+}
+
+
+def run(number: int) -> Report:
+    """Fit one input."""
+    rng = generator("arrays", number)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        SCRATCH[0] = folder
+        warnings.simplefilter("error")  # NumPy's warnings come from the inside
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        return _bad(rng) if rng.random() < 0.15 else _strange(rng)
+
+
+def _bad(rng: Rng) -> Report:
+    (name, bad), (kind, model), (X, B) = pick(rng, BAD), pick(rng, MODELS), planted(rng)
+    first = kind in ("no shared", "ppca") or rng.random() < 0.5
+    if not first and name == "None":
+        return Report(name, "answered")  # no background is a way to say so
+    try:
+        fit(model, bad(X) if first else X, B if first else bad(B))
+    except Exception as error:
+        require_sentence(error)
+        return Report(f"refused: {name}", "refused")
+    raise TroubleError(f"{name} is answered by {kind}")
+
+
+def _strange(rng: Rng) -> Report:
+    (values, change), (kind, model) = pick(rng, VALUES), pick(rng, MODELS)
+    X, B = change(rng, *planted(rng))
+    twin, (again, tolerance) = pick(rng, TWINS)
+    before = X.copy(), B.copy()
+    try:
+        own = fit(model, X, B)
+    except Exception as error:
+        require_sentence(error)
+        return Report(values, "refused")
+    require_sane(own, X)
+    for given, copy in zip((X, B), before, strict=True):
+        require(np.array_equal(given, copy, equal_nan=True), "an input was changed")
+    both = clone(model).fit_transform(X, **background_of(model, B))
+    require(np.allclose(both, own.transform(X), rtol=1e-8, atol=0.0), "fit_transform differs")
+    if twin != "other units" or kind not in UNITLESS:
+        other = again(rng, model, X, B)
+        used = (X,) if kind in ("no shared", "ppca") else (X, B)
+        second = _in_units(found(other, _units(twin) * X), twin, used)
+        settled = all(getattr(m, "converged_", True) for m in (own, other))
+        tolerance = tolerance if settled and values not in ILL_CONDITIONED else 1e-3
+        require_same(found(own, X), second, X, tolerance, f"{kind}, {twin}")
+    return Report(values, "answered")
+
+
+def _units(twin: str) -> float:
+    return 2.0**SHIFT if twin == "other units" else 1.0
+
+
+def _in_units(other: Found, twin: str, sets: Iterable[Array]) -> Found:
+    """Return what a fit in other units found, in the units of the first."""
+    if twin != "other units":
+        return other
+    entries = sum(np.count_nonzero(~np.isnan(rows)) for rows in sets)
+    bound = other.bound + entries * np.log(_units(twin)) if other.bound else 0.0
+    return other._replace(bound=bound, reconstruction=other.reconstruction / _units(twin))

@@ -1,0 +1,119 @@
+"""Signals at random times.
+
+`clvm fit` and fits in Python get SIGINT, SIGTERM or SIGHUP at a random moment. The process ends
+soon, says no more than a sentence, and leaves its output whole: as it was before, or new; no other
+file stays behind, neither beside the output nor in the folder for temporary files.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+import contrastive_lvm as clvm
+from campaign.case import CLVM, Report, generator, require
+
+SIGNALS = {"SIGINT": signal.SIGINT, "SIGTERM": signal.SIGTERM, "SIGHUP": signal.SIGHUP}
+SCRIPT = """
+import signal, sys, warnings
+import numpy as np
+import contrastive_lvm as clvm
+warnings.simplefilter("ignore")
+X, B, old = (np.load(f"{sys.argv[1]}/{name}.npy") for name in ("target", "background", "old"))
+model = clvm.ContrastiveLVM(1, 1).fit(old, background=old)
+before = model.transform(old)
+model.set_params(n_target=2, n_shared=8, likelihood=sys.argv[2])
+print("ready", flush=True)
+try:
+    for _ in range(50):
+        model.fit(X, background=B)
+    end = "answered"
+except KeyboardInterrupt:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end = "interrupted"
+if model.n_features_in_ == old.shape[1]:
+    assert (model.transform(old) == before).all()
+else:
+    assert model.transform(X).shape == (len(X), 2) and np.isfinite(model.lower_bound_)
+print(end)
+"""
+
+
+@cache
+def home() -> Path:
+    """Write sets whose fit takes seconds."""
+    folder = Path(tempfile.mkdtemp(prefix="campaign-"))
+    rng = np.random.default_rng(0)
+    data = clvm.datasets.make_contrastive(3000, 3000, n_features=60, random_state=0)
+    for name, rows in (("target", data.target), ("background", data.background)):
+        np.save(folder / f"{name}.npy", np.where(rng.random(rows.shape) < 0.05, np.nan, rows))
+    np.save(folder / "old.npy", data.target[:50, :7])
+    return folder
+
+
+def run(number: int) -> Report:
+    """Interrupt one process."""
+    rng = generator("signals", number)
+    name = str(rng.choice(list(SIGNALS)))
+    return _command(rng, name) if number % 2 else _python(rng)
+
+
+def _command(rng: np.random.Generator, name: str) -> Report:
+    with tempfile.TemporaryDirectory() as held:
+        folder, temporary = Path(held) / "out", Path(held) / "tmp"
+        folder.mkdir()
+        temporary.mkdir()
+        output = folder / "model.clvm"
+        output.write_bytes(b"before")
+        words = ["fit", home() / "target.npy", home() / "background.npy", "-o", output]
+        process = subprocess.Popen(
+            [*CLVM, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TMPDIR": str(temporary)},
+        )
+        time.sleep(float(rng.uniform(0.6, 4.0)))  # Python itself starts in the first part of it
+        process.send_signal(SIGNALS[name])
+        _, err = process.communicate(timeout=60)
+        code = process.returncode
+        allowed = {0, 2, 128 + SIGNALS[name], -SIGNALS[name]}
+        require(code in allowed, f"{name}: exit code {code}: {err[-200:]}")
+        require("Traceback" not in err, f"{name}: a traceback: {err[-300:]}")
+        left = [path.name for path in (*folder.iterdir(), *temporary.iterdir())]
+        require(left == ["model.clvm"], f"{name}: files left behind: {left}")
+        whole = output.read_bytes() == b"before" or clvm.load_model(output)
+        require(whole, f"{name}: the output is broken")
+    return Report(f"clvm fit, {name}", "answered" if code == 0 else "refused")
+
+
+def _python(rng: np.random.Generator) -> Report:
+    likelihood = str(rng.choice(["gaussian", "student_t"]))
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(home()), likelihood],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(float(rng.uniform(0.0, 2.0)))
+    out, err = "", ""
+    for _ in range(10):  # the first may end a fit with what it has, another ends the loop
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            out, err = process.communicate(timeout=5.0)
+            break
+    else:
+        process.kill()
+    require(
+        process.returncode == 0, f"a fit in Python ends with {process.returncode}: {err[-300:]}"
+    )
+    return Report(f"fit in Python, {likelihood}", "answered" if "answered" in out else "refused")
