@@ -266,7 +266,11 @@ class Found(NamedTuple):
 def found(model: Any, X: Array) -> Found:
     """Read what a fitted model found, and apply it to the plain rows of the target."""
     target, shared = (getattr(model, name, 0) for name in ("n_target_", "n_shared_"))
-    rebuilt = model.reconstruct(X) if hasattr(model, "reconstruct") else np.abs(model.transform(X))
+    if hasattr(model, "reconstruct"):
+        rebuilt = model.reconstruct(X)
+    else:
+        latents = model.transform(X)
+        rebuilt = model.inverse_transform(latents) if hasattr(model, "impute") else np.abs(latents)
     return Found(float(getattr(model, "lower_bound_", 0.0)), target, shared, np.asarray(rebuilt))
 
 
@@ -351,6 +355,8 @@ def refitted(rng: Rng, model: Any, X: Array, B: Array) -> Any:
         fit_in_place(own, bad(other), background)
     except Exception:
         require(vars(own).keys() == state.keys(), f"a refused fit ({name}) leaves attributes")
+    else:
+        raise TroubleError(f"{name} is answered")
     with suppress(NotFittedError):
         own.transform(other)
         raise TroubleError(f"a refused fit ({name}) can transform")
@@ -404,7 +410,7 @@ def _bad(rng: Rng) -> Report:
     (name, bad), (kind, model), (X, B) = pick(rng, BAD), pick(rng, MODELS), planted(rng)
     first = kind in ("no shared", "ppca") or rng.random() < 0.5
     if not first and name == "None":
-        return Report(name, "answered")  # no background is a way to say so
+        return Report("refused: None", "answered")  # some models need no background
     try:
         fit(model, bad(X) if first else X, B if first else bad(B))
     except Exception as error:
