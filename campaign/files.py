@@ -355,6 +355,7 @@ def _checked(name: str, ending: str, raw: bytes, folder: Path) -> str:
         require(output.read_bytes() == b"before", "the output of a refused command was changed")
         require(err.startswith("clvm: ") and err.endswith("\n"), f"standard error is {err[:200]!r}")
         require_one_sentence(err.removeprefix("clvm: ").removesuffix("\n"))
+        require("not enough memory" not in err, f"{len(raw)} bytes take all memory")
         return "refused"
     require(output.read_bytes() != b"before", "no output was written")
     if "--json" in words:

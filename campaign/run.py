@@ -10,6 +10,7 @@ longer than two minutes, has failed; the others go on in a new process.
 import argparse
 import faulthandler
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -31,11 +32,12 @@ class Part(NamedTuple):
 
     cases: int
     together: int  # cases of a worker process
+    gigabytes: int = 0  # of memory that a worker may use; 0 for no limit
 
 
 PARTS = {
     "arrays": Part(4000, 250),
-    "files": Part(3500, 250),
+    "files": Part(3500, 250, gigabytes=8),
     "model_files": Part(2300, 250),
     "pages": Part(40, 20),
     "faults": Part(240, 30),
@@ -62,6 +64,8 @@ def _line(text: str) -> str:
 
 def work(part: str, first: int, end: int) -> None:
     """Run cases and print a line of JSON for each."""
+    if limit := PARTS[part].gigabytes << 30 if part in PARTS else 0:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for number in range(first, end):
         faulthandler.dump_traceback_later(120.0, exit=True)
         print(json.dumps([f"{part}:{number}", *run_case(part, number)]), flush=True)

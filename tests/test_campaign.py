@@ -12,12 +12,12 @@ from campaign.case import Report, TroubleError, require_one_sentence, require_se
 from campaign.run import PARTS, run_case, run_range
 from campaign.table import failures, page
 
-SMALL = {"arrays": 60, "files": 80, "model_files": 60}
+SMALL = {"arrays": range(42, 92), "files": range(60), "model_files": range(60)}
 
 
 @pytest.mark.parametrize("part", SMALL)
-def test_the_first_cases_of_a_part(part: str) -> None:
-    found = [(f"{part}:{i}", run_case(part, i)) for i in range(SMALL[part])]
+def test_some_cases_of_a_part(part: str) -> None:
+    found = [(f"{part}:{i}", run_case(part, i)) for i in SMALL[part]]
     assert failures(found) == {}
 
 
