@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 PARTS = {
     "arrays": Part(4000, 250),
-    "files": Part(3500, 250, gigabytes=8),
+    "files": Part(3500, 250, gigabytes=3),
     "model_files": Part(2300, 250),
     "pages": Part(40, 20),
     "faults": Part(240, 30),
