@@ -84,6 +84,7 @@ class CoordinateAscent(Engine):
             weights=weights,
             scale_mixture=model.likelihood._is_scale_mixture,
             span=alike and not self._posterior,
+            n_columns=0 if model.drops_columns else sum(b.n_components for b in model.blocks),
         )
 
     def _run(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:

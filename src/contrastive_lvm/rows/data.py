@@ -12,6 +12,7 @@ from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.masked_rows import MaskedRows
+from contrastive_lvm.rows.memory import check_memory
 from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import RowReader, Rows
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
@@ -97,6 +98,7 @@ def prepare(
     weights: Sequence[Array | None] | None = None,
     scale_mixture: bool = False,
     span: bool = False,
+    n_columns: int = 0,
 ) -> Data:
     """Compress complete sets to summaries; keep sets with missing entries or scales as rows.
 
@@ -104,11 +106,14 @@ def prepare(
     faster. `weights` are nonnegative, one for each row: a row of weight 2 counts as two rows, one
     of weight 0 is left out. `scale_mixture` says that every entry or row has a scale of its own;
     `span` allows the model to be fitted in the span of few rows, which supposes isotropic noise,
-    and loadings without covariances or priors that tell features apart.
+    and loadings without covariances or priors that tell features apart. A fit of `n_columns`
+    columns of loadings that cannot fit into memory is refused.
     """
     given = [None] * len(sets) if weights is None else list(weights)
     n_rows, D = sum(map(_total_weight, sets, given)), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
+    scatter = not scale_mixture and D <= min(2 * n_rows, MOST_FEATURES)
+    check_memory(sets, n_columns, loads=few, scatter=scatter)
     readers = [_reader(X, load=few) for X in sets]
     pairs = list(zip(readers, given, strict=True))
     if scale_mixture:

@@ -45,6 +45,7 @@ class LocalRows(RowReader):
         is_map = isinstance(X, np.memmap)
         self.in_memory = is_sparse(X) or (isinstance(X, np.ndarray) and not is_map)
         self.random_access = self.in_memory or is_map
+        self.is_dense = not is_sparse(X) and not hasattr(X, "format")
         entries = X.nnz // self.shape[0] + 1 if is_sparse(X) else self.shape[1]
         size = _rows_per_chunk(self.shape[0], entries, getattr(X, "chunks", None))
         self.slices = list(row_slices(self.shape[0], entries, elements=MOST_ENTRIES, most=size))

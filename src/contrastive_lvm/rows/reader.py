@@ -73,6 +73,7 @@ class RowReader(ABC):
     slices: list[slice]  # rows of each chunk
     random_access: bool = False  # whether single rows cost no more than rows of a chunk
     in_memory: bool = False
+    is_dense: bool = False  # whether chunks are known to be arrays, not sparse matrices
 
     @property
     def on_cluster(self) -> bool:
