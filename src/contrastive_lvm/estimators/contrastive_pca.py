@@ -79,8 +79,8 @@ class ContrastivePCA(Estimator):
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
     >>> model = clvm.ContrastivePCA(n_components=2).fit(data.target, background=data.background)
-    >>> model.transform(data.target).shape, len(model.alphas_)
-    ((400, 2), 4)
+    >>> model.transform(data.target).shape, model.components_.shape, len(model.alphas_)
+    ((400, 2), (2, 30), 4)
     """
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
@@ -94,16 +94,7 @@ class ContrastivePCA(Estimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Self:
-        """Fit to a target set and a background; neither may hold NaN.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastivePCA(1, alpha=2.0).fit(data.target, background=data.background)
-        >>> model.components_.shape
-        (1, 30)
-        """
+        """Fit to a target set and a background; neither may hold NaN."""
         q = check_integer("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)
         target = rows_for_fit(self, X, missing=False)
@@ -142,16 +133,7 @@ class ContrastivePCA(Estimator):
 
     @by_chunks
     def transform(self, X: Any) -> Array:
-        """Project new rows: `(x - mean_) / scale_` on the components.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> model = clvm.ContrastivePCA().fit(data.target, background=data.background)
-        >>> model.transform(data.background).shape
-        (400, 2)
-        """
+        """Project new rows: `(x - mean_) / scale_` on the components."""
         check_is_fitted(self)
         rows = read_rows(self, X, missing=False)
         projected = np.empty((rows.shape[0], len(self.components_)))
@@ -160,15 +142,7 @@ class ContrastivePCA(Estimator):
         return projected
 
     def fit_transform(self, X: Any, y: object = None, *, background: Any = None) -> Array:
-        """Fit, then `transform(X)`.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_subgroups(random_state=0)
-        >>> clvm.ContrastivePCA().fit_transform(data.target, background=data.background).shape
-        (400, 2)
-        """
+        """Fit, then `transform(X)`."""
         return self.fit(X, y, background=background).transform(X)
 
     def _fitted_state(self) -> dict[str, object]:

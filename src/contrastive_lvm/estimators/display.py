@@ -48,19 +48,7 @@ def card_of(model: Any) -> str:
 
 
 def card(title: str, found: Summary, *, hidden: int = 0) -> str:
-    """A summary as HTML that asks for nothing from outside and runs nothing.
-
-    Parameters
-    ----------
-    title : str
-        The estimator.
-    found : Summary
-    hidden : int
-        Dimensions beyond those of the summary.
-
-    Returns
-    -------
-    str
+    """Return a summary as HTML that loads and runs nothing; `hidden` dimensions are not in it.
 
     Examples
     --------

@@ -80,8 +80,18 @@ class PPCA(Estimator):
     --------
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> clvm.PPCA(n_components=2).fit_transform(data.target).shape
-    (400, 2)
+    >>> model = clvm.PPCA(n_components=2)
+    >>> latents = model.fit_transform(data.target)
+    >>> latents.shape, model.components_.shape, model.inverse_transform(latents).shape
+    ((400, 2), (2, 30), (400, 30))
+    >>> bool(abs(model.score_samples(data.target).sum() - model.lower_bound_) < 1e-6)
+    True
+    >>> round(model.score(data.target), 1), model.sample(3, random_state=0).shape
+    (-95.6, (3, 30))
+    >>> data.target[0, 0] = float("nan")
+    >>> filled, std = model.impute(data.target, return_std=True)
+    >>> bool(std[0, 0] > 0), bool(std[0, 1] == 0)
+    (True, True)
     """
 
     def __init__(self, n_components: int = 2, *, max_iter: int = 2000, tol: float = 1e-6) -> None:
@@ -91,16 +101,7 @@ class PPCA(Estimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: object = None) -> Self:
-        """Fit to rows, which may hold NaN.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> model.components_.shape
-        (2, 30)
-        """
+        """Fit to rows, which may hold NaN."""
         q = check_integer("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
         rows = rows_for_fit(self, X)
@@ -161,30 +162,12 @@ class PPCA(Estimator):
 
     @by_chunks
     def transform(self, X: Any) -> Array:
-        """Posterior mean of the latents, (n, n_components).
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> model.transform(rows).shape
-        (400, 2)
-        """
+        """Posterior mean of the latents, (n, n_components)."""
         return prediction.latent_means(self._linear(), read_rows(self, X))
 
     @follows_output
     def inverse_transform(self, T: ArrayLike) -> Array:
-        """Features from latents: `mean_ + W t`.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> model.inverse_transform(model.transform(rows)).shape
-        (400, 30)
-        """
+        """Features from latents: `mean_ + W t`."""
         model = self._linear()
         inverse: Array = model.mean + check_latents(T, model.L.shape[1]) @ model.L.T
         return inverse
@@ -192,62 +175,24 @@ class PPCA(Estimator):
     @follows_output
     @by_chunks
     def impute(self, X: Any, *, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """X with its NaN replaced by conditional means (and their standard deviations).
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> rows[0, 0] = float("nan")
-        >>> filled, std = model.impute(rows, return_std=True)
-        >>> bool(std[0, 0] > 0), bool(std[0, 1] == 0)
-        (True, True)
-        """
+        """X with its NaN replaced by conditional means (and their standard deviations)."""
         filled, std = prediction.fill(self._linear(), read_rows(self, X), with_std=return_std)
         return filled if std is None else (filled, std)
 
     @follows_output
     def sample(self, n_samples: int, *, random_state: RandomState = None) -> Array:
-        """Draw new rows from the model.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> model.sample(3, random_state=0).shape
-        (3, 30)
-        """
+        """Draw new rows from the model."""
         model, rng = self._linear(), check_random_state(random_state)
         n = check_integer("n_samples", n_samples, 1)
         return prediction.draw(model, n, rng)
 
     @by_chunks
     def score_samples(self, X: Any) -> Array:
-        """Exact log-likelihood of each row's observed entries.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> bool(abs(model.score_samples(rows).sum() - model.lower_bound_) < 1e-6)
-        True
-        """
+        """Exact log-likelihood of each row's observed entries."""
         return prediction.log_likelihoods(self._linear(), read_rows(self, X))
 
     def score(self, X: Any, y: object = None, sample_weight: RowNumbers = None) -> float:
-        """Mean (or weighted mean) log-likelihood of rows.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> rows = clvm.datasets.make_subgroups(random_state=0).target
-        >>> model = clvm.PPCA(n_components=2).fit(rows)
-        >>> round(model.score(rows), 1)
-        -95.6
-        """
+        """Mean (or weighted mean) log-likelihood of rows."""
         return mean_score(self.score_samples(X), sample_weight)
 
     def _fitted_state(self) -> dict[str, object]:
