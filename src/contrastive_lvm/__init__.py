@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
     from contrastive_lvm.resampling.bootstrap import Bootstrap, bootstrap
+    from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
 
 __version__ = "0.1.0"
 
@@ -62,6 +63,7 @@ __all__ = [
     "ContrastiveLVM",
     "ContrastivePCA",
     "ContrastiveVAE",
+    "DimensionChoice",
     "Draws",
     "Flat",
     "Gaussian",
@@ -87,6 +89,7 @@ __all__ = [
     "__version__",
     "anndata",
     "bootstrap",
+    "choose_dimensions",
     "contrastive_model",
     "datasets",
     "density",
@@ -131,6 +134,8 @@ _HOMES = {
     "Block": "model",
     "Bootstrap": "resampling.bootstrap",
     "bootstrap": "resampling.bootstrap",
+    "DimensionChoice": "resampling.dimensions",
+    "choose_dimensions": "resampling.dimensions",
     "Prior": "priors.base",
     "Likelihood": "likelihoods.base",
     "ScaleMixture": "likelihoods.base",

@@ -9,9 +9,9 @@ import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.estimators.linear_fit import read_input
-from contrastive_lvm.resampling.newton import FixedNewton
+from contrastive_lvm.resampling.newton import FixedNewton, ascended
 from contrastive_lvm.resampling.refit import Refit, _sweep
-from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, weighted_scatter
+from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, weighted_scatter, without
 from contrastive_lvm.resampling.scatter_sweep import ScatterSweep
 
 
@@ -33,7 +33,7 @@ def drawn(n: int, seed: int) -> Array:
 
 def refit_of(model: clvm.ContrastiveLVM, X: Any, Y: Any) -> Refit:
     model.fit(X, background=Y)
-    return Refit(read_input(model, X, Y), model.posterior_)
+    return Refit.of_fit(read_input(model, X, Y), model.posterior_, n_refits=100)
 
 
 MODELS = {
@@ -114,7 +114,7 @@ def test_a_weighted_scatter_is_that_of_repeated_rows() -> None:
     np.testing.assert_allclose(found.matrix, np.cov(rows.T, bias=True) * len(rows))
 
 
-def test_a_refit_far_from_the_fit_is_left_to_the_ascent() -> None:
+def test_newtons_method_gives_up_far_from_the_fit() -> None:
     """A map whose fixed point is far away, and whose Jacobian there is another one."""
     start = np.zeros(2)
     newton = FixedNewton(lambda x: (-float(x @ x), 0.5 * x), start, np.zeros((2, 0)))
@@ -123,9 +123,36 @@ def test_a_refit_far_from_the_fit_is_left_to_the_ascent() -> None:
     def sweep(x: Array) -> tuple[float, Array]:
         return -float(((x - top) ** 2 * [1.0, 9.0]).sum()), x + [0.02, 1.3] * (top - x)
 
-    point, value = newton.solve(sweep, start, memory=5, max_sweeps=500)
+    assert newton.solve(sweep, start) is None
+    point, value = ascended(sweep, start, memory=5, max_sweeps=500)
     np.testing.assert_allclose(point, top, atol=0.02)
     assert value > -1e-2
+
+
+def test_newton_and_ascent_find_the_same_fit() -> None:
+    X, Y = sets()
+    model = clvm.ContrastiveLVM(1, 2).fit(X, background=Y)
+    given = read_input(model, X, Y)
+    one, other = (Refit.of_fit(given, model.posterior_, n_refits=n) for n in (100, 1))
+    assert one.newton is not None
+    assert other.newton is None
+    weights = [drawn(len(X), 6), drawn(len(Y), 7)]
+    assert one(weights).lower_bound == pytest.approx(other(weights).lower_bound, abs=2e-3)
+
+
+@pytest.mark.parametrize("name", ["plain", "in the span"])
+def test_a_scatter_without_a_fold_is_that_of_the_other_rows(name: str) -> None:
+    X, Y = sets(**MODELS[name][1])  # type: ignore[arg-type]
+    rows = ScatterRows([X, Y], span=name == "in the span")
+    fold = [np.arange(len(Z)) % 3 == 1 for Z in (X, Y)]
+    whole = rows.scatters([np.ones(len(X)), np.ones(len(Y))])
+    parts = rows.scatters([own.astype(float) for own in fold])
+    direct = rows.scatters([1.0 - own for own in fold])
+    for total, part, rest in zip(whole, parts, direct, strict=True):
+        found = without(total, part)
+        np.testing.assert_allclose(found.matrix, rest.matrix, atol=1e-9)
+        np.testing.assert_allclose(found.mean, rest.mean, atol=1e-12)
+        assert (found.n_rows, found.n_outside) == (rest.n_rows, rest.n_outside)
 
 
 def test_weights_that_leave_too_little_are_not_allowed() -> None:

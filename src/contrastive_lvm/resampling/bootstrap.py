@@ -5,12 +5,14 @@ is fitted again, from the fit. Loadings are compared in the canonical gauge, dim
 order of their variance, each with the sign that agrees best with the fit. With `w_b` a loading of
 resample b and `w` that of the fit, the standard error is
 
-    se^2 = mean_b (w_b - w)^2,
+    se^2 = R / (R - 1) mean_b (w_b - w)^2,
 
-which includes the shift of the resamples, and the interval is `w -/+ z se`. Among percentile,
-basic, normal and bias-corrected intervals this one came closest to its level; docs/intervals.md
-has the coverage. Where dimensions have nearly equal variances their loadings turn from resample to
-resample, and the errors grow as they should.
+which includes the shift of the resamples, and the interval is `w -/+ q se`, with q of Student's t
+distribution with R - 1 degrees of freedom: the spread of draws from R replicates is too small by
+(R - 1) / R on average (Hesterberg 2015, section 4). R is that of the set with fewer replicates.
+Among percentile, basic, normal and bias-corrected intervals this one came closest to its level;
+docs/intervals.md has the coverage. Where dimensions have nearly equal variances their loadings
+turn from resample to resample, and the errors grow.
 
 A feature that a prior selects is called stable if it is selected in most of many random halves of
 the replicates (stability selection; Meinshausen & Buehlmann 2010, Theorem 1): if q features are
@@ -26,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import subspace_angles
-from scipy.stats import norm
+from scipy.stats import t as student_t
 from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array
@@ -127,13 +129,14 @@ def bootstrap(
     """
     n_resamples = check_integer("n_resamples", n_resamples, 2)
     level = _check_level(confidence_level, n_resamples)
-    study = _study(model, X, background, (groups, background_groups))
+    study = _study(model, X, background, (groups, background_groups), n_resamples)
     seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
     results = _resampled(_draw, study, seeds, options)
     fit: Array = study.fitted.target_components_
     W = aligned(np.array([found.loadings["target"].T for found in results]), fit)
-    errors = np.sqrt(((W - fit) ** 2).mean(axis=0))
-    half = float(norm.ppf(0.5 + level / 2)) * errors
+    fewest = int(study.replicates.members().sum(axis=1).min())
+    errors = np.sqrt(fewest / (fewest - 1) * ((W - fit) ** 2).mean(axis=0))
+    half = float(student_t.ppf(0.5 + level / 2, fewest - 1)) * errors
     found = Bootstrap(
         target_components=fit,
         target_components_std=errors,
@@ -176,7 +179,9 @@ def _check_level(confidence_level: float, n_resamples: int) -> float:
     return level
 
 
-def _study(model: ContrastiveLVM, X: Any, background: Any, groups: tuple[Any, Any]) -> _Study:
+def _study(
+    model: ContrastiveLVM, X: Any, background: Any, groups: tuple[Any, Any], n_resamples: int
+) -> _Study:
     fitted = copy(model)
     given = read_input(fitted, X, background)
     closed_form_engine(given)
@@ -184,7 +189,7 @@ def _study(model: ContrastiveLVM, X: Any, background: Any, groups: tuple[Any, An
     replicates = check_replicates(groups[: len(n_rows)], n_rows)
     if not hasattr(model, "posterior_"):
         fitted = clone(model).fit(X, background=background)
-    refit = Refit(given, fitted.posterior_)
+    refit = Refit.of_fit(given, fitted.posterior_, n_refits=n_resamples)
     gain = refit([np.ones(n) for n in n_rows]).lower_bound - fitted.lower_bound_
     if not abs(gain) < ANOTHER_FIT:
         reason = (

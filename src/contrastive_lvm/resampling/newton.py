@@ -21,7 +21,8 @@ from contrastive_lvm.linalg.anderson import ascend
 TOL = 1e-3  # nats: with ln p = max - x^2 / 2, an error of x = .045 standard errors
 ASCENT_TOL = 1e-4  # nats: an ascent gains less in a sweep than Newton's method in a step
 MOST_STEPS = 20  # a resample takes 4 to 10
-MOST_PARAMETERS = 1500  # the Jacobian takes as many sweeps as there are parameters
+MOST_PARAMETERS = 1500  # beyond, the inverse costs more than sweeps
+SAVED_SWEEPS = 20  # by Newton's method in a refit
 DIFFERENCE = 1e-6  # of finite differences, in standard deviations of the features
 Sweep = Callable[[Array], tuple[float, Array]]  # the objective at a point, and the next point
 
@@ -49,10 +50,8 @@ class FixedNewton:
         self.inverse: Array = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
 
     @np.errstate(all="ignore")  # a step too far may overflow; it is then rejected
-    def solve(
-        self, sweep: Sweep, start: Array, memory: int, max_sweeps: int
-    ) -> tuple[Array, float]:
-        """Return a fixed point of another map, and the objective there."""
+    def solve(self, sweep: Sweep, start: Array) -> tuple[Array, float] | None:
+        """Return a fixed point of another map, and the objective there; None if there is none."""
         point, best = start, -np.inf
         for _ in range(MOST_STEPS):
             value, image = sweep(point)
@@ -62,10 +61,24 @@ class FixedNewton:
             if value - best < TOL:
                 return point, value
             best = value
-        end = ascend(
-            _Sweeps(sweep), start, None, memory=memory, max_sweeps=max_sweeps, tol=ASCENT_TOL
-        )
-        return end.point, float(end.trace[-1])
+        return None
+
+
+def pays(n_parameters: int, n_refits: int) -> bool:
+    """Tell whether a Jacobian saves more sweeps than it takes.
+
+    Examples
+    --------
+    >>> pays(500, 200), pays(500, 5)
+    (True, False)
+    """
+    return n_parameters <= min(MOST_PARAMETERS, SAVED_SWEEPS * n_refits)
+
+
+def ascended(sweep: Sweep, start: Array, memory: int, max_sweeps: int) -> tuple[Array, float]:
+    """Return a fixed point by accelerated ascent, and the objective there."""
+    end = ascend(_Sweeps(sweep), start, None, memory=memory, max_sweeps=max_sweeps, tol=ASCENT_TOL)
+    return end.point, float(end.trace[-1])
 
 
 class _Sweeps:

@@ -21,10 +21,12 @@ from contrastive_lvm.linalg.anderson import ascend
 from contrastive_lvm.linalg.gauge import canonical_rotation
 from contrastive_lvm.model import Block, Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.resampling.newton import ASCENT_TOL, MOST_PARAMETERS, FixedNewton, Sweep
-from contrastive_lvm.resampling.refit_rows import ScatterRows, refit_rows
+from contrastive_lvm.resampling.newton import ASCENT_TOL, FixedNewton, Sweep, ascended, pays
+from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, refit_rows
 from contrastive_lvm.resampling.scatter_sweep import ScatterSweep
+from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.scatter import DenseScatter
 from contrastive_lvm.rows.threads import one_blas_thread
 
 
@@ -33,6 +35,8 @@ class Refitted(NamedTuple):
 
     loadings: dict[str, Array]  # (D, n) of each block
     noise_variance: Array  # (D,)
+    means: tuple[Array, ...]  # (D,) of each set
+    df: float | None
     lower_bound: float
     states: dict[str, object]  # of the prior of each block
 
@@ -42,10 +46,16 @@ class Refit:
 
     Parameters
     ----------
-    given : FitInput
-        The model, its engine (`EM` or `VariationalBayes`) and the rows.
-    posterior : Posterior
-        What the fit to these rows found.
+    model : Model
+        The model, with as many columns as the fit has.
+    engine : CoordinateAscent
+        The engine that fitted it.
+    rows : ScatterRows or EngineRows
+        The rows that it was fitted to.
+    fit : Posterior
+        What was found, in the coordinates of the rows.
+    n_refits : int
+        How many refits will be asked for; Newton's matrix is made only if that pays.
 
     Examples
     --------
@@ -53,26 +63,43 @@ class Refit:
     >>> from contrastive_lvm.estimators.linear_fit import read_input
     >>> data = clvm.datasets.make_subgroups(random_state=0)
     >>> model = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)
-    >>> refit = Refit(read_input(model, data.target, data.background), model.posterior_)
+    >>> given = read_input(model, data.target, data.background)
+    >>> refit = Refit.of_fit(given, model.posterior_, n_refits=100)
     >>> again = refit([np.ones(400), np.ones(400)])
     >>> bool(np.allclose(again.loadings["target"].T, model.target_components_, atol=1e-3))
     True
     """
 
-    def __init__(self, given: FitInput, posterior: Posterior) -> None:
-        self.engine = closed_form_engine(given)
-        self.model = given.model.with_sizes({n: L.shape[1] for n, L in posterior.loadings.items()})
-        self.rows = refit_rows(self.model, self.engine, given.sets)
-        self.posterior = posterior
-        ones = [np.ones(rows.shape[0]) for rows in given.sets]
-        self.problem = self._problem(ones)
-        self.point = self.problem.flatten(self._start())
+    def __init__(
+        self,
+        model: Model,
+        engine: CoordinateAscent,
+        rows: ScatterRows | EngineRows,
+        fit: Posterior,
+        *,
+        n_refits: int,
+    ) -> None:
+        self.model, self.engine, self.rows, self.fit = model, engine, rows, fit
+        whole = rows.data([np.ones(X.shape[0]) for X in rows.sets])
+        self.problem = Problem(model, whole, posterior=engine._posterior)
+        L = np.hstack(list(fit.loadings.values()))
+        start = Parameters(L, fit.noise_variance, tuple(fit.means.values()), fit.df or 0.0)
+        self.point = self.problem.flatten(start)
         self.scatter_sweep = ScatterSweep(self.problem)
+        self.carries_nothing = _carries_nothing(model, engine)
         self.newton = None
-        if _carries_nothing(self.model, self.engine) and len(self.point) <= MOST_PARAMETERS:
+        if self.carries_nothing and pays(len(self.point), n_refits):
             with one_blas_thread():
-                tangents = rotation_tangents(self.problem, self._start())
-                self.newton = FixedNewton(self._sweep(ones), self.point, tangents)
+                tangents = rotation_tangents(self.problem, start)
+                self.newton = FixedNewton(self._sweep(whole), self.point, tangents)
+
+    @classmethod
+    def of_fit(cls, given: FitInput, posterior: Posterior, *, n_refits: int) -> "Refit":
+        """Return the refits of a fitted estimator."""
+        engine = closed_form_engine(given)
+        model = given.model.with_sizes({n: L.shape[1] for n, L in posterior.loadings.items()})
+        rows = refit_rows(model, engine, given.sets)
+        return cls(model, engine, rows, rows.in_coordinates(posterior), n_refits=n_refits)
 
     @property
     def can_travel(self) -> bool:
@@ -91,47 +118,38 @@ class Refit:
 
     def __call__(self, weights: Sequence[Array]) -> Refitted:
         """Fit the model under the weights of the rows of each set."""
+        return self.refitted(self.rows.data(weights))
+
+    def refitted(self, data: Data) -> Refitted:
+        """Fit the model to compressed rows."""
+        data = data._replace(variance=self.problem.data.variance)  # the units stay the same
+        problem = Problem(self.model, data, posterior=self.engine._posterior)
         memory, most = self.engine.memory, self.engine.max_iter
-        if self.newton is not None:
-            point, value = self.newton.solve(self._sweep(weights), self.point, memory, most)
-            return self._refitted(self.problem.unflatten(point), value, {})
-        problem = self._problem(weights)
-        states = tuple(self.posterior.prior_states[block.name] for block in self.model.blocks)
-        start = problem.begin(self.point, Carry(None, states, (None,) * len(weights)))
+        if self.carries_nothing:
+            sweep = self._sweep(data)
+            found = self.newton.solve(sweep, self.point) if self.newton is not None else None
+            point, value = found or ascended(sweep, self.point, memory, most)
+            return self._refitted(problem.unflatten(point), value, {})
+        states = tuple(self.fit.prior_states[block.name] for block in self.model.blocks)
+        start = problem.begin(self.point, Carry(None, states, (None,) * len(data.sets)))
         end = ascend(
             problem, start.point, start.carry, memory=memory, max_sweeps=most, tol=ASCENT_TOL
         )
         names = [block.name for block in self.model.blocks]
-        found = dict(zip(names, end.info.carry.states, strict=True))
-        return self._refitted(problem.unflatten(end.point), float(end.trace[-1]), found)
+        scales = dict(zip(names, end.info.carry.states, strict=True))
+        return self._refitted(problem.unflatten(end.point), float(end.trace[-1]), scales)
 
-    def _problem(self, weights: Sequence[Array]) -> Problem:
-        """Return the problem of weighted rows, in the units of the first."""
-        data = self.rows.data(weights)
-        if hasattr(self, "problem"):
-            data = data._replace(variance=self.problem.data.variance)
-        return Problem(self.model, data, posterior=self.engine._posterior)
-
-    def _sweep(self, weights: Sequence[Array]) -> Sweep:
-        if isinstance(self.rows, ScatterRows):
-            return partial(self.scatter_sweep, self.rows.scatters(weights))
-        return partial(_sweep, self._problem(weights))
-
-    def _start(self) -> Parameters:
-        """Return the fitted parameters, in the coordinates of the rows."""
-        fit, basis = self.posterior, self.rows.basis
-        L, psi = np.hstack(list(fit.loadings.values())), fit.noise_variance
-        if basis is not None:
-            L, psi = basis.T @ L, psi[: basis.shape[1]]
-        return Parameters(L, psi, tuple(fit.means.values()), fit.df or 0.0)
+    def _sweep(self, data: Data) -> Sweep:
+        scatters = [rows for rows in data.sets if isinstance(rows, DenseScatter)]
+        if len(scatters) == len(data.sets):
+            return partial(self.scatter_sweep, scatters)
+        return partial(_sweep, Problem(self.model, data))
 
     def _refitted(self, p: Parameters, value: float, states: dict[str, object]) -> Refitted:
-        L, psi, basis = p.L, p.psi, self.rows.basis
-        if basis is not None:
-            L, psi = basis @ L, np.full(len(basis), psi[0])
+        L, psi, means = self.rows.lift(p)
         blocks = zip(self.model.blocks, self.model.columns, strict=True)
         loadings = {block.name: _canonical(L[:, columns], block) for block, columns in blocks}
-        return Refitted(loadings, psi, value, states)
+        return Refitted(loadings, psi, means, p.df or None, value, states)
 
 
 def closed_form_engine(given: FitInput) -> CoordinateAscent:

@@ -5,10 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
 from contrastive_lvm.model import Model
+from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import MOST_LOADED, MOST_SPAN_ROWS, NARROW, Data
 from contrastive_lvm.rows.gram_trick import reduce_to_span
 from contrastive_lvm.rows.reader import RowReader, Rows
@@ -29,11 +30,30 @@ class ScatterRows:
     def __init__(self, sets: list[Array], *, span: bool) -> None:
         self.sets, self.n_features = sets, sets[0].shape[1]
         self.basis: Array | None = None  # (D, r) of the span
+        self.origins: list[Array] = []  # (D,) of each set, where the coordinates are zero
         if span:
             found = reduce_to_span(sets)
             self.basis = found.lift(np.eye(found.coefficients.shape[1]))
+            self.origins = found.means
             pairs = zip(sets, found.means, strict=True)
             self.sets = [(rows - mean) @ self.basis for rows, mean in pairs]
+
+    def in_coordinates(self, fit: Posterior) -> Posterior:
+        """Return a fit in the coordinates of the rows."""
+        if self.basis is None:
+            return fit
+        loadings = {name: self.basis.T @ L for name, L in fit.loadings.items()}
+        return fit._replace(
+            loadings=loadings, noise_variance=fit.noise_variance[: self.basis.shape[1]]
+        )
+
+    def lift(self, p: Parameters) -> tuple[Array, Array, tuple[Array, ...]]:
+        """Return loadings, noise variances and means over the features."""
+        if self.basis is None:
+            return p.L, p.psi, p.means
+        pairs = zip(self.origins, p.means, strict=True)
+        means = tuple(origin + self.basis @ mean for origin, mean in pairs)
+        return self.basis @ p.L, np.full(len(self.basis), p.psi[0]), means
 
     def scatters(self, weights: Sequence[Array]) -> list[DenseScatter]:
         """Return the scatter of each set."""
@@ -70,14 +90,20 @@ class ScatterRows:
 class EngineRows:
     """Rows that are sparse, out of core or have missing entries or heavy tails."""
 
-    basis: Array | None = None
-
     def __init__(self, sets: list[Rows], model: Model, engine: CoordinateAscent) -> None:
         self.sets, self.model, self.engine = sets, model, engine
 
     def data(self, weights: Sequence[Array]) -> Data:
         """Compress the rows as a fit of the engine does."""
         return self.engine._prepare(self.model, self.sets, weights)
+
+    def in_coordinates(self, fit: Posterior) -> Posterior:
+        """Return the fit as it is."""
+        return fit
+
+    def lift(self, p: Parameters) -> tuple[Array, Array, tuple[Array, ...]]:
+        """Return loadings, noise variances and means as they are."""
+        return p.L, p.psi, p.means
 
     @cached_property
     def _observed(self) -> list[Array | None]:
@@ -130,3 +156,20 @@ def weighted_scatter(rows: Array, weights: Array, *, n_outside: int = 0) -> Dens
     mean = weights @ rows / n
     centred = rows - mean
     return DenseScatter(n, mean, (weights[:, None] * centred).T @ centred, n_outside)
+
+
+def without(whole: DenseScatter, part: DenseScatter) -> DenseScatter:
+    """Take some rows out of a scatter (Chan, Golub & LeVeque 1983, eq. 2.1, solved for the rest).
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0], [3.0], [5.0]])
+    >>> part = weighted_scatter(rows[:1], np.ones(1))
+    >>> without(weighted_scatter(rows, np.ones(3)), part).matrix.round(12)
+    array([[2.]])
+    """
+    n = whole.n_rows - part.n_rows
+    mean = (whole.n_rows * whole.mean - part.n_rows * part.mean) / n
+    change = part.mean - mean
+    between = part.n_rows * n / whole.n_rows * np.outer(change, change)
+    return DenseScatter(n, mean, whole.matrix - part.matrix - between, whole.n_outside)

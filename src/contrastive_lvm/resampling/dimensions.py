@@ -1,0 +1,281 @@
+"""How many dimensions: the held-out log-likelihood of both sets over a grid of sizes.
+
+Each pair of sizes is fitted to all rows, and again, from there, to the rows outside of each fold;
+the rows of the fold are then scored. Folds hold whole replicates. Where scatters suffice, that of
+the training rows is the scatter of all rows less that of the fold. Scores of replicates are
+independent, so that the difference `sum_r (best_r - pair_r)` of two pairs over R replicates has
+the standard error `sqrt(R var_r(best_r - pair_r))`. The least pair whose difference from the best
+is no more than one such error is chosen.
+"""
+
+import warnings
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from contrastive_lvm import prediction
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.linear_fit import FitInput, read_input
+from contrastive_lvm.estimators.prediction_model import PredictionModel
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.model import Model
+from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.resampling.parallel import seed_sequence
+from contrastive_lvm.resampling.refit import Refit, Refitted, closed_form_engine
+from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, refit_rows, without
+from contrastive_lvm.resampling.replicates import (
+    Flags,
+    Integers,
+    Replicates,
+    check_replicates,
+    draw_folds,
+)
+from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.scatter import DenseScatter
+
+TOL = 1e-3  # nats per sweep of a fit: errors of sums of thousands of nats are larger
+HOPELESS = 3.0  # standard errors behind the best, at two sizes in a row: smaller ones are left out
+AROUND = 2  # shared dimensions beyond the automatic number that are tried
+COARSE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tried below it
+SETS = ("target", "background")
+
+
+class DimensionChoice(NamedTuple):
+    """The least sizes that predict rows as well as any, and the table behind them."""
+
+    n_target: int
+    n_shared: int
+    table: pd.DataFrame  # one row for each pair, the largest held-out log-likelihood first
+
+
+def choose_dimensions(
+    X: Any,
+    *,
+    background: Any,
+    model: ContrastiveLVM | None = None,
+    n_target: Sequence[int] = (0, 1, 2, 3),
+    n_shared: Any = "auto",
+    groups: Any = None,
+    background_groups: Any = None,
+    cv: int = 5,
+    random_state: Any = None,
+) -> DimensionChoice:
+    """Choose the numbers of target and shared dimensions by cross-validation.
+
+    Parameters
+    ----------
+    X, background : array-like
+        The two sets, as in `ContrastiveLVM.fit`.
+    model : ContrastiveLVM or None
+        The model whose likelihood, priors and engine are used; None is `ContrastiveLVM()`.
+    n_target : sequence of int
+        Numbers of target dimensions to try; 0 says that there is no contrast.
+    n_shared : "auto" or sequence of int
+        Numbers of shared dimensions to try; `"auto"` tries numbers up to a little more than the
+        automatic fit uses.
+    groups, background_groups : array-like of shape (n,) and (m,), optional
+        The replicate of each row; folds are made of whole replicates.
+    cv : int
+        Number of folds.
+    random_state : int, generator or None
+        Draws the folds.
+
+    Returns
+    -------
+    DimensionChoice
+        `n_target`, `n_shared`, and a `table` with the columns `n_shared`, `n_target`,
+        `log_likelihood` (held out, of all rows of both sets), `standard_error` (of its difference
+        from the best) and `lower_bound` (of the fit to all rows).
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_contrastive(200, 200, n_features=10, n_shared=2, random_state=0)
+    >>> found = clvm.choose_dimensions(
+    ...     data.target, background=data.background, n_shared=(1, 2, 3), random_state=0
+    ... )
+    >>> found.n_target, found.n_shared
+    (2, 2)
+    """
+    estimator = ContrastiveLVM() if model is None else clone(model)
+    targets = _sizes("n_target", n_target)
+    shared = None if _is_auto(n_shared) else _sizes("n_shared", n_shared)
+    largest = {"n_target": max(targets), "n_shared": 1 if shared is None else max(*shared, 1)}
+    given = read_input(copy(estimator).set_params(**largest), X, background)
+    n_rows = [rows.shape[0] for rows in given.sets]
+    replicates = check_replicates([groups, background_groups], n_rows)
+    folds = draw_folds(replicates, cv, np.random.default_rng(seed_sequence(random_state)))
+    study = _Study.of(given, folds, cv)
+    if not study.allows(min(targets) + min(shared or [0])):
+        reason = "leaves nothing for the noise at its least; use fewer dimensions."
+        raise InvalidParameterError("n_shared", n_shared, reason)
+    grid = _Grid(study, replicates, targets)
+    if shared is not None:
+        return grid.choice(shared)
+    automatic = clone(estimator).set_params(n_target=max(targets), n_shared="auto")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it only says where to begin
+        automatic.fit(X, background=background)
+    return grid.choice(_candidates(automatic.n_shared_), stop=True)
+
+
+class _Scored(NamedTuple):
+    """What a pair of sizes reaches."""
+
+    lower_bound: float  # of all rows
+    scores: list[Array]  # held-out log-likelihoods of the rows of each set
+
+
+class _Study(NamedTuple):
+    """The rows in folds, and what is fitted to them."""
+
+    model: Model
+    engine: CoordinateAscent
+    sets: list[Rows]
+    rows: ScatterRows | EngineRows
+    whole: Data
+    training: list[Data]  # without each fold
+    folds: tuple[Integers, ...]
+
+    @classmethod
+    def of(cls, given: FitInput, folds: tuple[Integers, ...], cv: int) -> "_Study":
+        """Compress all rows, and those outside of each fold."""
+        engine = replace(closed_form_engine(given), tol=TOL)
+        rows = refit_rows(given.model, engine, given.sets)
+        whole = rows.data([np.ones(len(own)) for own in folds])
+        training = [_training(rows, whole, [own == fold for own in folds]) for fold in range(cv)]
+        return cls(given.model, engine, given.sets, rows, whole, training, folds)
+
+    def allows(self, n_columns: int) -> bool:
+        """Tell whether all training rows leave something for the noise."""
+        fewest = min(sum(s.n_rows - 1 for s in data.sets) for data in self.training)
+        return n_columns < min(self.whole.n_features, fewest)
+
+    def scored(self, n_shared: int, n_target: int) -> _Scored:
+        """Fit the model to all rows and outside of each fold, and score the folds."""
+        model = self.model.with_sizes({"shared": n_shared, "target": n_target})
+        fit = self.engine._run(model, self.whole)
+        model = model.with_sizes({name: L.shape[1] for name, L in fit.loadings.items()})
+        refit = Refit(model, self.engine, self.rows, fit, n_refits=len(self.training))
+        scores = [np.empty(len(own)) for own in self.folds]
+        for fold, data in enumerate(self.training):
+            predicted = _predictions(model, fit, refit.refitted(data))
+            for name, rows, own, values in zip(SETS, self.sets, self.folds, scores, strict=True):
+                values[own == fold] = _scores(predicted, name, rows, own == fold)
+        return _Scored(fit.lower_bound, scores)
+
+
+def _training(rows: ScatterRows | EngineRows, whole: Data, fold: list[Flags]) -> Data:
+    """Compress the rows outside of a fold."""
+    if isinstance(rows, EngineRows):
+        return rows.data([np.where(own, 0.0, 1.0) for own in fold])
+    parts = rows.scatters([np.where(own, 1.0, 0.0) for own in fold])
+    pairs = zip(whole.sets, parts, strict=True)
+    kept = [without(all_, part) for all_, part in pairs if isinstance(all_, DenseScatter)]
+    return rows.compressed(kept)
+
+
+def _predictions(model: Model, fit: Posterior, found: Refitted) -> PredictionModel:
+    posterior = fit._replace(
+        loadings=found.loadings,
+        means=dict(zip(model.sets, found.means, strict=True)),
+        noise_variance=found.noise_variance,
+        df=found.df,
+        loading_covariance=None,
+    )
+    return PredictionModel(posterior, model.likelihood)
+
+
+def _scores(predicted: PredictionModel, name: str, rows: Rows, held_out: Flags) -> Array:
+    """Score the held-out rows of a set."""
+    if isinstance(rows, RowReader):
+        found = rows.map(
+            lambda chunk, _: prediction.log_likelihoods(
+                predicted.for_rows(name, chunk, None), chunk
+            )
+        )
+        return np.asarray(found)[held_out]
+    chosen = rows[np.flatnonzero(held_out)]
+    return prediction.log_likelihoods(predicted.for_rows(name, chosen, None), chosen)
+
+
+class _Grid:
+    """Pairs of sizes and the held-out log-likelihoods of the replicates."""
+
+    def __init__(self, study: _Study, replicates: Replicates, targets: list[int]) -> None:
+        self.study, self.replicates, self.targets = study, replicates, targets
+        self.pairs: list[tuple[int, int]] = []  # n_shared, n_target
+        self.bounds: list[float] = []
+        self.totals: list[Array] = []  # (replicates,) of each pair
+
+    def choice(self, shared: list[int], *, stop: bool = False) -> DimensionChoice:
+        """Try all pairs, the most shared dimensions first; `stop` where fewer are hopeless."""
+        hopeless = 0
+        for k in reversed(shared):
+            allowed = [t for t in self.targets if self.study.allows(k + t)]
+            for t in allowed:
+                self._try(k, t)
+            behind, errors = self._behind()
+            worse = behind.sum(axis=1) > HOPELESS * errors
+            hopeless = hopeless + 1 if worse[len(worse) - len(allowed) :].all() else 0
+            if stop and hopeless == 2 and allowed:
+                break
+        return self._least()
+
+    def _try(self, n_shared: int, n_target: int) -> None:
+        scored = self.study.scored(n_shared, n_target)
+        numbers, n = np.concatenate(self.replicates.rows), self.replicates.n_replicates
+        self.pairs.append((n_shared, n_target))
+        self.bounds.append(scored.lower_bound)
+        totals = np.bincount(numbers, weights=np.concatenate(scored.scores), minlength=n)
+        self.totals.append(np.asarray(totals, dtype=np.float64))
+
+    def _behind(self) -> tuple[Array, Array]:
+        """Return how far pairs are behind the best, (pairs, replicates), and standard errors."""
+        totals = np.reshape(self.totals, (len(self.pairs), self.replicates.n_replicates))
+        behind = totals[totals.sum(axis=1).argmax()] - totals
+        return behind, np.sqrt(behind.shape[1] * behind.var(axis=1, ddof=1))
+
+    def _least(self) -> DimensionChoice:
+        behind, errors = self._behind()
+        close = np.flatnonzero(behind.sum(axis=1) <= errors)
+        n_shared, n_target = min((self.pairs[i] for i in close), key=lambda p: (sum(p), p[1]))
+        table = pd.DataFrame(self.pairs, columns=["n_shared", "n_target"])
+        table["log_likelihood"] = np.sum(self.totals, axis=1)
+        table["standard_error"] = errors
+        table["lower_bound"] = self.bounds
+        best_first = table.sort_values("log_likelihood", ascending=False, ignore_index=True)
+        return DimensionChoice(n_target, n_shared, best_first)
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _sizes(name: str, given: Any) -> list[int]:
+    """Return numbers of dimensions to try, each once, in order."""
+    values = [given] if isinstance(given, int | np.integer) else given
+    if isinstance(values, str) or not np.iterable(values) or not list(values):
+        reason = "must be a sequence of numbers of dimensions, such as (0, 1, 2)."
+        raise InvalidParameterError(name, given, reason)
+    return sorted({check_integer(name, value, 0) for value in values})
+
+
+def _candidates(automatic: int) -> list[int]:
+    """Return numbers of shared dimensions to try, given that of an automatic fit.
+
+    >>> _candidates(3), _candidates(10)
+    ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 6, 8, 9, 10, 11, 12])
+    """
+    near = range(max(0, automatic - 1), automatic + AROUND + 1)
+    return sorted({*(k for k in COARSE if k < automatic), *near})

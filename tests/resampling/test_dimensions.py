@@ -1,0 +1,115 @@
+"""The choice of dimensions: known sizes, folds of replicates, the table behind it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import contrastive_lvm as clvm
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+
+
+def sets(n_target: int, n_shared: int, n: int = 150, d: int = 10, seed: int = 0) -> list[Array]:
+    rng = np.random.default_rng(seed)
+    S, W = rng.standard_normal((d, n_shared)), rng.standard_normal((d, n_target))
+    X = rng.standard_normal((n, n_shared)) @ S.T + rng.standard_normal((n, n_target)) @ W.T
+    Y = rng.standard_normal((n, n_shared)) @ S.T
+    return [rows + rng.standard_normal((n, d)) for rows in (X, Y)]
+
+
+def choose(rows: list[Array], **options: Any) -> clvm.DimensionChoice:
+    return clvm.choose_dimensions(
+        rows[0], background=rows[1], **{"random_state": 0, "n_target": (0, 1, 2), **options}
+    )
+
+
+@pytest.mark.parametrize("size", [(0, 2), (1, 2), (2, 1), (1, 0), (0, 0)])
+def test_planted_sizes_are_found(size: tuple[int, int]) -> None:
+    found = choose(sets(*size))
+    assert (found.n_target, found.n_shared) == size
+
+
+def test_few_rows_of_many_features() -> None:
+    found = choose(sets(1, 1, n=40, d=120), n_shared=(0, 1, 2))
+    assert (found.n_target, found.n_shared) == (1, 1)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", clvm.StudentT(df=4.0)])
+def test_missing_entries_and_heavy_tails(likelihood: Any) -> None:
+    rows = sets(1, 1, n=80, d=6)
+    rng = np.random.default_rng(1)
+    for each in rows:
+        each[rng.random(each.shape) < 0.1] = np.nan
+    model = clvm.ContrastiveLVM(likelihood=likelihood)
+    found = choose(rows, model=model, n_target=(0, 1), n_shared=(1, 2), cv=2)
+    assert (found.n_target, found.n_shared) == (1, 1)
+
+
+def test_the_table_holds_what_fits_to_the_training_rows_reach() -> None:
+    rows = sets(1, 1, n=60, d=5)
+    folds = [np.repeat(["a", "b", "c"], 20), np.repeat(["d", "e", "f"], 20)]
+    found = choose(
+        rows, n_target=(1,), n_shared=(1,), cv=3, groups=folds[0], background_groups=folds[1]
+    )
+    # Replicates are put into folds in an order of their own; any order of the pairs may occur.
+    options = []
+    for shift in ([0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]):
+        total = 0.0
+        for i, j in enumerate(shift):
+            out = [folds[0] == "abc"[i], folds[1] == "def"[j]]
+            fit = clvm.ContrastiveLVM(1, 1).fit(rows[0][~out[0]], background=rows[1][~out[1]])
+            total += fit.score_samples(rows[0][out[0]]).sum()
+            total += fit.score_samples(rows[1][out[1]], of="background").sum()
+        options.append(total)
+    assert np.abs(np.array(options) - found.table["log_likelihood"][0]).min() < 0.1
+    fit = clvm.ContrastiveLVM(1, 1).fit(rows[0], background=rows[1])
+    assert found.table["lower_bound"][0] == pytest.approx(fit.lower_bound_, abs=0.05)
+    columns = ["n_shared", "n_target", "log_likelihood", "standard_error", "lower_bound"]
+    assert found.table.columns.tolist() == columns
+
+
+def test_the_best_pair_is_first_and_has_no_error() -> None:
+    table = choose(sets(1, 1), n_shared=(0, 1, 2)).table
+    assert len(table) == 9
+    assert table["log_likelihood"].is_monotonic_decreasing
+    assert table["standard_error"][0] == 0
+    assert (table["standard_error"][1:] > 0).all()
+
+
+def test_copies_in_other_folds_would_ask_for_more_dimensions() -> None:
+    """Rows that occur five times are predicted by their copies, unless folds keep them together."""
+    rows = [np.repeat(each, 5, axis=0) for each in sets(0, 1, n=30, d=8)]
+    groups = [np.repeat(np.arange(30), 5), np.repeat(np.arange(30, 60), 5)]
+    naive = choose(rows, n_shared=(1, 2, 3))
+    grouped = choose(rows, n_shared=(1, 2, 3), groups=groups[0], background_groups=groups[1])
+    assert (grouped.n_target, grouped.n_shared) == (0, 1)
+    assert naive.n_target + naive.n_shared > 1
+
+
+def test_the_choice_can_be_repeated() -> None:
+    rows = sets(1, 1)
+    one, other = (choose(rows, n_shared=(1, 2), random_state=5).table for _ in range(2))
+    assert one.equals(other)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"n_target": ()}, "n_target="),
+        ({"n_target": (1, -1)}, "n_target=-1"),
+        ({"n_shared": "many"}, "n_shared='many'"),
+        ({"n_shared": (1.5,)}, "n_shared=1.5"),
+        ({"cv": 1}, "cv=1"),
+        ({"cv": 200}, "cv=200 is too large for a set of 150 rows"),
+        ({"n_shared": (10, 20)}, "n_shared=20 is too large"),
+    ],
+)
+def test_wrong_parameters_are_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidParameterError, match=says):
+        choose(sets(1, 1), **options)
+
+
+def test_wrong_groups_are_refused() -> None:
+    with pytest.raises(InvalidDataError, match=r"groups has shape \(3,\)"):
+        choose(sets(1, 1), groups=[1, 2, 3], background_groups=[1, 2, 3])
