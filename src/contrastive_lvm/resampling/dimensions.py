@@ -115,11 +115,11 @@ def choose_dimensions(
     n_rows = [rows.shape[0] for rows in given.sets]
     replicates = check_replicates([groups, background_groups], n_rows)
     folds = draw_folds(replicates, cv, np.random.default_rng(seed_sequence(random_state)))
-    study = _Study.of(given, folds, cv)
-    if not study.allows(min(targets) + min(shared or [0])):
+    folded = _Folded.of(given, folds, cv)
+    if not folded.allows(min(targets) + min(shared or [0])):
         reason = "leaves nothing for the noise at its least; use fewer dimensions."
         raise InvalidParameterError("n_shared", n_shared, reason)
-    grid = _Grid(study, replicates, targets)
+    grid = _Grid(folded, replicates, targets)
     if shared is not None:
         return grid.choice(shared)
     automatic = clone(estimator).set_params(n_target=max(targets), n_shared="auto")
@@ -136,7 +136,7 @@ class _Scored(NamedTuple):
     scores: list[Array]  # held-out log-likelihoods of the rows of each set
 
 
-class _Study(NamedTuple):
+class _Folded(NamedTuple):
     """The rows in folds, and what is fitted to them."""
 
     model: Model
@@ -148,7 +148,7 @@ class _Study(NamedTuple):
     folds: tuple[Integers, ...]
 
     @classmethod
-    def of(cls, given: FitInput, folds: tuple[Integers, ...], cv: int) -> "_Study":
+    def of(cls, given: FitInput, folds: tuple[Integers, ...], cv: int) -> "_Folded":
         """Compress all rows, and those outside of each fold."""
         engine = replace(closed_form_engine(given), tol=TOL)
         rows = refit_rows(given.model, engine, given.sets)
@@ -212,8 +212,8 @@ def _scores(predicted: PredictionModel, name: str, rows: Rows, held_out: Flags) 
 class _Grid:
     """Pairs of sizes and the held-out log-likelihoods of the replicates."""
 
-    def __init__(self, study: _Study, replicates: Replicates, targets: list[int]) -> None:
-        self.study, self.replicates, self.targets = study, replicates, targets
+    def __init__(self, folded: _Folded, replicates: Replicates, targets: list[int]) -> None:
+        self.folded, self.replicates, self.targets = folded, replicates, targets
         self.pairs: list[tuple[int, int]] = []  # n_shared, n_target
         self.bounds: list[float] = []
         self.totals: list[Array] = []  # (replicates,) of each pair
@@ -222,7 +222,7 @@ class _Grid:
         """Try all pairs, the most shared dimensions first; `stop` where fewer are hopeless."""
         hopeless = 0
         for k in reversed(shared):
-            allowed = [t for t in self.targets if self.study.allows(k + t)]
+            allowed = [t for t in self.targets if self.folded.allows(k + t)]
             for t in allowed:
                 self._try(k, t)
             behind, errors = self._behind()
@@ -233,7 +233,7 @@ class _Grid:
         return self._least()
 
     def _try(self, n_shared: int, n_target: int) -> None:
-        scored = self.study.scored(n_shared, n_target)
+        scored = self.folded.scored(n_shared, n_target)
         numbers, n = np.concatenate(self.replicates.rows), self.replicates.n_replicates
         self.pairs.append((n_shared, n_target))
         self.bounds.append(scored.lower_bound)
