@@ -1,5 +1,6 @@
 """What commands write: no formulas, nothing that steers a terminal, nothing half after a signal."""
 
+import io
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
 from contrastive_lvm.cli.output import printable
 from contrastive_lvm.io.tables.read_csv import read_csv
-from contrastive_lvm.io.tables.write import to_csv
+from contrastive_lvm.io.tables.write import write_csv
 
 Capture = pytest.CaptureFixture[str]
 DATA = clvm.datasets.make_contrastive(40, 30, n_features=5, n_shared=1, random_state=0)
@@ -65,8 +66,9 @@ def test_names_of_columns_come_back(files: Path) -> None:
 
 def test_kinds_of_words() -> None:
     frame = pd.DataFrame({"a": ["=x", None], "b": pd.Categorical(["+y", "z"]), "c": [-1.0, 2.0]})
-    text = to_csv(frame.set_axis(["@r", "-7"]))
-    assert text == ",a,b,c\n'@r,'=x,'+y,-1.0\n-7,,z,2.0\n"
+    text = io.StringIO()
+    write_csv(text, frame.set_axis(["@r", "-7"]))
+    assert text.getvalue() == ",a,b,c\n'@r,'=x,'+y,-1.0\n-7,,z,2.0\n"
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -147,3 +149,16 @@ def test_signals_are_as_before_after_a_command(capsys: Capture) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
     assert run(["datasets"]) == 0
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_standard_output_that_is_full(files: Path) -> None:
+    options = ["--n-shared", "1", "--annotation", "note", "-o", "m.clvm"]
+    code = "import sys; from contrastive_lvm.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "fit", "cases.csv", "controls.csv", *options]
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no such device")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("clvm: the output cannot be read or written (No space left on device)")

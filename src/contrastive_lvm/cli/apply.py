@@ -1,5 +1,6 @@
 """`clvm transform`, `clvm impute` and `clvm denoise`: apply a model file to rows."""
 
+import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -166,7 +167,7 @@ def _give(
     table: "Table", columns: list[str], values: "Array", output: Path | None, *, as_json: bool
 ) -> None:
     """Write the columns to a file, or print them."""
-    from contrastive_lvm.io.tables.write import described, ending_of, to_csv, write_frame
+    from contrastive_lvm.io.tables.write import described, ending_of, write_csv, write_frame
 
     if output is not None:
         ending, result = ending_of(output), described(table, columns, values)
@@ -179,4 +180,6 @@ def _give(
         facts = {"rows": table.labels(), "columns": columns, "values": numbers}
         say(json.dumps(facts, allow_nan=False))
     else:
-        say(to_csv(described(table, columns, values)), nl=False)
+        printed = io.StringIO()
+        write_csv(printed, described(table, columns, values))
+        say(printed.getvalue(), nl=False)

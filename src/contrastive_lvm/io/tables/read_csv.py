@@ -97,7 +97,7 @@ def _read_header(path: Path) -> tuple[str, list[str]]:
         raise ValueError(f"{path} is empty; give a file with a line of column names and data.")
     if any("\0" in name for name in header):
         raise ValueError(f"{path} is not a text file; name a file that its ending describes.")
-    header = [re.sub(r"^'(?=[=+@\t\r-])", "", name) for name in header]  # as `to_csv` writes
+    header = [re.sub(r"^'(?=[=+@\t\r-])", "", name) for name in header]  # as `write_csv` does
     if not second:
         raise ValueError(f"{path} has no rows below its column names; give a file with data.")
     if header[0] == "" and len(header) > 1:

@@ -3,6 +3,7 @@
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pandas as pd
@@ -44,26 +45,33 @@ def write_frame(path: Path, ending: str, frame: pd.DataFrame, values: Array) -> 
     elif ending == ".parquet":
         frame.to_parquet(path, engine="pyarrow", index=_is_named(frame))
     else:
-        raw = to_csv(frame, "\t" if ending.startswith(".tsv") else ",").encode(
-            "utf-8", errors="backslashreplace"
-        )
-        path.write_bytes(gzip.compress(raw) if ending.endswith(".gz") else raw)
+        separator = "\t" if ending.startswith(".tsv") else ","
+        opened = gzip.open if ending.endswith(".gz") else open
+        odd = "backslashreplace"  # halves of characters
+        with opened(path, "wt", encoding="utf-8", errors=odd, newline="") as text:
+            write_csv(text, frame, separator)
 
 
-def to_csv(frame: pd.DataFrame, separator: str = ",") -> str:
-    """Return a frame as text in which no spreadsheet finds formulas.
+def write_csv(text: IO[str], frame: pd.DataFrame, separator: str = ",") -> None:
+    """Write a frame as text in which no spreadsheet finds formulas.
 
     Words that begin with `= + - @`, a tab or a carriage return are preceded by an apostrophe,
     which spreadsheets take for "this is text"; `read_csv` removes it from names of columns.
 
-    >>> print(to_csv(pd.DataFrame({"name": ["=1+1", "-5", "a"]})).splitlines())
-    ['name', "'=1+1", '-5', 'a']
+    >>> import sys
+    >>> write_csv(sys.stdout, pd.DataFrame({"name": ["=1+1", "-5", "a"]}))
+    name
+    '=1+1
+    -5
+    a
     """
-    words = frame.select_dtypes(["object", "category", "string"]).columns
-    safe = frame.assign(**{name: frame[name].astype(object).map(_harmless) for name in words})
-    safe = safe.set_axis([_harmless(name) for name in frame.columns], axis=1)
-    safe.index = frame.index.map(_harmless) if _is_named(frame) else frame.index
-    return safe.to_csv(sep=separator, index=_is_named(frame), lineterminator="\n")
+    safe = frame.copy(deep=False)
+    for name in frame.select_dtypes(["object", "category", "string"]):
+        safe[name] = frame[name].astype(object).map(_harmless)
+    safe.columns = pd.Index([_harmless(name) for name in frame.columns])
+    named = _is_named(frame)
+    safe.index = frame.index.map(_harmless) if named else frame.index
+    safe.to_csv(text, sep=separator, index=named, lineterminator="\n")
 
 
 def _harmless(value: object) -> object:
