@@ -14,7 +14,7 @@ import scipy.sparse as sp
 Array = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
 # Expected scales of the rows of a set, (N, D) or (N, 1), as they are kept.
-RowWeights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+RowWeights: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 # Rows of data: dense in single or double precision, or sparse, one row after the other.
 Dense: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Sparse: TypeAlias = sp.csr_matrix | sp.csr_array

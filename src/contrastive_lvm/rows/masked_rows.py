@@ -33,9 +33,9 @@ from contrastive_lvm.linalg.matrices import (
 from contrastive_lvm.rows.moments import Moments
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache
+from contrastive_lvm.rows.scatter import MOST_FEATURES
 
 MOST_KEPT = 1 << 23  # entries of a set in memory whose sorted rows are kept, 64 MB in float64
-MOST_OUTER = 3000  # features whose (D, D) sums a start forms in one pass
 
 
 class Coefficients(NamedTuple):
@@ -131,7 +131,7 @@ class AvailableEntries:
     def product(self, M: Array, n_rows: float, variance: Array) -> Array:
         """Multiply a covariance matrix by a few columns."""
         one_chunk = self.reader.in_memory and len(self.reader.slices) == 1
-        if len(M) <= min(MOST_OUTER, self.reader.shape[0]) and not one_chunk:
+        if len(M) <= min(MOST_FEATURES, self.reader.shape[0]) and not one_chunk:
             product = self._outer @ M
         else:
             function = partial(_outer_product, self._view, self.share, M)

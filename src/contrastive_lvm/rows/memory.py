@@ -12,8 +12,6 @@ from pathlib import Path
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.rows.reader import RowReader, Rows
 
-DOUBLE = 8  # bytes of a number in double precision
-
 
 def check_memory(sets: Sequence[Rows], n_columns: int, *, loads: bool, scatter: bool) -> None:
     """Refuse sets whose fit needs more memory than this machine, or this container, has.
@@ -42,7 +40,7 @@ def least_bytes(sets: Sequence[Rows], n_columns: int, *, loads: bool, scatter: b
     pairs = n_columns * (n_columns + 1) // 2
     sums = min(n_features * len(sets), pairs) if scatter else 0
     read = sum(_loaded_bytes(X) for X in sets) if loads else 0
-    return read + DOUBLE * n_features * (n_columns + sums)
+    return read + 8 * n_features * (n_columns + sums)  # bytes, in double precision
 
 
 def _loaded_bytes(X: Rows) -> int:

@@ -15,9 +15,8 @@ from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from contrastive_lvm.arrays import Array, Matrix, Statistics
+from contrastive_lvm.arrays import Array, Matrix, RowWeights, Statistics
 from contrastive_lvm.likelihoods.base import Scaler, Scales
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
@@ -28,8 +27,6 @@ from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache
 
 BLOCK_ELEMENTS = 1 << 17  # a few arrays of a block's size live at once
-# E[u] as it is kept, (N, D) or (N, 1).
-Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 EXACT = 1 << 21  # weights of a set that are kept in double precision
 CLIP = 3.0  # robust standard deviations
 MOST_SORTED = 1 << 23  # entries of a set whose medians come from all rows
@@ -65,7 +62,7 @@ class RowStep:
         """Pickle only what it was given."""
         return RowStep, self._given
 
-    def __call__(self, rows: Matrix, weights: Array | Weights) -> WeightedBlock:
+    def __call__(self, rows: Matrix, weights: RowWeights) -> WeightedBlock:
         """Take the step for a block of rows with the weights they have had so far."""
         R = widen(rows) - self.mean
         missing, observed = np.isnan(R), None
@@ -103,7 +100,7 @@ class RowStep:
 
 
 def _weights_of_entries(
-    weights: Array | Weights, shape: tuple[int, ...], observed: Array | None
+    weights: RowWeights, shape: tuple[int, ...], observed: Array | None
 ) -> Array:
     """Expand weights to (B, D), zero where missing; a copy."""
     copy: Array = np.empty(shape)
@@ -231,7 +228,7 @@ def _sweep_chunk(
     kind: type,
     has_empty_rows: bool,  # noqa: FBT001
     chunk: Chunk,
-) -> tuple[RowSums, Weights]:
+) -> tuple[RowSums, RowWeights]:
     """Take the row step for a chunk, a block at a time; rows without any entry are left out."""
     rows, weights, scales = chunk
     if has_empty_rows:
@@ -247,7 +244,7 @@ def _sweep_chunk(
         block = step(rows[at], scales[at])
         found.append(_block_sums(block, None if weights is None else weights[at]))
         renewed.append(block.scales.weights.astype(kind))
-    kept: Weights = np.concatenate(renewed)
+    kept: RowWeights = np.concatenate(renewed)
     return reduce(RowSums.plus, found), kept
 
 
