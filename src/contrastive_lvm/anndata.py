@@ -4,9 +4,10 @@ Needs `pip install "contrastive-lvm[anndata]"`. What is written is where scanpy 
 """
 
 import inspect
+from collections.abc import Iterable, MutableMapping
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,11 +16,15 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.frames import NamedRows
 from contrastive_lvm.io.tables.binary import import_anndata
 from contrastive_lvm.io.tables.size_factor_column import positive_numbers
-from contrastive_lvm.io.tables.table import some
+from contrastive_lvm.io.tables.table import Column, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+from contrastive_lvm.linalg.sparse_format import as_csr
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.reader import UNCHECKED, is_out_of_core, open_rows
 from contrastive_lvm.rows.row_subset import select_rows
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 __all__ = ["fit"]
 
@@ -47,12 +52,12 @@ class LatentMeans(NamedTuple):
 
 
 def fit(
-    adata: Any,
+    adata: "AnnData",
     estimator: Any,
     *,
     groupby: str,
-    target: Any,
-    background: Any = None,
+    target: object,
+    background: object = None,
     layer: str | None = None,
     key_added: str = "clvm",
     size_factors: str | None = None,
@@ -121,7 +126,7 @@ def fit(
     first, second = _groups(adata, groupby, target, background)
     groups = Groups(first, second, _sizes(adata, estimator, size_factors))
     _check_key(key_added)
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     if groups.background.any() and _takes(estimator, "background"):
         options["background"] = NamedRows(_rows_of(values, groups.background), names)
     if groups.sizes is not None:
@@ -142,7 +147,7 @@ def fit(
 # Arguments
 
 
-def _values(adata: Any, layer: str | None) -> Any:
+def _values(adata: "AnnData", layer: str | None) -> Any:
     """Return the matrix as it is stored; a backed one stays in its file."""
     if not isinstance(adata, import_anndata().AnnData):
         raise TypeError(
@@ -161,10 +166,10 @@ def _values(adata: Any, layer: str | None) -> Any:
     values = adata.X if layer is None else adata.layers[layer]
     if getattr(values, "format", "") == "csc" and hasattr(values, "to_memory"):
         values = values.to_memory()  # rows of a file that is sorted by columns are slow to read
-    return values.tocsr() if is_sparse(values) else values
+    return as_csr(values, "adata") if is_sparse(values) else values
 
 
-def _feature_names(adata: Any) -> list[str]:
+def _feature_names(adata: "AnnData") -> list[str]:
     repeated = adata.var_names[adata.var_names.duplicated()]
     if len(repeated):
         raise ValueError(
@@ -175,7 +180,7 @@ def _feature_names(adata: Any) -> list[str]:
 
 
 def _groups(
-    adata: Any, groupby: str, target: Any, background: Any
+    adata: "AnnData", groupby: str, target: object, background: object
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which observations are in either set."""
     column = _column(adata, "groupby", groupby)
@@ -192,16 +197,16 @@ def _groups(
     return first, second
 
 
-def _column(adata: Any, name: str, column: str) -> "pd.Series[Any]":
+def _column(adata: "AnnData", name: str, column: str) -> Column:
     if column not in adata.obs:
         raise ValueError(
             f"{name}={column!r} is not a column of adata.obs; it has {_few(adata.obs)}."
         )
-    found: pd.Series[Any] = adata.obs[column]
+    found: Column = adata.obs[column]
     return found
 
 
-def _members(column: "pd.Series[Any]", name: str, wanted: Any) -> np.ndarray:
+def _members(column: Column, name: str, wanted: object) -> np.ndarray:
     """Return the observations of the wanted groups, all of which must exist."""
     groups, present = _as_list(wanted), pd.unique(column.dropna())
     if not groups:
@@ -215,20 +220,20 @@ def _members(column: "pd.Series[Any]", name: str, wanted: Any) -> np.ndarray:
     return np.asarray(column.isin(groups).to_numpy(dtype=bool))
 
 
-def _as_list(wanted: Any) -> list[Any]:
+def _as_list(wanted: object) -> list[object]:
     several = isinstance(wanted, list | tuple | set | frozenset | np.ndarray | pd.Index | pd.Series)
     return list(wanted) if several else [wanted]
 
 
-def _as_text(wanted: Any) -> np.ndarray:
+def _as_text(wanted: object) -> np.ndarray:
     return np.array([str(value) for value in _as_list(wanted)], dtype=object)
 
 
-def _few(names: Any) -> str:
+def _few(names: Iterable[object]) -> str:
     return some(names) or "none"
 
 
-def _check_key(key: Any) -> None:
+def _check_key(key: object) -> None:
     if not isinstance(key, str) or not key or "/" in key:
         raise ValueError(
             f"key_added={key!r} must be a word without '/', which h5ad cannot hold; use 'clvm'."
@@ -239,7 +244,7 @@ def _takes(estimator: Any, argument: str) -> bool:
     return argument in inspect.signature(estimator.fit).parameters
 
 
-def _sizes(adata: Any, estimator: Any, column: str | None) -> Array | None:
+def _sizes(adata: "AnnData", estimator: Any, column: str | None) -> Array | None:
     """Return the size factors of all observations, since all of them are given latents."""
     if column is None:
         return None
@@ -306,7 +311,7 @@ def _latents_of_rows(estimator: Any, rows: Matrix, groups: Groups) -> LatentMean
 
 
 def _write(
-    adata: Any, key: str, estimator: Any, found: LatentMeans, settings: dict[str, Any]
+    adata: "AnnData", key: str, estimator: Any, found: LatentMeans, settings: dict[str, object]
 ) -> None:
     loadings = {
         "target": getattr(estimator, "target_components_", getattr(estimator, "components_", None)),
@@ -319,7 +324,7 @@ def _write(
     adata.uns[key] = settings | _summary(estimator)
 
 
-def _put(place: Any, name: str, array: np.ndarray | None) -> None:
+def _put(place: MutableMapping[str, np.ndarray], name: str, array: np.ndarray | None) -> None:
     """Write an array that has columns; remove what an earlier call has written otherwise."""
     if array is not None and array.shape[1]:
         place[name] = np.ascontiguousarray(array)
@@ -327,27 +332,15 @@ def _put(place: Any, name: str, array: np.ndarray | None) -> None:
         del place[name]
 
 
-LEARNED = (
-    *("target_variance_ratio_", "shared_variance_ratio_", "noise_variance_ratio_"),
-    *(
-        "explained_variance_ratio_",
-        "noise_variance_",
-        "lower_bound_",
-        "lower_bound_error_",
-        "alpha_",
-    ),
-    *("n_target_", "n_shared_", "n_iter_", "converged_"),
-)
-
-
-def _summary(estimator: Any) -> dict[str, Any]:
+def _summary(estimator: Any) -> dict[str, object]:
     """Return parameters and results as values that h5ad can hold."""
     parameters = estimator.get_params(deep=False)
-    learned = {
-        name.removesuffix("_"): getattr(estimator, name)
-        for name in LEARNED
-        if getattr(estimator, name, None) is not None
-    }
+    names = "target_variance_ratio shared_variance_ratio noise_variance_ratio noise_variance alpha "
+    names += (
+        "explained_variance_ratio lower_bound lower_bound_error n_target n_shared n_iter converged"
+    )
+    found = {name: getattr(estimator, f"{name}_", None) for name in names.split()}
+    learned = {name: value for name, value in found.items() if value is not None}
     return {
         "estimator": type(estimator).__name__,
         "parameters": {name: _plain(value) for name, value in parameters.items()},
@@ -355,5 +348,5 @@ def _summary(estimator: Any) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> bool | int | float | str:
     return value if isinstance(value, bool | int | float | str) else repr(value)
