@@ -134,12 +134,14 @@ def fit(
         if "background" in options:
             options["background_size_factors"] = groups.sizes[groups.background]
     estimator.fit(NamedRows(_rows_of(values, groups.target), names), **options)
-    settings = {
+    settings: dict[str, object] = {
         "groupby": groupby,
         "target": _as_text(target),
         "background": _as_text([] if background is None else background),
         "layer": "X" if layer is None else layer,
-    } | ({} if size_factors is None else {"size_factors": size_factors})
+    }
+    if size_factors is not None:
+        settings["size_factors"] = size_factors
     _write(adata, key_added, estimator, _latents(estimator, values, groups), settings)
     return estimator
 
@@ -220,7 +222,7 @@ def _members(column: Column, name: str, wanted: object) -> np.ndarray:
     return np.asarray(column.isin(groups).to_numpy(dtype=bool))
 
 
-def _as_list(wanted: object) -> list[object]:
+def _as_list(wanted: Any) -> list[object]:
     several = isinstance(wanted, list | tuple | set | frozenset | np.ndarray | pd.Index | pd.Series)
     return list(wanted) if several else [wanted]
 
@@ -336,9 +338,8 @@ def _summary(estimator: Any) -> dict[str, object]:
     """Return parameters and results as values that h5ad can hold."""
     parameters = estimator.get_params(deep=False)
     names = "target_variance_ratio shared_variance_ratio noise_variance_ratio noise_variance alpha "
-    names += (
-        "explained_variance_ratio lower_bound lower_bound_error n_target n_shared n_iter converged"
-    )
+    names += "explained_variance_ratio lower_bound lower_bound_error n_target n_shared n_iter "
+    names += "converged"
     found = {name: getattr(estimator, f"{name}_", None) for name in names.split()}
     learned = {name: value for name, value in found.items() if value is not None}
     return {

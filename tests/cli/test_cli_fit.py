@@ -449,3 +449,42 @@ def test_mice_by_conditions_are_the_published_sets(tmp_path: Path, capsys: Captu
     assert (facts["target"]["rows"], facts["background"]["rows"]) == (270, 135)
     assert facts["lower_bound"] == pytest.approx(model.lower_bound_, rel=1e-6)
     assert facts["features"] == 77
+
+
+def test_what_was_read_is_said_first(tmp_path: Path, capsys: Capture) -> None:
+    """A spreadsheet with decimal commas, per cent signs, sample numbers, dates and notes."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{i};{20250301 + i % 9};{'case' if i % 2 else 'control'};fine;"
+        + f"{rng.normal():.4f};{rng.normal():.4f};{rng.normal():.2f}%".replace(".", ",")
+        for i in range(1, 41)
+    ]
+    path, output = tmp_path / "rows.csv", str(tmp_path / "m.clvm")
+    path.write_text("\n".join(["sample;day;group;note;a;b;c", *rows]) + "\n")
+    command = ["fit", str(path), "--by", "group", "--target", "case", "--n-shared", "1"]
+    command += ["--n-target", "1", "-o", output]
+    assert run([*command, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["features"] == 3
+    assert facts["columns"] == {
+        "groups": {"case": 20, "control": 20},
+        "annotations": ["group", "note"],
+        "identifiers": ["day", "sample"],
+        "rewritten": {
+            "a": "decimal commas",
+            "b": "decimal commas",
+            "c": "decimal commas and per cent signs",
+        },
+    }
+    assert run(command) == 0
+    assert capsys.readouterr().out.splitlines()[2:8] == [
+        "features    3",
+        "groups      case 20, control 20",
+        "annotations group, note",
+        "left out    day, sample (numbers that name rows; --features all keeps them)",
+        "read with   decimal commas: a, b",
+        "read with   decimal commas and per cent signs: c",
+    ]
+    assert run([*command, "--features", "a", "--features", "b", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["features"] == 2
+    assert run(["transform", output, str(path)]) == 0  # with the same columns, read the same way

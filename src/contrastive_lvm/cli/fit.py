@@ -1,6 +1,7 @@
 """`clvm fit`: fit a model to two sets of rows, write it to a file and print what it found."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ def fit(
     background: options.Background = None,
     where: options.Where = None,
     annotation: options.Annotation = None,
+    features: options.Features = None,
     scale: options.Scale = "none",
     layer: options.Layer = None,
     model: options.Model = "clvm",
@@ -54,7 +56,7 @@ def fit(
     Numeric columns are features; columns of text are kept as annotations. Empty fields, NA and NaN
     are missing entries, which the model integrates out.
     """
-    from contrastive_lvm.cli.format_summary import format_summary
+    from contrastive_lvm.cli.format_summary import format_summary, reading_facts
     from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, setting_files
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.report.advice import data_advice, fit_advice
@@ -80,7 +82,7 @@ def fit(
     )
     sides = (target or (), background or (), where or (), annotation or ())
     choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
-    sets = read(file, background_file, choice, scale, estimator)
+    sets = read(file, background_file, choice, scale, estimator, features or ())
     with user_warnings() as said:
         fit_sets(estimator, sets, **fit_arguments(model))
         found = findings(estimator, sets, top=top)
@@ -90,7 +92,12 @@ def fit(
         from contrastive_lvm.cli.report import write_page
 
         write_page(estimator, sets, report, file.name)
-    facts: Facts = {**found, "warnings": list(dict.fromkeys(advice)), "model": str(path)}
+    facts: Facts = {
+        **found,
+        "columns": reading_facts(sets),
+        "warnings": list(dict.fromkeys(advice)),
+        "model": str(path),
+    }
     facts |= {"seed": seed, "report": None if report is None else str(report)}
     say(as_text(facts) if as_json else format_summary(facts))
 
@@ -101,8 +108,10 @@ def read(
     choice: "Choice",
     scale: str,
     estimator: Contrastive,
+    features: Sequence[str] = (),
 ) -> "Sets":
     """Read the two sets that the options of a command describe."""
+    from contrastive_lvm.cli.format_summary import describe_reading, reading_facts
     from contrastive_lvm.cli.parse_options import check_size_column, locate_features
     from contrastive_lvm.io.tables.prepare import read_sets
     from contrastive_lvm.io.tables.standardize import check_method
@@ -116,7 +125,9 @@ def read(
         )
     announce(f"Reading {file.name}")
     alone = estimator.n_shared == 0
-    sets = read_sets(file, background_file, choice, scale=scale, alone=alone)
+    sets = read_sets(file, background_file, choice, scale=scale, alone=alone, features=features)
+    for line in describe_reading(reading_facts(sets)):
+        announce(line)
     locate_features(estimator, sets.preparation.features)
     check_size_column(estimator, choice.sizes, len(sets.preparation.features))
     return sets

@@ -1,7 +1,12 @@
 """The findings of a fit, as text."""
 
+from typing import TYPE_CHECKING
+
 from contrastive_lvm.cli.output import Facts, aligned
 from contrastive_lvm.estimators.summary import ending
+
+if TYPE_CHECKING:
+    from contrastive_lvm.io.tables.prepare import Sets
 
 
 def format_summary(facts: Facts) -> str:
@@ -17,6 +22,39 @@ def format_summary(facts: Facts) -> str:
     return "\n".join([*lines, f"model: {facts['model']}", f"report: {report}"])
 
 
+def reading_facts(sets: "Sets") -> Facts:
+    """Return what became of the columns of the files, and the rows of each group."""
+    tables = [table for table in (sets.target, sets.background) if table is not None]
+    origin = sets.preparation.origin
+    by = None if origin is None else origin.choice.by
+    identifiers = {name for table in tables for name in table.identifiers}
+    text = {str(name) for table in tables for name in table.annotations.columns} - identifiers
+    groups = [table.annotations[by].value_counts() for table in tables if by in table.annotations]
+    return {
+        "groups": {str(name): int(n) for counts in groups for name, n in counts.items()},
+        "annotations": sorted(text),
+        "identifiers": sorted(identifiers),
+        "rewritten": dict(pair for table in tables for pair in table.rewritten),
+    }
+
+
+def describe_reading(facts: Facts) -> list[str]:
+    """Return the lines that tell what was read: groups, columns left out, numbers rewritten."""
+    groups = ", ".join(f"{name} {n:,}" for name, n in facts["groups"].items())
+    lines = [("groups", groups), ("annotations", _listed(facts["annotations"]))]
+    if facts["identifiers"]:
+        way = "numbers that name rows; --features all keeps them"
+        lines.append(("left out", f"{_listed(facts['identifiers'])} ({way})"))
+    for how in sorted(set(facts["rewritten"].values())):
+        names = [name for name, own in facts["rewritten"].items() if own == how]
+        lines.append(("read with", f"{how}: {_listed(names)}"))
+    return [f"{name:12}{text}" for name, text in lines if text]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
 def _data(facts: Facts) -> list[str]:
     sets = [
         f"{name:12}{facts[name]['rows']:,} rows of {facts[name]['file']}{_missing(facts[name])}"
@@ -29,7 +67,8 @@ def _data(facts: Facts) -> list[str]:
         f"{'model':12}{facts['estimator']}, {facts['n_target']} target and {facts['n_shared']} "
         f"shared dimensions, {facts['likelihood']}; {ended}"
     )
-    return [*sets, f"{'features':12}{facts['features']:,}{scale}", model]
+    features = f"{'features':12}{facts['features']:,}{scale}"
+    return [*sets, features, *describe_reading(facts["columns"]), model]
 
 
 def _missing(facts: Facts) -> str:

@@ -77,6 +77,14 @@ Annotation = Annotated[
     list[str] | None,
     typer.Option(metavar="COLUMN", help="Keep a numeric column out of the model. Repeatable."),
 ]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Use only these columns as features (repeatable), or all columns of numbers (all), "
+        "also those that seem to name rows.",
+    ),
+]
 Scale = Annotated[
     str,
     typer.Option(

@@ -44,6 +44,7 @@ def select(
     background: options.Background = None,
     where: options.Where = None,
     annotation: options.Annotation = None,
+    features: options.Features = None,
     scale: options.Scale = "none",
     layer: options.Layer = None,
     n_target: options.NTarget = 2,
@@ -77,7 +78,7 @@ def select(
     )
     sides = (target or (), background or (), where or (), annotation or ())
     choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
-    sets = read(file, background_file, choice, scale, estimator)
+    sets = read(file, background_file, choice, scale, estimator, features or ())
     facts: Facts = {}
     with user_warnings() as said:
         if kind == "group_lasso":

@@ -96,6 +96,27 @@ def matching_rows(table: Table, conditions: Sequence[Condition]) -> Mask:
     return np.asarray(np.logical_and.reduce([mask, *wanted.values()]))
 
 
+def refuse_similar_labels(table: Table, conditions: Sequence[Condition]) -> None:
+    """Refuse values that differ only in capitals or blanks from one that conditions name.
+
+    Rows of `patient` would else be controls where `Patient` is the target.
+    """
+    for condition in conditions:
+        if condition.column in table.annotations.columns:
+            named = {other.value for other in conditions if other.column == condition.column}
+            values = {str(value) for value in table.annotations[condition.column].dropna()}
+            near = sorted(v for v in values - named if _alike(v) == _alike(condition.value))
+            if near and condition.value in values:
+                raise ValueError(
+                    f"{condition.option}: column {condition.column!r} of {table.source} has "
+                    f"{some(near)} beside {condition.value!r}; spell them alike, or name each."
+                )
+
+
+def _alike(label: str) -> str:
+    return " ".join(label.split()).casefold()
+
+
 def _rows_with(table: Table, condition: Condition) -> Mask:
     column = _column(table, condition)
     found: Mask = (column.astype(str) == condition.value).to_numpy(dtype=np.bool_)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionDtype
 
+from contrastive_lvm.io.tables.recognize import has_decimal_commas, is_written_number, parse_written
 from contrastive_lvm.io.tables.table import Column, Table, refuse_empty
 
 
@@ -19,9 +20,10 @@ def table_from_frame(
 ) -> Table:
     """Make columns of words annotations, and all others features.
 
-    A column that has both numbers and words is refused, by its first value of the rarer kind.
-    `source` is the file, for messages; `annotations` are kept out of the numbers even if they hold
-    numbers; `typed` files declare their types, so that text that looks like a number is text.
+    Numbers with decimal commas or per cent signs are numbers. A column that has both numbers and
+    words is refused, by its first value of the rarer kind. `source` is the file, for messages;
+    `annotations` are kept out of the numbers even if they hold numbers; `typed` files declare
+    their types, so that text that looks like a number is text.
 
     Examples
     --------
@@ -30,45 +32,59 @@ def table_from_frame(
     >>> table.features, list(table.annotations)
     (['weight'], ['mouse'])
     """
-    columns = {
-        name: column if _is_number(column.dtype) else _as_numbers(column, source, typed=typed)
-        for name, column in frame.items()
-        if name not in set(annotations)
-    }
+    own = frame.columns.difference(list(annotations), sort=False)
+    commas = any(has_decimal_commas(frame[name]) for name in own if frame[name].dtype.kind == "O")
+    columns, rewritten = {}, []
+    for name in own:
+        columns[name], how = _as_numbers(frame[name], source, typed=typed, commas=commas)
+        rewritten += [(str(name), how)] if how else []
     features = [str(name) for name, numbers in columns.items() if numbers is not None]
     refuse_empty(len(frame), len(features), source)
     odd = {name: columns[name] for name in features if not _is_number(frame[name].dtype)}
     found = frame[features].assign(**odd) if odd else frame[features]
     values = found.to_numpy(dtype=_precision(found), na_value=np.nan)
     rest = frame.drop(columns=features).reset_index(drop=True)
-    return Table(values, features, rest, row_names, named=True, source=source)
+    table = Table(values, features, rest, row_names, named=True, source=source)
+    return table._replace(rewritten=tuple(rewritten))
 
 
 def is_numeric_text(values: Column) -> "pd.Series[bool]":
     """Return which values are numbers, or text that says one."""
     if values.dtype == object or isinstance(values.dtype, pd.StringDtype):
-        return pd.to_numeric(values.astype(str), errors="coerce").notna()
+        plain = pd.to_numeric(values.astype(str), errors="coerce").notna()
+        return plain | is_written_number(values)
     return pd.Series(_is_number(values.dtype), index=values.index)
 
 
-def _as_numbers(column: Column, source: str, *, typed: bool) -> "Column | None":
-    """Return a column that is not plainly one of numbers as numbers, or None if it has words."""
+def _as_numbers(
+    column: Column, source: str, *, typed: bool, commas: bool
+) -> "tuple[Column | None, str]":
+    """Return a column as numbers, or None if it has words, and in what other way it was read."""
+    if _is_number(column.dtype):
+        return column, ""
     present = column.dropna()
     if present.empty:
-        return column.astype(object).astype(np.float64)
+        return column.astype(object).astype(np.float64), ""
     if isinstance(present.iloc[0], bytes):
         raise TypeError(
             f"{source} has bytes in column {column.name!r}, which are neither numbers nor text; "
             "decode them, or leave the column out."
         )
     if typed and isinstance(present.iloc[0], str):
-        return None
+        return None, ""
+    return _from_text(column, present, source, commas=commas)
+
+
+def _from_text(
+    column: Column, present: Column, source: str, *, commas: bool
+) -> "tuple[Column | None, str]":
     numeric = is_numeric_text(present)
-    if numeric.all():
-        return pd.to_numeric(column.astype(object), errors="coerce")
-    if numeric.any():
+    if not numeric.any():
+        return None, ""
+    if not numeric.all():
         raise _mixed(present, numeric, source)
-    return None
+    numbers, how = parse_written(present, source, commas=commas)
+    return numbers.reindex(column.index), how
 
 
 def _mixed(present: Column, numeric: "pd.Series[bool]", source: str) -> ValueError:

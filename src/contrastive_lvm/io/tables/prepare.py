@@ -14,11 +14,12 @@ from contrastive_lvm.io.tables.choose_rows import (
     Condition,
     Mask,
     matching_rows,
+    refuse_similar_labels,
     rows_of,
     split_rows,
 )
 from contrastive_lvm.io.tables.preparation import Origin, Preparation
-from contrastive_lvm.io.tables.read import read_table
+from contrastive_lvm.io.tables.read import read_table, without_identifiers
 from contrastive_lvm.io.tables.standardize import fit_scaling
 from contrastive_lvm.io.tables.table import Table, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
@@ -40,6 +41,7 @@ def read_sets(
     *,
     scale: str = "none",
     alone: bool = False,
+    features: Sequence[str] = (),
 ) -> Sets:
     r"""Read one file or two, choose rows, keep common columns, and scale both sets together.
 
@@ -55,6 +57,9 @@ def read_sets(
     scale : {"standard", "robust", "none"}
     alone : bool
         Whether the target may go without a background.
+    features : sequence of str
+        The columns that are features; `["all"]` are all of numbers. By default, all of numbers but
+        those that name rows (see `recognize.is_identifier`).
 
     Returns
     -------
@@ -70,13 +75,19 @@ def read_sets(
     ([[40.0], [50.0]], [[30.0]])
     """
     origin = Origin(target_file, background_file, choice)
-    target, background, dropped = _chosen_sets(origin, None, alone=alone)
+    only = None if not features or list(features) == ["all"] else set(features)
+    target, background, dropped = _chosen_sets(origin, only, alone=alone, recognize=not features)
+    absent = sorted((only or set()).difference(target.features))
+    if absent:
+        raise ValueError(
+            f"--features: {target.source} has no column of numbers {some(absent)}; name others."
+        )
     tables = [table for table in (target, background) if table is not None]
     for table in tables:
         _refuse_unobserved(table)
     scaling = fit_scaling(scale, [table.values for table in tables])
-    features = (target.features, target.named)
-    preparation = Preparation(*features, scaling, choice.layer, choice.sizes, origin)
+    about = (scaling, choice.layer, choice.sizes, origin)
+    preparation = Preparation(target.features, target.named, *about)
     scaled = [table._replace(values=scaling.apply(table.values)) for table in tables]
     return Sets(scaled[0], (*scaled, None)[1], preparation, dropped)
 
@@ -117,17 +128,22 @@ def _prepare(table: Table, preparation: Preparation) -> Table:
 
 
 def _chosen_sets(
-    origin: Origin, features: set[str] | None, *, alone: bool
+    origin: Origin, features: set[str] | None, *, alone: bool, recognize: bool = False
 ) -> tuple[Table, Table | None, list[str]]:
     """Return both sets as the files have them, and the features that only one of two files has."""
     choice = origin.choice
     _check_layer(choice.layer, origin.target, origin.background)
     read = partial(read_table, annotations=choice.columns(), features=features, layer=choice.layer)
-    table = read(origin.target)
+    tables = [read(path) for path in (origin.target, origin.background) if path is not None]
+    if recognize:
+        tables = without_identifiers(*tables)
+    conditions = {name: choice.conditions(name) for name in ("target", "background")}
+    for table in tables:
+        refuse_similar_labels(table, [*conditions["target"], *conditions["background"]])
     if origin.background is None:
-        return *_from_one_file(table, choice, alone=alone), []
-    background = _choose(read(origin.background), choice.conditions("background"))
-    return _with_common_features(_choose(table, choice.conditions("target")), background)
+        return *_from_one_file(tables[0], choice, alone=alone), []
+    target, background = map(_choose, tables, conditions.values())
+    return _with_common_features(target, background)
 
 
 def _check_layer(layer: str | None, *files: Path | None) -> None:

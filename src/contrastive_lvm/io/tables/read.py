@@ -9,7 +9,8 @@ import numpy as np
 from contrastive_lvm.io.atomic import is_special, kind_of
 from contrastive_lvm.io.stored_size import refuse_holes
 from contrastive_lvm.io.tables.read_csv import read_csv
-from contrastive_lvm.io.tables.table import Table, some
+from contrastive_lvm.io.tables.recognize import is_identifier
+from contrastive_lvm.io.tables.table import Table, refuse_empty, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
 
@@ -107,6 +108,28 @@ def _read(
         )
     path.open("rb").close()  # whether it is there is said in our own words
     return readers[ending](path)
+
+
+def without_identifiers(*tables: Table) -> list[Table]:
+    """Make numbers that name rows annotations, in all tables if one has such a column."""
+    named = {
+        name
+        for table in tables
+        if table.named and not is_sparse(table.values)
+        for name, values in zip(table.features, table.values.T, strict=True)
+        if is_identifier(name, values)
+    }
+    return [_name_rows(table, [n for n in table.features if n in named]) for table in tables]
+
+
+def _name_rows(table: Table, named: list[str]) -> Table:
+    found = _set_aside(table, named)
+    refuse_empty(found.n_rows, len(found.features), found.source)
+    whole = {
+        name: np.int64 for name in named if np.isfinite(found.annotations[name]).all()
+    }  # a missing entry in one of two files keeps it a float
+    notes = found.annotations.astype(whole)
+    return found._replace(annotations=notes, identifiers=tuple(named))
 
 
 def _set_aside(table: Table, annotations: Collection[str]) -> Table:

@@ -25,7 +25,7 @@ from contrastive_lvm.io.tables.table import Column, Table, refuse_empty, refuse_
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
+MISSING = ["", "NA", "N/A", "#N/A", "n/a", "n.d.", "NaN", "nan", "NULL", "null"]
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
 BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
 Progress = Callable[[int], None]

@@ -21,6 +21,8 @@ class Table(NamedTuple):
     row_names: list[str] | None  # (n,) None if the file has none
     named: bool  # whether the file names its features; else they are x1, x2, ...
     source: str  # the file, for sentences
+    identifiers: tuple[str, ...] = ()  # annotations that are numbers, but name rows
+    rewritten: tuple[tuple[str, str], ...] = ()  # features that were read in another way, and how
 
     @property
     def n_rows(self) -> int:

@@ -1,0 +1,160 @@
+"""Files as people have them: decimal commas, per cent signs, numbers that name rows, labels."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contrastive_lvm.io.tables.choose_rows import Choice
+from contrastive_lvm.io.tables.prepare import Sets, read_sets
+from contrastive_lvm.io.tables.read import read_table
+
+RNG = np.random.default_rng(0)
+VALUES = RNG.normal(1.0, 3.0, (30, 2)).round(3)
+BY = Choice(by="group", target=["case"])
+
+
+def lines(values: np.ndarray, separator: str, *, comma: bool, sign: str = "") -> list[str]:
+    """Rows of two groups in text."""
+    cells = [[f"{x:.3f}{sign}".replace(".", "," if comma else ".") for x in row] for row in values]
+    groups = ["case", "control"] * (len(values) // 2)
+    return [separator.join([g, *row]) for g, row in zip(groups, cells, strict=True)]
+
+
+def write(path: Path, head: str, rows: list[str]) -> Path:
+    path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("separator", "ending"), [(";", "csv"), ("\t", "tsv"), ("\t", "txt")])
+def test_decimal_commas(separator: str, ending: str, tmp_path: Path) -> None:
+    head = separator.join(["group", "a", "b"])
+    path = write(tmp_path / f"rows.{ending}", head, lines(VALUES, separator, comma=True))
+    table = read_table(path)
+    assert table.features == ["a", "b"]
+    assert list(table.annotations) == ["group"]
+    np.testing.assert_array_equal(table.values, VALUES)
+    assert table.rewritten == (("a", "decimal commas"), ("b", "decimal commas"))
+
+
+def test_decimal_commas_beside_whole_numbers_and_missing_entries(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", "a;b;c", ["1,5;7;x", "2;8;y", ";9;z", "NA;1e1;w"])
+    table = read_table(path)
+    np.testing.assert_array_equal(table.values, [[1.5, 7], [2, 8], [np.nan, 9], [np.nan, 10]])
+    assert dict(table.rewritten) == {"a": "decimal commas"}
+
+
+def test_a_comma_that_may_separate_thousands_is_read_like_the_others(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", "a;b", ["1,234;0,5", "5,678;1,25"])
+    np.testing.assert_array_equal(read_table(path).values, [[1.234, 0.5], [5.678, 1.25]])
+
+
+def test_decimal_commas_in_quotes(tmp_path: Path) -> None:
+    table = read_table(write(tmp_path / "rows.csv", "a,b", ['"1,5",2', '"-0,25",3']))
+    np.testing.assert_array_equal(table.values, [[1.5, 2], [-0.25, 3]])
+
+
+def test_per_cent_signs(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", "group,a,b", lines(VALUES, ",", comma=False, sign="%"))
+    table = read_table(path)
+    np.testing.assert_array_equal(table.values, VALUES)
+    assert table.rewritten == (("a", "per cent signs"), ("b", "per cent signs"))
+    both = write(tmp_path / "both.csv", "a;b", ["1,5 %;2", "2,25%;3"])
+    np.testing.assert_array_equal(read_table(both).values, [[1.5, 2], [2.25, 3]])
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["1,234", "5,678"], "'1,234' in column 'a', which can be read in more than one way"),
+        (["1,5", "2.5"], "more than one way"),
+        (["12%", "0.5"], "'12%' in column 'a', which can be read in more than one way"),
+        (["1,5", "low"], "where other rows have numbers"),
+        (["1.234,5", "2,5"], r"'1\.234,5' in row 1 of column 'a', where other rows have numbers"),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_refused(
+    cells: list[str], words: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "rows.csv", "a;b", [f"{cell};1" for cell in cells])
+    with pytest.raises(ValueError, match=words):
+        read_table(path)
+
+
+def test_words_with_commas_stay_words(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", "a;b", ["x, y;1", "v1,2;2", "3,4,5;3", "12:30;4"])
+    assert read_table(path).features == ["b"]
+
+
+def sets_of(tmp_path: Path, name: str, column: np.ndarray, **options: object) -> Sets:
+    rows = [
+        f"{x:.0f},{line}" for x, line in zip(column, lines(VALUES, ",", comma=False), strict=True)
+    ]
+    path = write(tmp_path / "rows.csv", f"{name},group,a,b", rows)
+    return read_sets(path, None, BY, **options)  # type: ignore[arg-type]
+
+
+DAYS = np.array([20250228.0, 20250301.0, 20250302.0] * 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("id", RNG.integers(0, 9, 30)),
+        ("PatientID", RNG.integers(0, 9, 30)),
+        ("sample", RNG.permutation(900)[:30]),
+        ("sample number", RNG.permutation(900)[:30]),
+        ("anything", np.arange(101, 131)),
+        ("visit", DAYS),
+        ("cell.barcode", RNG.integers(0, 9**9, 30)),
+    ],
+)
+def test_numbers_that_name_rows_are_no_features(
+    name: str, column: np.ndarray, tmp_path: Path
+) -> None:
+    sets = sets_of(tmp_path, name, column)
+    assert sets.preparation.features == ["a", "b"]
+    assert sets.target.identifiers == (name,)
+    assert sets.target.annotations[name].tolist() == column[::2].tolist()
+    for features in (["all"], [name, "a", "b"]):
+        kept = sets_of(tmp_path, name, column, features=features)
+        assert kept.preparation.features == [name, "a", "b"]
+    assert sets_of(tmp_path, name, column, features=["b"]).preparation.features == ["b"]
+    with pytest.raises(ValueError, match=r"--features: .*rows\.csv has no column of numbers 'z'"):
+        sets_of(tmp_path, name, column, features=["b", "z"])
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("age", RNG.integers(20, 60, 30)),
+        ("total", RNG.permutation(9000)[:30]),
+        ("number of children", RNG.integers(0, 4, 30)),
+        ("visits", np.array([1, 2, 3] * 10)),
+        ("valid", RNG.integers(0, 2, 30)),
+        ("big", np.array([20251301.0, 20250230.0, 20250101.0] * 10)),
+    ],
+)
+def test_measurements_stay_features(name: str, column: np.ndarray, tmp_path: Path) -> None:
+    assert sets_of(tmp_path, name, column).preparation.features == [name, "a", "b"]
+
+
+def test_a_column_that_names_rows_in_one_file_is_none_in_the_other(tmp_path: Path) -> None:
+    for name, column in (("one.csv", [5, 3, 9, 1]), ("two.csv", [5, 5, 9, 1])):
+        rows = [f"{i},{x}" for i, x in zip(column, VALUES[:, 0], strict=False)]
+        write(tmp_path / name, "sample,a", rows)
+    sets = read_sets(tmp_path / "one.csv", tmp_path / "two.csv", Choice())
+    assert sets.preparation.features == ["a"]
+
+
+@pytest.mark.parametrize("other", ["case ", "CASE", "Case"])
+def test_labels_that_differ_in_capitals_or_blanks(other: str, tmp_path: Path) -> None:
+    rows = lines(VALUES, ",", comma=False)
+    rows[0] = rows[0].replace("case", other)
+    path = write(tmp_path / "rows.csv", "group,a,b", rows)
+    with pytest.raises(ValueError, match=f"--target: column 'group' of .* has '{other}' beside 'c"):
+        read_sets(path, None, BY)
+    two = read_sets(path, None, BY._replace(target=["case", other]))
+    assert two.target.n_rows == 15
+    apart = read_sets(path, None, BY._replace(background=[other]))
+    assert (apart.target.n_rows, apart.background.n_rows) == (14, 1)  # type: ignore[union-attr]
