@@ -23,8 +23,8 @@ from contrastive_lvm.model import Block, Model
 from contrastive_lvm.rows.data import CovarianceOperator, Product
 
 DENSE_BELOW = 150  # dimensions up to which a full eigendecomposition is as cheap as iterating
-POWER_STEPS = 6
-OVERSAMPLING = 10
+POWER_STEPS = 6  # fits of 400 features take 107 sweeps; 119 after two steps, 107 after twelve
+OVERSAMPLING = 10  # columns beside those sought, as in Halko et al.; fits take as many without
 LEAST_NOISE = 1e-3  # share of the variance left to isotropic noise at the start
 LEAST_FEATURE_NOISE = 0.05  # of each feature's variance, to its own noise
 EXCESS = 0.01  # least variance of a column at the start, in units of the noise's
@@ -47,12 +47,13 @@ def deterministic_starts(problem: Problem) -> list[tuple[Problem, Array]]:
     starts = _Starts(problem)
     first, *others = starts.blocks
     exclusive = starts.least_shared_sets(first, others)
-    if problem.model.drops_columns:
-        return [_started(problem, starts.sized(first, others, exclusive))]
     if exclusive is None or first.n_components == 0:
-        return [_started(problem, starts.from_source(starts.pooled(first.sets)))]
-    sources = [exclusive, first.sets]
-    return [_started(problem, starts.from_source(starts.pooled(names))) for names in sources]
+        found = [starts.from_sets(first.sets)]
+    elif problem.model.drops_columns:
+        found = [starts.sized(first, others, exclusive)]
+    else:
+        found = [starts.from_sets(exclusive), starts.from_sets(first.sets)]
+    return [_started(problem, start) for start in found]
 
 
 def random_start(problem: Problem, rng: np.random.Generator) -> Array:
@@ -98,14 +99,16 @@ class _Starts:
         fewest = tuple(name for name in first.sets if beside[name] == min(beside.values()))
         return None if fewest == first.sets else fewest
 
-    def pooled(self, names: Sequence[str]) -> CovarianceOperator:
-        """Return the covariance of the rows of some sets."""
-        return _pooled([self.sets[name] for name in names])
+    def from_sets(self, names: Sequence[str]) -> Start:
+        """Start the first block from the rows of some sets, then the others from all of theirs."""
+        return self.from_source(_pooled([self.sets[name] for name in names]))
 
-    def from_source(self, source: CovarianceOperator, width: int | None = None) -> Start:
+    def from_source(self, source: CovarianceOperator) -> Start:
         """Start the first block from a covariance, then the others from all of their sets."""
         first, *others = self.blocks
-        n = first.n_components if width is None else width
+        n = first.n_components
+        if first.prior._drops_columns and n > 0:
+            n = self._supported(source, n)
         beside = sum(block.n_components for block in others)
         L, psi = _first_loadings(source, n, beside, self.floor, isotropic=self.isotropic)
         loadings = {first.name: L}
@@ -126,7 +129,7 @@ class _Starts:
             )
         return _whitened_loadings(_pooled(sources), base, psi, block.n_components)
 
-    def sized(self, first: Block, others: list[Block], exclusive: Sequence[str] | None) -> Start:
+    def sized(self, first: Block, others: list[Block], exclusive: Sequence[str]) -> Start:
         """Start with no more columns in the first block than the data supports.
 
         The first block as its least shared sets have it gives the others; what these leave of all
@@ -134,23 +137,16 @@ class _Starts:
         columns to spare would take the other blocks' own directions, and coordinate ascent is
         slow to give them back.
         """
-        if exclusive is None:
-            source = self.pooled(first.sets)
-            return self.from_source(source, self._width(first, source))
-        source = self.pooled(exclusive)
-        rough = self.from_source(source, self._width(first, source))
-        cleaned = []
+        rough, cleaned = self.from_sets(exclusive), []
         for name in first.sets:
             parts = (rough.loadings[b.name] for b in others if name in b.sets and b.n_components)
             cleaned.append(reduce(_without, parts, self.sets[name]))
-        source = _pooled(cleaned)
-        return self.from_source(source, self._width(first, source))
+        return self.from_source(_pooled(cleaned))
 
-    def _width(self, block: Block, source: CovarianceOperator) -> int:
-        if not block.prior._drops_columns or block.n_components == 0:
-            return block.n_components
+    def _supported(self, source: CovarianceOperator, most: int) -> int:
+        """Return how many columns a covariance supports, at least one."""
         root = np.sqrt(_first_noise(source, self.floor, isotropic=self.isotropic))
-        values, _ = leading_eigenpairs(_scaled(source, root), len(root), block.n_components)
+        values, _ = leading_eigenpairs(_scaled(source, root), len(root), most)
         total = float((source.variance / root**2).sum())
         return max(1, supported_rank(values, total, source.weight, len(root)))
 

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from contrastive_lvm.arrays import Array, Dense, Matrix
 from contrastive_lvm.exceptions import InvalidParameterError
-from contrastive_lvm.likelihoods.base import LinearizedRows
+from contrastive_lvm.likelihoods.base import BoolArray, Likelihood, LinearizedRows
 from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
 
 SizeFactors = Literal["total", "none"]
@@ -15,27 +15,40 @@ SizeFactors = Literal["total", "none"]
 MOST_LOG_MEAN, MOST_VARIANCE = 300.0, 100.0
 
 
-def check_size_factors(value: str) -> None:
-    """Refuse what is neither of the two ways."""
-    if value not in get_args(SizeFactors):
-        reason = (
-            "is unknown; use 'total' (of each row) or 'none', and give factors of your own to fit "
-            "and the other methods."
-        )
-        raise InvalidParameterError("size_factors", value, reason)
+class CountLikelihood(Likelihood):
+    """Counts about a log mean, with the log of the row's size factor in it."""
 
+    size_factors: SizeFactors
 
-def reason_against_counts(rows: Matrix) -> str | None:
-    """Say which value is no count: counts are 0, 1, 2, ...; NaN is a missing one."""
-    for part in value_blocks(rows):
-        wrong = (part < 0) | ((part != np.floor(part)) & ~np.isnan(part))
-        if wrong.any():
-            kind = "negative" if part[wrong][0] < 0 else "not a whole number"
-            return (
-                f"the value {part[wrong][0]:g}, which is {kind}, where counts are expected; give "
-                'raw counts, or use likelihood="gaussian" for transformed ones'
+    def __post_init__(self) -> None:
+        if self.size_factors not in get_args(SizeFactors):
+            reason = (
+                "is unknown; use 'total' (of each row) or 'none', and give factors of your own to "
+                "fit and the other methods."
             )
-    return None
+            raise InvalidParameterError("size_factors", self.size_factors, reason)
+
+    def _unsupported_reason(self, rows: Matrix) -> str | None:
+        """Say which value is no count: counts are 0, 1, 2, ...; NaN is a missing one."""
+        for part in value_blocks(rows):
+            wrong = (part < 0) | ((part != np.floor(part)) & ~np.isnan(part))
+            if wrong.any():
+                kind = "negative" if part[wrong][0] < 0 else "not a whole number"
+                return (
+                    f"the value {part[wrong][0]:g}, which is {kind}, where counts are expected; "
+                    'give raw counts, or use likelihood="gaussian" for transformed ones'
+                )
+        return None
+
+    def _sized_features(self, n_features: int) -> BoolArray:
+        return np.full(n_features, self.size_factors == "total")
+
+    def _link(self, mean: Array) -> Array:
+        log_rate: Array = np.log(mean)
+        return log_rate
+
+    def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
+        return log_rates(rows, log_sizes)
 
 
 def value_blocks(rows: Matrix) -> list[Dense]:

@@ -1,6 +1,6 @@
 """A likelihood for each feature."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -154,22 +154,20 @@ class Mixed(Likelihood):
         return None
 
     def _sized_features(self, n_features: int) -> BoolArray:
-        sized = np.zeros(n_features, dtype=bool)
-        for _, part, at in self._parts:
-            sized[at] = part._sized_features(len(at))
-        return sized
+        return self._joined(n_features, lambda part, n: part._sized_features(n))
 
     def _has_noise(self, n_features: int) -> BoolArray:
-        noisy = np.zeros(n_features, dtype=bool)
-        for _, part, at in self._parts:
-            noisy[at] = part._has_noise(len(at))
-        return noisy
+        return self._joined(n_features, lambda part, n: part._has_noise(n))
 
     def _is_on_data_scale(self, n_features: int) -> BoolArray:
-        scaled = np.zeros(n_features, dtype=bool)
+        return self._joined(n_features, lambda part, n: part._is_on_data_scale(n))
+
+    def _joined(self, n_features: int, tell: Callable[[Likelihood, int], BoolArray]) -> BoolArray:
+        """Return what the likelihoods tell of their features, (D,)."""
+        joined = np.zeros(n_features, dtype=bool)
         for _, part, at in self._parts:
-            scaled[at] = part._is_on_data_scale(len(at))
-        return scaled
+            joined[at] = tell(part, len(at))
+        return joined
 
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         joined = np.empty(rows.shape)

@@ -7,23 +7,14 @@ import numpy as np
 from scipy.special import gammaln
 
 from contrastive_lvm._jax import JaxArray, load, special
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
-    BoolArray,
     Expected,
-    Likelihood,
-    LinearizedRows,
     Nuisance,
     SiteParameters,
 )
-from contrastive_lvm.likelihoods.counts import (
-    SizeFactors,
-    check_size_factors,
-    log_normal,
-    log_rates,
-    reason_against_counts,
-)
+from contrastive_lvm.likelihoods.counts import CountLikelihood, SizeFactors, log_normal
 from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
 from contrastive_lvm.linalg.quadrature import logistic_moments
 
@@ -34,7 +25,7 @@ LEAST_DISPERSION = 1e-6  # below, this is a Poisson and its terms cancel
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(Likelihood):
+class NegativeBinomial(CountLikelihood):
     """Counts with mean `r = size_i exp(l_d' h_i + mean_d)` and variance `r + dispersion_d r^2`.
 
     With `c = 1 / dispersion`, `ln p(x) = ln Gamma(x + c) - ln Gamma(c) - ln x! + x f - (x + c)
@@ -59,7 +50,7 @@ class NegativeBinomial(Likelihood):
     dispersion: Dispersion = "feature"
 
     def __post_init__(self) -> None:
-        check_size_factors(self.size_factors)
+        super().__post_init__()
         check_choice("dispersion", self.dispersion, get_args(Dispersion))
 
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
@@ -78,12 +69,6 @@ class NegativeBinomial(Likelihood):
         constant = gammaln_(x + c) - gammaln_(c) - gammaln_(x + 1.0)
         density: JaxArray = constant + x * f - (x + c) * jnp.logaddexp(0.0, f)
         return density
-
-    def _unsupported_reason(self, rows: Matrix) -> str | None:
-        return reason_against_counts(rows)
-
-    def _sized_features(self, n_features: int) -> BoolArray:
-        return np.full(n_features, self.size_factors == "total")
 
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         c = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION)
@@ -116,13 +101,6 @@ class NegativeBinomial(Likelihood):
     def _network_parameters(self, n_features: int) -> dict[str, Array]:
         shape = () if self.dispersion == "shared" else (n_features,)
         return {"dispersion": np.full(shape, FIRST_DISPERSION)}
-
-    def _link(self, mean: Array) -> Array:
-        log_rate: Array = np.log(mean)
-        return log_rate
-
-    def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
-        return log_rates(rows, log_sizes)
 
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         log = np.log(nuisance.dispersion)

@@ -6,28 +6,19 @@ import numpy as np
 from scipy.special import gammaln
 
 from contrastive_lvm._jax import JaxArray, load, special
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.likelihoods.base import (
-    BoolArray,
     Expected,
-    Likelihood,
-    LinearizedRows,
     Nuisance,
     SiteParameters,
 )
-from contrastive_lvm.likelihoods.counts import (
-    SizeFactors,
-    check_size_factors,
-    log_normal,
-    log_rates,
-    reason_against_counts,
-)
+from contrastive_lvm.likelihoods.counts import CountLikelihood, SizeFactors, log_normal
 
 MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
 
 
 @dataclass(frozen=True)
-class Poisson(Likelihood):
+class Poisson(CountLikelihood):
     """`x_id ~ Poisson(size_i exp(l_d' h_i + mean_d))`.
 
     Parameters
@@ -45,9 +36,6 @@ class Poisson(Likelihood):
 
     size_factors: SizeFactors = "total"
 
-    def __post_init__(self) -> None:
-        check_size_factors(self.size_factors)
-
     def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the Poisson log density, in JAX."""
         jnp = load().jnp
@@ -55,12 +43,6 @@ class Poisson(Likelihood):
         rate = jnp.exp(capped) * (1.0 + (predictor - capped))
         density: JaxArray = x * predictor - rate - special().gammaln(x + 1.0)
         return density
-
-    def _unsupported_reason(self, rows: Matrix) -> str | None:
-        return reason_against_counts(rows)
-
-    def _sized_features(self, n_features: int) -> BoolArray:
-        return np.full(n_features, self.size_factors == "total")
 
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         constant: Array = -gammaln(rows + 1.0)
@@ -86,10 +68,3 @@ class Poisson(Likelihood):
     def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
         """Draw counts."""
         return rng.poisson(np.exp(np.minimum(predictor, MOST_LOG_RATE))).astype(np.float64)
-
-    def _link(self, mean: Array) -> Array:
-        log_rate: Array = np.log(mean)
-        return log_rate
-
-    def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
-        return log_rates(rows, log_sizes)

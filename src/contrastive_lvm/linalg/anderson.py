@@ -14,6 +14,7 @@ that costs a few sweeps in a hundred, but slow maps (noise of a feature going to
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -23,9 +24,8 @@ from contrastive_lvm.arrays import Array
 Carry = TypeVar("Carry")
 Info = TypeVar("Info")
 RIDGE = 1e-12
+LONGEST_PAUSE = 8  # sweeps; without a limit, fits take from 5 fewer to 7 more of about 130
 PARALLEL = 3e-3  # mean square of what differs among residuals of length 1, below which they are
-LONGEST_PAUSE = 8
-PATIENCE = 2  # sweeps in a row that must gain less than the tolerance
 
 
 class Ascent(NamedTuple, Generic[Info]):
@@ -98,12 +98,12 @@ def ascend(
     at, trace, sweeps, small = _State(start, value, info), [value], 1, 0
     history = _History(memory, problem.steady_sweeps)
     try:
-        while sweeps < max_sweeps and small < PATIENCE:
+        while sweeps < max_sweeps and small < 2:
             new, evaluations = _sweep(problem, at, history)
             sweeps += evaluations
             gain = new.value - at.value
             if not gain >= 0:  # rounding at the optimum: the plain map cannot lower the objective
-                small = PATIENCE
+                small = 2
                 break
             small = small + 1 if gain < max(tol, 8 * np.finfo(float).eps * abs(at.value)) else 0
             trace.append(new.value)
@@ -114,7 +114,7 @@ def ascend(
         reached = np.array([value for value in trace if value <= at.value])
         ascent = Ascent(at.point, at.info, reached, sweeps, converged=False)
         raise AscentInterrupted(problem, ascent) from None
-    return Ascent(at.point, at.info, np.array(trace), sweeps, small >= PATIENCE)
+    return Ascent(at.point, at.info, np.array(trace), sweeps, small >= 2)
 
 
 def _sweep(
@@ -134,16 +134,18 @@ def _sweep(
     return _State(plain, *problem.evaluate(plain, carry)), 2
 
 
+@dataclass
 class _History:
     """Differences of residuals and of images over the last sweeps."""
 
-    def __init__(self, memory: int, steady: int) -> None:
-        self.memory, self.steady = memory, steady
-        self.residuals: list[Array] = []
-        self.images: list[Array] = []
-        self.products = np.empty((0, 0))
-        self.last: tuple[Array, Array] | None = None
-        self.failures = self.pause = 0
+    memory: int
+    steady: int
+    residuals: list[Array] = field(default_factory=list)
+    images: list[Array] = field(default_factory=list)
+    products: Array = field(default_factory=lambda: np.empty((0, 0)))
+    last: tuple[Array, Array] | None = None
+    failures: int = 0
+    pause: int = 0
 
     def extrapolate(self, point: Array, image: Array) -> Array:
         """The combined image; `image` itself while there is nothing to combine, or in a pause."""

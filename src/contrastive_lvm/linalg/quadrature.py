@@ -25,11 +25,10 @@ from scipy.special import ndtr
 
 from contrastive_lvm.arrays import Array
 
-LARGE = 8.0  # variance from which on the logistic rule is used
-# Hermite nodes up to each variance: errors of E[f], E[f'] and E[f''] stay below 1e-8.
-LIMITS = (0.0, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, LARGE)
-NODES = (2, 4, 6, 8, 12, 16, 18, 24, 30, 40, 62, 94)
-LOGISTIC_NODES = 24
+# Hermite nodes up to each variance, and nodes of the logistic rule beyond: errors of E[f], E[f']
+# and E[f''] stay below 1e-8.
+LIMITS = (0.0, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+NODES = (2, 4, 6, 8, 12, 16, 18, 24, 30, 40, 62, 94, 24)
 PIECE = 1 << 16  # nodes times entries at a time: a few arrays of this size fit the cache
 ROOT_2PI = float(np.sqrt(2.0 * np.pi))
 
@@ -62,10 +61,10 @@ def _of_piece(m: Array, v: Array) -> tuple[Array, Array, Array]:
     softplus, tail, curvature = (np.empty(len(m)) for _ in range(3))
     for rule in np.flatnonzero(np.bincount(rules)):
         entries = np.flatnonzero(rules == rule)
-        size = PIECE // (NODES[rule] if rule < len(NODES) else LOGISTIC_NODES)
+        size = PIECE // NODES[rule]
         for start in range(0, len(entries), size):
             at = entries[start : start + size]
-            if rule < len(NODES):
+            if rule < len(LIMITS):
                 found = _by_hermite(below[at], sd[at], NODES[rule])
             else:
                 found = _by_logistic(below[at], sd[at])
@@ -94,7 +93,7 @@ def _by_hermite(m: Array, sd: Array, n: int) -> tuple[Array, Array, Array]:
 
 
 def _by_logistic(m: Array, sd: Array) -> tuple[Array, Array, Array]:
-    nodes, weights = _logistic_rule(LOGISTIC_NODES)
+    nodes, weights = _logistic_rule(NODES[-1])
     distance = m - nodes
     z = distance / sd
     density = np.exp(-0.5 * z * z) / ROOT_2PI

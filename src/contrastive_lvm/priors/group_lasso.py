@@ -12,8 +12,7 @@ from contrastive_lvm.checks import check_positive
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
 
-HALVINGS = 60
-LEAST_NORM = 1e-100  # of a group, so that its precision is a number
+HALVINGS = 60  # of an interval: more than the 53 bits of a double
 SMALL_GROUP = 0.05  # norm over the largest group's, below which gradient steps may have meant zero
 
 
@@ -68,7 +67,7 @@ class GroupLasso(Prior[GroupNorms]):
     def update(self, state: GroupNorms, squares: Array) -> GroupNorms:
         """Return the norms of the groups."""
         norm = _norms_of_groups(squares, state.group, len(state.norm))
-        return GroupNorms(np.maximum(norm, LEAST_NORM), state.group)
+        return GroupNorms(np.maximum(norm, np.finfo(float).tiny ** 0.5), state.group)
 
     def precision(self, state: GroupNorms) -> Array:
         """Return `rho_g / ||L_g||`, (D, 1)."""
