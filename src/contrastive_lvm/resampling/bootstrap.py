@@ -53,8 +53,8 @@ MOST_DRAWS = 100  # until one has enough rows and observed entries to fit the mo
 ANOTHER_FIT = 0.5  # nats that a refit of the same rows may gain
 UNUSED = 1e-3  # of the largest norm: columns without support have less
 SHRUNK = (
-    "No intervals: {prior!r} shrinks the target loadings, and intervals around shrunk loadings have "
-    "not been shown to cover; use target_prior=None for intervals."
+    "No intervals: {prior!r} shrinks the target loadings, and intervals around shrunk loadings "
+    "have not been shown to cover; use target_prior=None for intervals."
 )
 
 
