@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
 from contrastive_lvm.estimators import parse_params
-from contrastive_lvm.estimators.frames import first_few
 from contrastive_lvm.estimators.input_rows import rows_for_fit
 from contrastive_lvm.estimators.object_arrays import RowNumbers
 from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 
 logger = logging.getLogger(__name__)
-NO_NOISE = 1e-4  # of the variance that loadings explain; noise at its floor is a hundredth of it
 MOST = 2**31 - 1  # of a seed
 Sizes: TypeAlias = tuple[RowNumbers, RowNumbers]  # of the rows of both sets
 
@@ -192,8 +190,7 @@ def _moments(rows: Rows) -> tuple[Array, Array]:
 
 
 def warn_about_fit(estimator: "ContrastiveLVM", engine: Engine) -> None:
-    """Warn of a fit that did not converge, uses all dimensions, or has features without noise."""
-    _warn_about_noise(estimator)
+    """Warn of a fit that did not converge, or that uses all dimensions it was allowed."""
     if estimator.n_shared == "auto" and estimator.n_shared_ >= parse_params.MOST_SHARED:
         warnings.warn(
             f"n_shared='auto' uses all {estimator.n_shared_} dimensions that it allows; to allow "
@@ -203,26 +200,3 @@ def warn_about_fit(estimator: "ContrastiveLVM", engine: Engine) -> None:
         )
     if not estimator.converged_:
         warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=4)
-
-
-def _warn_about_noise(estimator: "ContrastiveLVM") -> None:
-    """Warn of features that the loadings fit exactly, where each has a noise variance.
-
-    The likelihood grows without limit there; the noise stops at its floor, a millionth of the
-    feature's variance.
-    """
-    psi = np.asarray(estimator.noise_variance_)
-    if psi.ndim == 0:
-        return
-    fitted = (estimator.target_components_**2).sum(axis=0)
-    fitted = np.maximum(fitted, (estimator.shared_components_**2).sum(axis=0))
-    exact = np.flatnonzero((psi > 0) & (psi < NO_NOISE * fitted))
-    if len(exact):
-        names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(len(psi))])
-        warnings.warn(
-            f"The noise variances of {len(exact)} of {len(psi)} features fell to their floor: "
-            f"dimensions fit {first_few(names[i] for i in exact)} exactly and may show little "
-            "else; use noise='isotropic', or fewer dimensions.",
-            UserWarning,
-            stacklevel=5,
-        )
