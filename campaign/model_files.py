@@ -2,7 +2,7 @@
 
 Every kind of model file that the tests keep is damaged, or forged under a checksum that matches. It
 is refused in one sentence, or read as exactly what it holds; nothing in it runs. What is read then
-goes through `transform` and `report`, which may refuse it but must not fail inside.
+goes through `transform`.
 """
 
 import tempfile

@@ -29,11 +29,11 @@ warnings.simplefilter("ignore")
 X, B, old = (np.load(f"{sys.argv[1]}/{name}.npy") for name in ("target", "background", "old"))
 model = clvm.ContrastiveLVM(1, 1).fit(old, background=old)
 before = model.transform(old)
-model.set_params(n_target=2, n_shared=8, likelihood=sys.argv[2])
+model.set_params(n_target=2, n_shared=8, likelihood=sys.argv[2], n_init=1000)
 print("ready", flush=True)
 try:
-    for _ in range(50):
-        model.fit(X, background=B)
+    model.fit(X, background=B)
+    assert not model.converged_
     end = "answered"
 except KeyboardInterrupt:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -106,10 +106,10 @@ def _python(rng: np.random.Generator) -> Report:
     process.stdout.readline()
     time.sleep(float(rng.uniform(0.0, 2.0)))
     out, err = "", ""
-    for _ in range(10):  # the first may end a fit with what it has, another ends the loop
+    for _ in range(2):  # the first may leave a fit with what it has, the second ends it
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            out, err = process.communicate(timeout=5.0)
+            out, err = process.communicate(timeout=40.0)
             break
     else:
         process.kill()
