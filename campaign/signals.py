@@ -46,6 +46,12 @@ print(end)
 """
 
 
+def _listen() -> None:
+    """Undo that shells let processes in the background ignore signals."""
+    for number in SIGNALS.values():
+        signal.signal(number, signal.SIG_DFL)
+
+
 @cache
 def home() -> Path:
     """Write sets whose fit takes seconds."""
@@ -78,6 +84,7 @@ def _command(rng: np.random.Generator, name: str) -> Report:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=_listen,
             env=os.environ | {"TMPDIR": str(temporary)},
         )
         time.sleep(float(rng.uniform(0.6, 4.0)))  # Python itself starts in the first part of it
@@ -101,6 +108,7 @@ def _python(rng: np.random.Generator) -> Report:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_listen,
     )
     assert process.stdout is not None
     process.stdout.readline()
