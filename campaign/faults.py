@@ -70,14 +70,16 @@ CHUNKS: dict[str, Callable[[np.ndarray], Any]] = {
     "all missing": lambda chunk: chunk * np.nan,
     "objects": lambda chunk: chunk.astype(object),
     "single precision": lambda chunk: chunk.astype(np.float32),
+    "other values each time": lambda chunk: (
+        chunk + np.random.default_rng().normal(size=chunk.shape)
+    ),
 }
-HARMLESS = ("as promised", "all missing", "objects", "single precision")
+HARMLESS = ("as promised", "all missing", "objects", "single precision", "other values each time")
 
 
-def _dask(rng: Rng) -> Report:
-    """Fit two sets, one of which has a chunk that is not what it claims to be."""
+def _lazy_sets(rng: Rng, change: Callable[[np.ndarray], Any]) -> list[Any]:
+    """Return the two sets in four chunks each, one of them or two changed when they are read."""
     dask, da = import_module("dask"), import_module("dask.array")
-    (name, change), model = pick(rng, CHUNKS), clone(pick(rng, MODELS)[1])
     data = clvm.datasets.make_contrastive(40, 30, n_features=6, n_shared=1, random_state=1)
     sets: list[Any] = []
     for rows in (data.target, data.background):
@@ -88,6 +90,13 @@ def _dask(rng: Rng) -> Report:
         ]
         arrays = [da.from_delayed(d, p.shape, p.dtype) for d, p in zip(delayed, parts, strict=True)]
         sets.append(da.concatenate(arrays))
+    return sets
+
+
+def _dask(rng: Rng) -> Report:
+    """Fit two sets, one of which has a chunk that is not what it claims to be."""
+    (name, change), model = pick(rng, CHUNKS), clone(pick(rng, MODELS)[1])
+    sets = _lazy_sets(rng, change)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -101,6 +110,27 @@ def _dask(rng: Rng) -> Report:
     require(name in HARMLESS, f"a chunk with {name} is answered")
     require(np.isfinite(fitted.mean_).all(), "the mean is not finite")
     return Report(f"Dask chunks: {name}", "answered")
+
+
+def _cluster(rng: Rng) -> Report:
+    """Fit sets on a cluster of two processes, one chunk of which ends its worker."""
+    distributed, model = import_module("distributed"), clvm.ContrastiveLVM(1, 1)
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**settings, silence_logs=50) as cluster,
+        distributed.Client(cluster),
+    ):
+        sets = _lazy_sets(rng, _die)
+        try:
+            model.fit(sets[0], background=sets[1])
+        except Exception as error:
+            require("worker" in str(error).lower(), f"refused without a word about it: {error}")
+    require(not hasattr(model, "mean_"), "a chunk that ends its worker is answered")
+    return Report("Dask chunks: end their worker", "refused")
+
+
+def _die(chunk: np.ndarray) -> np.ndarray:
+    os._exit(1)
 
 
 def _same(chunk: np.ndarray) -> np.ndarray:
@@ -228,6 +258,8 @@ def _listing(folder: Path) -> Listing:
 
 
 def run(number: int) -> Report:
-    """Run one fault: two of three in chunks of Dask, which are quicker."""
+    """Run one fault: two of three in chunks of Dask, which are quicker; few on a cluster."""
     rng = generator("faults", number)
+    if number % 40 == 1:
+        return _cluster(rng)
     return _disk(rng) if number % 3 == 0 else _dask(rng)
