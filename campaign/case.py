@@ -1,6 +1,9 @@
 """What a case reports, and what a refusal has to look like."""
 
+import atexit
+import shutil
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -35,6 +38,13 @@ def require(condition: object, sentence: str) -> None:
 def generator(part: str, number: int) -> np.random.Generator:
     """Return the random numbers of a case, the same whenever it is repeated."""
     return np.random.default_rng([*part.encode(), number])
+
+
+def lasting_folder() -> Path:
+    """Make a folder that is there until the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="campaign-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def pick(rng: np.random.Generator, table: dict[str, T]) -> tuple[str, T]:

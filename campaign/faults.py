@@ -29,6 +29,7 @@ from campaign.case import (
     Report,
     TroubleError,
     generator,
+    lasting_folder,
     pick,
     require,
     require_one_sentence,
@@ -143,7 +144,7 @@ def _same(chunk: np.ndarray) -> np.ndarray:
 @cache
 def home() -> Path:
     """Write tables and a model once in a process."""
-    folder = Path(tempfile.mkdtemp(prefix="campaign-"))
+    folder = lasting_folder()
     data = clvm.datasets.make_subgroups(60, 50, random_state=0)
     for name, rows in (("target", data.target), ("background", data.background)):
         np.save(folder / f"{name}.npy", rows)

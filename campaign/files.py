@@ -26,7 +26,15 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from campaign.case import Report, TroubleError, generator, pick, require, require_one_sentence
+from campaign.case import (
+    Report,
+    TroubleError,
+    generator,
+    lasting_folder,
+    pick,
+    require,
+    require_one_sentence,
+)
 from contrastive_lvm.cli.main import run as clvm
 
 Rng = np.random.Generator
@@ -73,7 +81,7 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
 @cache
 def home() -> Path:
     """Write the good files and the models of each once in a process."""
-    folder = Path(tempfile.mkdtemp(prefix="campaign-"))
+    folder = lasting_folder()
     for ending, write in WRITERS.items():
         write(_table(), folder / f"good{ending}")
         write(_background(), folder / f"background{ending}")

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import contrastive_lvm as clvm
-from campaign.case import CLVM, Report, generator, require
+from campaign.case import CLVM, Report, generator, lasting_folder, require
 
 SIGNALS = {"SIGINT": signal.SIGINT, "SIGTERM": signal.SIGTERM, "SIGHUP": signal.SIGHUP}
 SCRIPT = """
@@ -58,7 +58,7 @@ def _listen() -> None:
 @cache
 def home() -> Path:
     """Write sets whose fit takes seconds."""
-    folder = Path(tempfile.mkdtemp(prefix="campaign-"))
+    folder = lasting_folder()
     rng = np.random.default_rng(0)
     data = clvm.datasets.make_contrastive(3000, 3000, n_features=60, random_state=0)
     for name, rows in (("target", data.target), ("background", data.background)):
