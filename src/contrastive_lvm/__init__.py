@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.horseshoe import Horseshoe
     from contrastive_lvm.resampling.bootstrap import Bootstrap, bootstrap
     from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
+    from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
 
 __version__ = "0.1.0"
 
@@ -60,6 +61,7 @@ __all__ = [
     "Bernoulli",
     "Block",
     "Bootstrap",
+    "ContrastTest",
     "ContrastiveLVM",
     "ContrastivePCA",
     "ContrastiveVAE",
@@ -90,6 +92,7 @@ __all__ = [
     "anndata",
     "bootstrap",
     "choose_dimensions",
+    "contrast_test",
     "contrastive_model",
     "datasets",
     "density",
@@ -101,6 +104,8 @@ __all__ = [
 
 # Names are imported when first used: scikit-learn alone takes a second.
 _HOMES = {
+    "ContrastTest": "resampling.contrast_test",
+    "contrast_test": "resampling.contrast_test",
     "ContrastiveVAE": "estimators.contrastive_vae",
     "Leakage": "estimators.leakage",
     "VAE": "estimators.vae",

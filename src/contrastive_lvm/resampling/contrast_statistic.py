@@ -1,0 +1,199 @@
+"""The statistic of the test of contrast, for many divisions of the same rows into two sets.
+
+Rows are whitened by all of them together, so that without contrast the second moment of either set
+is the identity up to chance. With A the second moment of the first set, two numbers measure excess
+variance of that set:
+
+- *inside* the shared directions, the largest eigenvalue of A's block: variance that is so strong
+  that it counts among the shared directions of all rows;
+- *outside* of them, the largest eigenvalue divided by the mean of all but the largest quarter:
+  variance that stands out from the noise of the first set itself.
+
+Each is put on the scale on which its median over all divisions is 0 and its 95 % quantile is 1, and
+the statistic is the greater of the outside one and 0.6 times the inside one. Strong contrast is far
+above 1 inside, so that the factor leaves nearly the whole level to the outside number, which is the
+more sensitive one to weak contrast. All of it treats the observed division like any other, so
+that ranks of the statistic are uniform.
+
+Centring takes a replicate's share from A. A division that was not observed loses it twice, since
+rows were centred in the observed one: the means of its R replicates are stretched by R / (R - 1).
+"""
+
+import math
+from contextlib import closing
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.progress import progress
+from contrastive_lvm.resampling.exchangeable_rows import WhitenedRows
+from contrastive_lvm.resampling.parallel import logger
+from contrastive_lvm.resampling.replicates import Flags
+from contrastive_lvm.resampling.set_labels import SetLabels
+from contrastive_lvm.rows.threads import one_blas_thread
+
+INSIDE = 0.6  # at 1, power fell from .76 to .65 where the contrast was one weak dimension
+SIGNAL_SHARE = 0.25  # of the eigenvalues may be contrast; the others measure the noise
+UPPER = 0.95  # quantile that is 1 on the scale of the statistic
+MOST_STORED = 1 << 24  # entries of the units' second moments, 128 MB
+CHUNK = 1 << 22  # entries of the second moments that are formed at a time, 32 MB
+LEAST_EXCESS = 0.1  # of an eigenvalue that a covariance is divided by
+
+
+class Excess(NamedTuple):
+    """Excess variance of the first set, one number for each division."""
+
+    inside: Array
+    outside: Array
+
+    def statistic(self) -> Array:
+        """Return both in one number per division."""
+        return np.maximum(INSIDE * _standardized(self.inside), _standardized(self.outside))
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the contrast of the observed division is among the shared directions."""
+        inside, outside = _standardized(self.inside)[0], _standardized(self.outside)[0]
+        return bool(INSIDE * inside > outside)
+
+
+class UnitMoments:
+    """Sums over units of rows, from which the second moments of every division follow.
+
+    Parameters
+    ----------
+    rows : WhitenedRows
+        The rows of both sets.
+    labels : SetLabels
+        Units and divisions.
+    """
+
+    def __init__(self, rows: WhitenedRows, labels: SetLabels) -> None:
+        self.Y, self.n_shared, self.unit = rows.values, rows.n_shared, labels.unit
+        self.in_first = labels.in_first
+        n_units = self.in_first.shape[1]
+        self.counts = np.bincount(self.unit, minlength=n_units).astype(np.float64)
+        self.sums = np.zeros((n_units, self.Y.shape[1]))
+        np.add.at(self.sums, self.unit, self.Y)
+        n_first = (self.in_first[0] & (self.counts > 0)).sum()
+        self.stretch = float(n_first / (n_first - 1.0))
+
+    def observed(self) -> Array:
+        """Return the second moment of the observed first set, (R, R)."""
+        own = self.Y[self.in_first[0][self.unit]]
+        centred = own - own.mean(axis=0)
+        return np.asarray(centred.T @ centred / len(own))
+
+    def second_moments(self, in_first: Flags) -> Array:
+        """Return second moments of the first set of other divisions, (divisions, R, R)."""
+        flags = in_first.astype(np.float64)
+        n = flags @ self.counts
+        mean = flags @ self.sums / n[:, None]
+        if self._parts is None:
+            found = np.array([self._second_sum(each) for each in in_first])
+        else:
+            found = (flags @ self._parts).reshape(len(flags), *self.Y.shape[1:] * 2)
+        found /= n[:, None, None]
+        found -= self.stretch * mean[:, :, None] * mean[:, None, :]
+        return found
+
+    @cached_property
+    def _parts(self) -> Array | None:
+        """Return each unit's part of the second moments, (U, R R), if they are not too many."""
+        n_units, r = self.sums.shape
+        if n_units * r * r > MOST_STORED:
+            return None
+        if n_units == len(self.Y):  # every row is a unit
+            parts = self.stretch * self.sums[:, :, None] * self.sums[:, None, :]
+        else:
+            parts = np.array([self._second_sum(own) for own in np.eye(n_units, dtype=bool)])
+        return np.asarray(parts.reshape(n_units, r * r))
+
+    def _second_sum(self, units: Flags) -> Array:
+        """Return the second moment of some units about zero, unit means stretched, times rows."""
+        own = self.Y[units[self.unit]]
+        sums, counts = self.sums[units], np.maximum(self.counts[units], 1.0)
+        more = (self.stretch - 1.0) * (sums / counts[:, None]).T @ sums
+        return np.asarray(own.T @ own + more)
+
+    def excess(self, moments: Array) -> Excess:
+        """Return the excess variance for second moments of the first set."""
+        k, n_outside = self.n_shared, self.Y.shape[1] - self.n_shared
+        outside = np.linalg.eigvalsh(moments[:, k:, k:])  # least first
+        rank = min(n_outside, int(self.in_first[0] @ self.counts) - 1)
+        noise = outside[:, : n_outside - math.ceil(SIGNAL_SHARE * rank)].mean(axis=1)
+        inside = np.ones(len(moments))
+        if k:
+            inside = np.linalg.eigvalsh(moments[:, :k, :k])[:, -1]
+        return Excess(inside, outside[:, -1] / np.maximum(noise, np.finfo(float).tiny))
+
+    def chunk_excess(self, in_first: Flags) -> Excess:
+        """Return the excess variance of a few divisions that were not observed."""
+        with one_blas_thread():
+            return self.excess(self.second_moments(in_first))
+
+
+def excess_variances(moments: UnitMoments, name: str) -> Excess:
+    """Return the excess variance of all divisions, the observed one first.
+
+    Chunks of divisions run side by side where `joblib.parallel_config` asks for workers.
+    """
+    others = moments.in_first[1:]
+    size = max(1, CHUNK // moments.Y.shape[1] ** 2)
+    chunks = [others[i : i + size] for i in range(0, len(others), size)]
+    found = [moments.excess(moments.observed()[None])]
+    calls = Parallel(return_as="generator")(delayed(moments.chunk_excess)(each) for each in chunks)
+    with closing(calls), progress(name, len(others), logger, unit="division") as advance:
+        for chunk, result in zip(chunks, calls, strict=True):
+            found.append(result)
+            advance(len(chunk), f"of {len(others)}")
+    return Excess(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+
+def contrast_direction(moment: Array, n_shared: int, *, inside: bool) -> Array:
+    """Return the direction of the contrast in whitened coordinates, of length 1.
+
+    The second moment is about `I + c g g'`. Its largest eigenvector v within one block, with
+    eigenvalue l, is g's part there; its part in the other block is the covariance with v divided
+    by `c = l - 1`.
+    """
+    own, other = slice(0, n_shared), slice(n_shared, len(moment))
+    if not inside:
+        own, other = other, own
+    values, vectors = np.linalg.eigh(moment[own, own])
+    found = np.empty(len(moment))
+    found[own] = vectors[:, -1]
+    found[other] = moment[other, own] @ vectors[:, -1] / max(values[-1] - 1.0, LEAST_EXCESS)
+    return np.asarray(found / np.linalg.norm(found))
+
+
+def without_direction(rows: WhitenedRows, direction: Array, *, inside: bool) -> WhitenedRows:
+    """Project rows onto all directions orthogonal to one, in a basis of one column less.
+
+    The block that holds most of the direction loses a column; the basis of the other stays as
+    close as it can to its own.
+    """
+    k, n_columns = rows.n_shared, len(direction)
+    own, other = np.arange(k), np.arange(k, n_columns)
+    if not inside:
+        own, other = other, own
+    kept = np.eye(n_columns)[:, other]
+    kept, _ = np.linalg.qr(kept - np.outer(direction, direction[other]))
+    rest = np.linalg.svd(direction[own][None])[2][1:].T  # orthogonal to g's part in its block
+    basis = np.zeros((n_columns, n_columns - 1))
+    basis[own[:, None], np.arange(len(own) - 1)] = rest
+    basis[:, len(own) - 1 :] = kept
+    if not inside:
+        basis = np.hstack([kept, basis[:, : len(own) - 1]])
+    return WhitenedRows(rows.values @ basis, k - 1 if inside else k)
+
+
+def _standardized(values: Array) -> Array:
+    """Return values whose median is 0 and upper quantile 1; minus infinity if they do not vary."""
+    median, upper = np.quantile(values, [0.5, UPPER])
+    if upper == median:
+        return np.full(len(values), -np.inf)
+    return np.asarray((values - median) / (upper - median))

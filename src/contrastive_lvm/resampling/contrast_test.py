@@ -1,0 +1,187 @@
+"""Whether the target has structure of its own, and how many dimensions of it are real."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.input_rows import rows_for_fit
+from contrastive_lvm.estimators.validation import refuse_constant
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.linalg.matrices import is_sparse
+from contrastive_lvm.resampling.contrast_statistic import (
+    UnitMoments,
+    contrast_direction,
+    excess_variances,
+    without_direction,
+)
+from contrastive_lvm.resampling.exchangeable_rows import WhitenedRows, exchangeable_rows
+from contrastive_lvm.resampling.parallel import seed_sequence
+from contrastive_lvm.resampling.replicates import Replicates, check_replicates
+from contrastive_lvm.resampling.set_labels import SetLabels, label_sets
+from contrastive_lvm.rows.reader import RowReader
+
+LEVEL = 0.05
+MOST_DIMENSIONS = 10  # that are tested
+
+
+class ContrastTest(NamedTuple):
+    """What `contrast_test` found."""
+
+    pvalue: float  # of no contrast at all
+    statistic: float  # 1 is the 95 % quantile of the null distribution
+    null_distribution: Array  # (n_resamples,)
+    pvalues: Array  # of each dimension given those before; the last is the first above 5 %
+    n_target: int  # dimensions supported at 5 %
+    method: str  # what was permuted
+
+
+def contrast_test(
+    X: Any,
+    *,
+    background: Any,
+    model: Any = None,
+    groups: Any = None,
+    background_groups: Any = None,
+    paired: bool = False,
+    n_resamples: int = 999,
+    random_state: Any = None,
+) -> ContrastTest:
+    """Test whether the target has structure that the background has not.
+
+    The null hypothesis is that both sets follow `x = S z + mean + noise` with the same loadings S;
+    means and noise variances may differ between the sets, and features may have noise of their own.
+    Rows are made exchangeable between the sets under this hypothesis, then sets are permuted. The
+    statistic is the largest variance of the target beyond what all rows have in common.
+
+    The number of supported dimensions is found in turn: while the p-value is at most 5 %, the
+    direction of the contrast is projected out of all rows, and what is left is tested again. At
+    most ten dimensions are tested.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+        The target set; NaN is a missing entry. Missing entries are drawn from their distribution
+        under the null hypothesis.
+    background : array-like of shape (m, d)
+        The background set.
+    model : estimator or None
+        A `ContrastiveLVM` whose likelihood the test is for: Gaussian or Student-t noise. Its
+        numbers of dimensions are not used, since a model with too few shared ones would find
+        contrast everywhere; the test finds the shared directions itself.
+    groups, background_groups : array-like of shape (n,) and (m,), or None
+        The replicate of each row. Rows of one replicate, such as a donor or a mouse, are not
+        independent, so that whole replicates are permuted.
+    paired : bool
+        Whether replicates with rows in both sets swap their sets, rather than being permuted among
+        replicates. Other replicates then keep their set.
+    n_resamples : int
+        Number of permutations, at least 19. If the replicates can be divided in fewer ways, all of
+        them are used once.
+    random_state : int, Generator, RandomState or None
+
+    Returns
+    -------
+    ContrastTest
+        Named tuple of `pvalue`, `statistic`, `null_distribution`, `pvalues` (one per dimension
+        tested, never decreasing), `n_target` (dimensions supported at 5 %) and `method`.
+
+    Notes
+    -----
+    `docs/contrast_test.md` has measured levels and power. Contrast in a single feature cannot be
+    told from noise of that feature that differs between the sets, and is not found.
+
+    Rows are read into memory. Permutations run side by side where `joblib.parallel_config` asks for
+    workers; the result does not depend on their number.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_contrastive(random_state=0)
+    >>> found = clvm.contrast_test(
+    ...     data.target, background=data.background, n_resamples=99, random_state=0
+    ... )
+    >>> found.pvalue, found.n_target
+    (0.01, 2)
+    """
+    detail = ", since with fewer no p-value can be 5 % or less"
+    n_resamples = check_integer("n_resamples", n_resamples, 19, detail=detail)
+    if model is not None:
+        _refuse_likelihood(model)
+    sets = _read_sets(X, background)
+    replicates = check_replicates([groups, background_groups], [len(rows) for rows in sets])
+    if paired and not replicates.labelled:
+        reason = "needs groups and background_groups, which say what is paired."
+        raise InvalidParameterError("paired", paired, reason)
+    # Seeds of their own: rows drawn with the same random_state would repeat in the noise.
+    of_labels, of_rows = map(np.random.default_rng, seed_sequence(random_state).spawn(2))
+    labels = label_sets(replicates, n_resamples, of_labels, paired=paired)
+    rows = exchangeable_rows(sets, replicates, of_rows)
+    return _in_turn(rows, labels, _method(replicates, labels, paired=paired))
+
+
+def _in_turn(rows: WhitenedRows, labels: SetLabels, method: str) -> ContrastTest:
+    """Test one dimension after the other, each without those before."""
+    statistics: list[Array] = []
+    pvalues: list[float] = []
+    while len(pvalues) < MOST_DIMENSIONS and rows.values.shape[1] - rows.n_shared >= 2:
+        moments = UnitMoments(rows, labels)
+        excess = excess_variances(moments, f"dimension {len(pvalues) + 1}")
+        statistics.append(excess.statistic())
+        pvalues.append(_pvalue(statistics[-1]))
+        if pvalues[-1] > LEVEL:
+            break
+        inside = excess.is_inside
+        direction = contrast_direction(moments.observed(), rows.n_shared, inside=inside)
+        rows = without_direction(rows, direction, inside=inside)
+    in_order = np.maximum.accumulate(pvalues)
+    first = statistics[0]
+    null = first if labels.complete else first[1:]
+    supported = int((in_order <= LEVEL).sum())
+    return ContrastTest(pvalues[0], float(first[0]), null, in_order, supported, method)
+
+
+def _pvalue(statistic: Array) -> float:
+    """Return the share of divisions, the observed one included, with at least its statistic."""
+    close = 1e-9 * max(1.0, abs(float(statistic[0])))
+    return float((statistic >= statistic[0] - close).mean())
+
+
+def _method(replicates: Replicates, labels: SetLabels, *, paired: bool) -> str:
+    what = "replicates" if replicates.labelled else "rows"
+    ways = len(labels.in_first)
+    number = f"all {ways}" if labels.complete else f"{ways - 1} random"
+    if paired:
+        in_both = int(replicates.members().all(axis=0).sum())
+        return f"{number} swaps of the sets within {in_both} replicates"
+    return f"{number} permutations of {replicates.n_replicates} {what}"
+
+
+def _read_sets(X: Any, background: Any) -> tuple[Array, Array]:
+    """Read both sets into memory, as dense rows in double precision."""
+    names = BaseEstimator()  # remembers the features of X
+    found = []
+    for name, given in (("X", X), ("background", background)):
+        rows = rows_for_fit(names, given, name=name)
+        rows = rows.load() if isinstance(rows, RowReader) else rows
+        dense = rows.toarray() if is_sparse(rows) else rows
+        found.append(np.asarray(dense, dtype=np.float64))
+    if found[0].shape[1] < 2:
+        reason = "has one feature, in which contrast cannot be told from noise; give at least two."
+        raise InvalidDataError("X", reason)
+    means = [np.nanmean(rows, axis=0) for rows in found]
+    refuse_constant(sum(np.nanvar(rows, axis=0) for rows in found), np.abs(means).max())
+    return found[0], found[1]
+
+
+def _refuse_likelihood(model: Any) -> None:
+    likelihood = getattr(model, "likelihood", None)
+    if not parse_params.likelihood(likelihood)._has_closed_form:
+        reason = (
+            "cannot be tested, since counts and binary values are not exchangeable after centring; "
+            "test transformed rows without a model, for counts log(1 + count / size factor)."
+        )
+        raise InvalidParameterError("likelihood", likelihood, reason)

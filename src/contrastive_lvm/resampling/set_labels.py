@@ -1,0 +1,106 @@
+"""Other ways to divide the same replicates into two sets.
+
+A unit is what keeps its rows together: a replicate, or, where replicates have rows in both sets, a
+replicate's rows of one set. Replicates of one set are put into the sets at random, as many into the
+first as before. Replicates of both sets swap their two units or do not. Where there are at most as
+many ways as resamples were asked for, all of them are listed once.
+"""
+
+from itertools import combinations, product
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.resampling.replicates import Flags, Integers, Replicates
+
+FEWEST_WAYS = 20  # with fewer, no p-value can be 5 % or less
+
+
+class SetLabels(NamedTuple):
+    """Units, and which of them are in the first set; the first way is the one observed."""
+
+    unit: Integers  # (N,) of each row, first set first
+    in_first: Flags  # (ways, units)
+    complete: bool  # whether these are all possible ways
+
+
+def label_sets(
+    replicates: Replicates, n_resamples: int, rng: np.random.Generator, *, paired: bool
+) -> SetLabels:
+    """Return the observed division into two sets, and others that are as likely without contrast.
+
+    Parameters
+    ----------
+    replicates : Replicates
+        The replicate of each row of the two sets.
+    n_resamples : int
+        Number of other divisions to draw.
+    rng : Generator
+    paired : bool
+        Whether replicates with rows in both sets swap them; all others then keep their set.
+
+    Returns
+    -------
+    SetLabels
+
+    Examples
+    --------
+    >>> from contrastive_lvm.resampling.replicates import check_replicates
+    >>> pairs = check_replicates([list("abcde"), list("edcba")], [5, 5])
+    >>> found = label_sets(pairs, 999, np.random.default_rng(0), paired=True)
+    >>> found.in_first.shape, found.complete
+    ((32, 10), True)
+    """
+    if paired:
+        return _swapped(replicates, n_resamples, rng)
+    if replicates.in_several_sets:
+        reason = (
+            "and background_groups have a replicate in common; use paired=True to swap the sets "
+            "within such replicates, or give the replicates of the two sets different labels."
+        )
+        raise InvalidDataError("groups", reason)
+    first = replicates.members()[0]
+    n_ways = comb(len(first), int(first.sum()))
+    what = "replicates" if replicates.labelled else "rows"
+    _refuse_few_ways(n_ways, f"The sets have {first.sum()} and {(~first).sum()} {what}")
+    unit = np.concatenate(replicates.rows)
+    if n_ways <= n_resamples + 1:
+        chosen = combinations(range(len(first)), int(first.sum()))
+        ways = np.array([np.isin(np.arange(len(first)), each) for each in chosen])
+        return SetLabels(unit, _observed_first(ways, first), complete=True)
+    others = np.array([rng.permutation(first) for _ in range(n_resamples)])
+    return SetLabels(unit, np.vstack([first, others]), complete=False)
+
+
+def _swapped(replicates: Replicates, n_resamples: int, rng: np.random.Generator) -> SetLabels:
+    members = replicates.members()
+    in_both = np.flatnonzero(members.all(axis=0))
+    n_ways = 2 ** len(in_both)
+    _refuse_few_ways(n_ways, f"The sets have {len(in_both)} replicate(s) in common")
+    complete = n_ways <= n_resamples + 1
+    if complete:
+        swaps = np.array(list(product([False, True], repeat=len(in_both))))
+    else:
+        swaps = rng.random((n_resamples + 1, len(in_both))) < 0.5
+        swaps[0] = False
+    n = replicates.n_replicates
+    in_first = np.repeat(np.arange(2 * n)[None] < n, len(swaps), axis=0)
+    in_first[:, in_both] = ~swaps
+    in_first[:, n + in_both] = swaps
+    unit = np.concatenate([replicates.rows[0], n + replicates.rows[1]])
+    return SetLabels(unit, in_first, complete)
+
+
+def _observed_first(ways: Flags, observed: Flags) -> Flags:
+    same = (ways == observed).all(axis=1)
+    return np.vstack([observed, ways[~same]])
+
+
+def _refuse_few_ways(n_ways: int, what: str) -> None:
+    if n_ways < FEWEST_WAYS:
+        raise ValueError(
+            f"{what}, which can be labelled in {n_ways} way(s), so that no p-value can be less "
+            f"than {1 / n_ways:.2g}; a test needs more of them."
+        )
