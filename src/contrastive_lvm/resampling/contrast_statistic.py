@@ -15,8 +15,9 @@ above 1 inside, so that the factor leaves nearly the whole level to the outside 
 more sensitive one to weak contrast. All of it treats the observed division like any other, so
 that ranks of the statistic are uniform.
 
-Centring takes a replicate's share from A. A division that was not observed loses it twice, since
-rows were centred in the observed one: the means of its R replicates are stretched by R / (R - 1).
+A is taken about the mean of the first set. In the observed division that mean is zero, since rows
+were centred. The mean of any other R out of U replicates has the variance `(U - R) / (U - 1) / R`
+of a sample without replacement, so that replicate means are stretched by one over what it leaves.
 """
 
 import math
@@ -78,8 +79,8 @@ class UnitMoments:
         self.counts = np.bincount(self.unit, minlength=n_units).astype(np.float64)
         self.sums = np.zeros((n_units, self.Y.shape[1]))
         np.add.at(self.sums, self.unit, self.Y)
-        n_first = (self.in_first[0] & (self.counts > 0)).sum()
-        self.stretch = float(n_first / (n_first - 1.0))
+        n_first, n_all = (self.counts[self.in_first[0]] > 0).sum(), (self.counts > 0).sum()
+        self.stretch = float(1.0 / (1.0 - (n_all - n_first) / (n_first * (n_all - 1.0))))
 
     def observed(self) -> Array:
         """Return the second moment of the observed first set, (R, R)."""
@@ -125,9 +126,9 @@ class UnitMoments:
         outside = np.linalg.eigvalsh(moments[:, k:, k:])  # least first
         rank = min(n_outside, int(self.in_first[0] @ self.counts) - 1)
         noise = outside[:, : n_outside - math.ceil(SIGNAL_SHARE * rank)].mean(axis=1)
-        inside = np.ones(len(moments))
+        inside: Array = np.ones(len(moments))
         if k:
-            inside = np.linalg.eigvalsh(moments[:, :k, :k])[:, -1]
+            inside = np.asarray(np.linalg.eigvalsh(moments[:, :k, :k])[:, -1], dtype=np.float64)
         return Excess(inside, outside[:, -1] / np.maximum(noise, np.finfo(float).tiny))
 
     def chunk_excess(self, in_first: Flags) -> Excess:

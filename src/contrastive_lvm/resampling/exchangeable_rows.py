@@ -172,22 +172,26 @@ def _restore_variance(rows: Array, numbers: Integers) -> Array:
 def _missing_noise(Z: Array, n: int, replicates: Replicates) -> Array:
     """Return the noise variance that each entry lacks for its set to have that of the other.
 
-    All features of a set lack the difference of the mean noise. What differs more than chance
-    allows in one of D features, `sqrt(2 ln 2D)` standard errors, is added to that feature too.
+    Differences that chance explains are left alone: if they were removed too, the observed sets
+    would differ less than permuted ones. All features of a set lack the difference of the mean
+    noise if it exceeds `sqrt(2 ln 2D)` standard errors, the largest that is likely among D. A
+    feature lacks what else differs by so much.
     """
     found = find_factors(Z)
     squares = found.residual(Z) ** 2
-    parts = zip((squares[:n], squares[n:]), replicates.rows, strict=True)
-    noise, error = (
-        np.array(each) for each in zip(*(_mean_and_error(*p) for p in parts), strict=True)
-    )
-    common = noise.mean(axis=1, keepdims=True)
-    common = common.max() - common
-    difference = np.subtract(*(noise + common))
-    unlikely = np.abs(difference) > np.sqrt(2.0 * np.log(2 * Z.shape[1]) * (error**2).sum(axis=0))
-    own = np.where(unlikely, np.maximum([-difference, difference], 0.0), 0.0)
-    lacking = (common + own) * found.scale**2
-    return np.repeat(lacking, [n, len(Z) - n], axis=0)
+    common = _lacking(squares.mean(axis=1, keepdims=True), n, replicates, Z.shape[1])
+    own = _lacking(squares + np.repeat(common, [n, len(Z) - n], axis=0), n, replicates, Z.shape[1])
+    return np.repeat((common + own) * found.scale**2, [n, len(Z) - n], axis=0)
+
+
+def _lacking(squares: Array, n: int, replicates: Replicates, n_features: int) -> Array:
+    """Return by how much less each set has of each column's mean, unless by chance, (2, columns)."""
+    mean, error = _mean_and_error(squares[:n], replicates.rows[0])
+    other_mean, other_error = _mean_and_error(squares[n:], replicates.rows[1])
+    difference = other_mean - mean
+    likely = np.sqrt(2.0 * np.log(2 * n_features)) * np.hypot(error, other_error)
+    difference = np.where(np.abs(difference) > likely, difference, 0.0)
+    return np.maximum([difference, -difference], 0.0)
 
 
 def _mean_and_error(values: Array, numbers: Integers) -> tuple[Array, Array]:
