@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types slow calibrate coverage digits reproduce campaign bench clean
+.PHONY: help demo test lint types slow calibrate coverage levels digits reproduce campaign bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ calibrate: $(VENV)/.dev  ## check coverage and ranks of posteriors on simulated 
 
 coverage: $(VENV)/.dev  ## check the coverage of bootstrap intervals on simulated data; writes docs
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.coverage --write
+
+levels: $(VENV)/.dev  ## measure level and power of the test of contrast; writes docs
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.contrast_levels --write
 
 digits: $(VENV)/.dev  ## train autoencoders on digits on grass, an hour; writes docs
 	$(BIN)/python docs/make_digits.py

@@ -31,12 +31,13 @@ def normal(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 def heavy(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
     """Noise from t with 5 degrees of freedom, of variance 1."""
-    return rng.standard_t(5.0, shape) / np.sqrt(5.0 / 3.0)
+    return np.asarray(rng.standard_t(5.0, shape) / np.sqrt(5.0 / 3.0))
 
 
 def lognormal(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
     """Skewed noise of mean 0 and variance 1."""
-    return (np.exp(rng.standard_normal(shape)) - np.exp(0.5)) / np.sqrt(np.e * (np.e - 1.0))
+    values = np.exp(rng.standard_normal(shape)) - np.exp(0.5)
+    return np.asarray(values / np.sqrt(np.e * (np.e - 1.0)))
 
 
 def simulate(
@@ -66,7 +67,7 @@ def simulate(
     sets[0] += rng.standard_normal((rows[0], n_target)) @ (W.T * noise * deviations[0])
     for one in sets:
         one[rng.random(one.shape) < missing] = np.nan
-    return Problem(*sets)
+    return Problem(sets[0], sets[1])
 
 
 def subjects(rng: np.random.Generator, n_subjects: int = 10, per_subject: int = 15) -> Problem:
@@ -78,7 +79,7 @@ def subjects(rng: np.random.Generator, n_subjects: int = 10, per_subject: int = 
         own = 0.5 * rng.standard_normal((n_subjects, 20))
         z = rng.standard_normal((n_subjects, 3))[groups] + 0.5 * rng.standard_normal((n, 3))
         sets.append(z @ S.T + own[groups] + rng.standard_normal((n, 20)))
-    return Problem(*sets, groups, groups + n_subjects)
+    return Problem(sets[0], sets[1], groups, groups + n_subjects)
 
 
 # --- real data ----------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ def mice() -> Problem:
     values = [each.iloc[:, 1:78].to_numpy(dtype=np.float64) for each in (target, background)]
     scale = np.nanstd(np.vstack([rows - np.nanmean(rows, axis=0) for rows in values]), axis=0)
     ids = [each["MouseID"].str.rsplit("_", n=1).str[0].to_numpy() for each in (target, background)]
-    return Problem(values[0] / scale, values[1] / scale, *ids)
+    return Problem(values[0] / scale, values[1] / scale, ids[0], ids[1])
 
 
 def eastman_blocks(rows_per_block: int = 20) -> tuple[Array, Any]:
@@ -152,13 +153,13 @@ def sports_problem() -> Problem:
 
 
 def digits_on_grass() -> Problem:
-    """Handwritten digits on patches of grass against other patches, 1,000 each, 14 x 14 pixels."""
-    data = clvm.datasets.fetch_mnist_on_grass(1000, 1000, 10, random_state=7)
+    """Handwritten digits on patches of grass against other patches, 500 each, 14 x 14 pixels."""
+    data = clvm.datasets.fetch_mnist_on_grass(500, 500, 10, random_state=7)
     halves = [
         rows.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196)
         for rows in (data.target, data.background)
     ]
-    return Problem(*halves)
+    return Problem(halves[0], halves[1])
 
 
 def split(X: Array, groups: Any, rng: np.random.Generator) -> Problem:

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
     from contrastive_lvm.resampling.bootstrap import Bootstrap, bootstrap
-    from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
+    from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
 
 __version__ = "0.1.0"
 

@@ -4,8 +4,10 @@ Rows are whitened by all of them together, so that without contrast the second m
 is the identity up to chance. With A the second moment of the first set, two numbers measure excess
 variance of that set:
 
-- *inside* the shared directions, the largest eigenvalue of A's block: variance that is so strong
-  that it counts among the shared directions of all rows;
+- *inside* the shared directions, the largest eigenvalue l of A's block, for variance so strong that
+  it counts among the shared directions of all rows. The first set, with a share q of the rows, has
+  the share `q l` of the variance of all rows along that direction; the number is the logarithm of
+  the odds of that share, which has no upper limit;
 - *outside* of them, the largest eigenvalue divided by the mean of all but the largest quarter:
   variance that stands out from the noise of the first set itself.
 
@@ -41,6 +43,7 @@ SIGNAL_SHARE = 0.25  # of the eigenvalues may be contrast; the others measure th
 UPPER = 0.95  # quantile that is 1 on the scale of the statistic
 MOST_STORED = 1 << 24  # entries of the units' second moments, 128 MB
 CHUNK = 1 << 22  # entries of the second moments that are formed at a time, 32 MB
+MOST_SHARE = 0.999  # of the variance along a direction that counts as one set's own
 LEAST_EXCESS = 0.1  # of an eigenvalue that a covariance is divided by
 
 
@@ -120,21 +123,23 @@ class UnitMoments:
         more = (self.stretch - 1.0) * (sums / counts[:, None]).T @ sums
         return np.asarray(own.T @ own + more)
 
-    def excess(self, moments: Array) -> Excess:
-        """Return the excess variance for second moments of the first set."""
+    def excess(self, moments: Array, n: Array) -> Excess:
+        """Return the excess variance for second moments of first sets of `n` rows."""
         k, n_outside = self.n_shared, self.Y.shape[1] - self.n_shared
         outside = np.linalg.eigvalsh(moments[:, k:, k:])  # least first
         rank = min(n_outside, int(self.in_first[0] @ self.counts) - 1)
         noise = outside[:, : n_outside - math.ceil(SIGNAL_SHARE * rank)].mean(axis=1)
-        inside: Array = np.ones(len(moments))
+        inside: Array = np.zeros(len(moments))
         if k:
-            inside = np.asarray(np.linalg.eigvalsh(moments[:, :k, :k])[:, -1], dtype=np.float64)
+            share = n / len(self.Y) * np.linalg.eigvalsh(moments[:, :k, :k])[:, -1]
+            share = np.clip(share, 1.0 - MOST_SHARE, MOST_SHARE)
+            inside = np.log(share / (1.0 - share))
         return Excess(inside, outside[:, -1] / np.maximum(noise, np.finfo(float).tiny))
 
     def chunk_excess(self, in_first: Flags) -> Excess:
         """Return the excess variance of a few divisions that were not observed."""
         with one_blas_thread():
-            return self.excess(self.second_moments(in_first))
+            return self.excess(self.second_moments(in_first), in_first @ self.counts)
 
 
 def excess_variances(moments: UnitMoments, name: str) -> Excess:
@@ -145,7 +150,8 @@ def excess_variances(moments: UnitMoments, name: str) -> Excess:
     others = moments.in_first[1:]
     size = max(1, CHUNK // moments.Y.shape[1] ** 2)
     chunks = [others[i : i + size] for i in range(0, len(others), size)]
-    found = [moments.excess(moments.observed()[None])]
+    observed = moments.in_first[:1] @ moments.counts
+    found = [moments.excess(moments.observed()[None], observed)]
     calls = Parallel(return_as="generator")(delayed(moments.chunk_excess)(each) for each in chunks)
     with closing(calls), progress(name, len(others), logger, unit="division") as advance:
         for chunk, result in zip(chunks, calls, strict=True):

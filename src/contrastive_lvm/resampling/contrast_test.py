@@ -3,13 +3,13 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import rows_for_fit
-from contrastive_lvm.estimators.validation import refuse_constant
+from contrastive_lvm.estimators.validation import check_variances
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.resampling.contrast_statistic import (
@@ -21,7 +21,7 @@ from contrastive_lvm.resampling.contrast_statistic import (
 from contrastive_lvm.resampling.exchangeable_rows import WhitenedRows, exchangeable_rows
 from contrastive_lvm.resampling.parallel import seed_sequence
 from contrastive_lvm.resampling.replicates import Replicates, check_replicates
-from contrastive_lvm.resampling.set_labels import SetLabels, label_sets
+from contrastive_lvm.resampling.set_labels import SetLabels, balanced_rows, label_sets
 from contrastive_lvm.rows.reader import RowReader
 
 LEVEL = 0.05
@@ -74,10 +74,11 @@ def contrast_test(
         contrast everywhere; the test finds the shared directions itself.
     groups, background_groups : array-like of shape (n,) and (m,), or None
         The replicate of each row. Rows of one replicate, such as a donor or a mouse, are not
-        independent, so that whole replicates are permuted.
+        independent, so that whole replicates are permuted. If replicates of one set have more rows
+        than those of the other, as many rows are chosen at random.
     paired : bool
         Whether replicates with rows in both sets swap their sets, rather than being permuted among
-        replicates. Other replicates then keep their set.
+        replicates. Replicates with rows in one set only are then left out.
     n_resamples : int
         Number of permutations, at least 19. If the replicates can be divided in fewer ways, all of
         them are used once.
@@ -118,8 +119,12 @@ def contrast_test(
         raise InvalidParameterError("paired", paired, reason)
     # Seeds of their own: rows drawn with the same random_state would repeat in the noise.
     of_labels, of_rows = map(np.random.default_rng, seed_sequence(random_state).spawn(2))
+    kept = balanced_rows(replicates, of_rows, paired=paired)
+    replicates = replicates._replace(
+        rows=tuple(numbers[own] for numbers, own in zip(replicates.rows, kept, strict=True))
+    )
     labels = label_sets(replicates, n_resamples, of_labels, paired=paired)
-    rows = exchangeable_rows(sets, replicates, of_rows)
+    rows = exchangeable_rows((sets[0][kept[0]], sets[1][kept[1]]), replicates, of_rows)
     return _in_turn(rows, labels, _method(replicates, labels, paired=paired))
 
 
@@ -162,7 +167,7 @@ def _method(replicates: Replicates, labels: SetLabels, *, paired: bool) -> str:
 
 def _read_sets(X: Any, background: Any) -> tuple[Array, Array]:
     """Read both sets into memory, as dense rows in double precision."""
-    names = BaseEstimator()  # remembers the features of X
+    names = ContrastiveLVM()  # remembers the features of X
     found = []
     for name, given in (("X", X), ("background", background)):
         rows = rows_for_fit(names, given, name=name)
@@ -173,15 +178,17 @@ def _read_sets(X: Any, background: Any) -> tuple[Array, Array]:
         reason = "has one feature, in which contrast cannot be told from noise; give at least two."
         raise InvalidDataError("X", reason)
     means = [np.nanmean(rows, axis=0) for rows in found]
-    refuse_constant(sum(np.nanvar(rows, axis=0) for rows in found), np.abs(means).max())
+    check_variances(np.nanvar(found[0], axis=0) + np.nanvar(found[1], axis=0), means)
     return found[0], found[1]
 
 
 def _refuse_likelihood(model: Any) -> None:
-    likelihood = getattr(model, "likelihood", None)
-    if not parse_params.likelihood(likelihood)._has_closed_form:
+    if not isinstance(model, ContrastiveLVM):
+        reason = "is no model with a likelihood; use a ContrastiveLVM, or leave it out."
+        raise InvalidParameterError("model", model, reason)
+    if not parse_params.likelihood(model.likelihood)._has_closed_form:
         reason = (
             "cannot be tested, since counts and binary values are not exchangeable after centring; "
             "test transformed rows without a model, for counts log(1 + count / size factor)."
         )
-        raise InvalidParameterError("likelihood", likelihood, reason)
+        raise InvalidParameterError("likelihood", model.likelihood, reason)

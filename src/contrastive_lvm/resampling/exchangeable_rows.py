@@ -12,7 +12,7 @@ variances may differ. Four steps make the rows exchangeable between the sets:
    many of them are found.
 4. Both sets are whitened together by the covariance of all rows, with `n_shared` directions of
    their own variance and one noise variance for the rest, after features were divided by their
-   noise deviations.
+   noise deviations. Along the shared directions, rows count at most 3 standard deviations.
 
 The number of directions is that of singular values above Gavish and Donoho's threshold [1]_, which
 was exact on simulated factors (3 of 20 features, 10 of 300, 3 of 200 with 120 rows). Since all
@@ -35,6 +35,7 @@ RIDGE = 0.1  # times features per row, added to correlations; .1 gave the closes
 SCALE_SWEEPS = 4  # of the noise variances; they no longer changed by 1 % afterwards
 LEAST_NOISE = 0.01  # of a feature, as a share of the mean
 COMPLETIONS = 20  # draws of missing entries before the one that is used
+LARGEST = 3.0  # deviations along a shared direction; few rows cannot make one set's variance
 MOST_DIRECTIONS = 500  # that are tested; the rest has the least variance
 
 
@@ -93,7 +94,9 @@ def exchangeable_rows(
     deviation[: found.n_shared] = np.sqrt(found.variances[: found.n_shared])
     most = min(MOST_DIRECTIONS, len(deviation))
     Y = (Z / found.scale) @ found.directions[:most].T / deviation[:most]
-    return WhitenedRows(Y, found.n_shared)
+    k = found.n_shared
+    Y[:, :k] = np.clip(Y[:, :k], -LARGEST, LARGEST)
+    return WhitenedRows(Y, k)
 
 
 def find_factors(Z: Array) -> Factors:
@@ -185,7 +188,7 @@ def _missing_noise(Z: Array, n: int, replicates: Replicates) -> Array:
 
 
 def _lacking(squares: Array, n: int, replicates: Replicates, n_features: int) -> Array:
-    """Return by how much less each set has of each column's mean, unless by chance, (2, columns)."""
+    """Return what each set lacks of each column's mean, unless by chance, (2, columns)."""
     mean, error = _mean_and_error(squares[:n], replicates.rows[0])
     other_mean, other_error = _mean_and_error(squares[n:], replicates.rows[1])
     difference = other_mean - mean

@@ -26,6 +26,37 @@ class SetLabels(NamedTuple):
     complete: bool  # whether these are all possible ways
 
 
+def balanced_rows(
+    replicates: Replicates, rng: np.random.Generator, *, paired: bool
+) -> tuple[Integers, Integers]:
+    """Choose rows so that replicates have about as many in either set.
+
+    The largest eigenvalue of few rows is greater than that of many, so that sets whose replicates
+    have other numbers of rows are not exchangeable. A replicate of both sets keeps as many rows in
+    each as in the smaller part; those of one set are left out if `paired`. Otherwise a replicate
+    keeps at most the median number of rows of that set where it is smaller.
+    """
+    if not replicates.labelled:
+        return np.arange(len(replicates.rows[0])), np.arange(len(replicates.rows[1]))
+    sizes = [np.bincount(own, minlength=replicates.n_replicates) for own in replicates.rows]
+    if paired:
+        most = np.minimum(*sizes)
+    else:
+        median = min(np.median(own[own > 0]) for own in sizes)
+        most = np.full(replicates.n_replicates, int(np.ceil(median)))
+    first, second = (_at_most(own, most, rng) for own in replicates.rows)
+    return first, second
+
+
+def _at_most(numbers: Integers, most: Integers, rng: np.random.Generator) -> Integers:
+    """Choose rows at random, at most so many of each replicate; return them in order."""
+    order = rng.permutation(len(numbers))
+    order = order[np.argsort(numbers[order], kind="stable")]
+    starts = np.searchsorted(numbers[order], numbers[order])
+    place = np.arange(len(order)) - starts  # within the replicate
+    return np.sort(order[place < most[numbers[order]]])
+
+
 def label_sets(
     replicates: Replicates, n_resamples: int, rng: np.random.Generator, *, paired: bool
 ) -> SetLabels:
@@ -39,7 +70,7 @@ def label_sets(
         Number of other divisions to draw.
     rng : Generator
     paired : bool
-        Whether replicates with rows in both sets swap them; all others then keep their set.
+        Whether replicates with rows in both sets swap them.
 
     Returns
     -------

@@ -1,0 +1,236 @@
+"""Levels and power of `contrast_test`: `python -m benchmarks.contrast_levels [--write] [SEED]`.
+
+Prints the share of datasets with a p-value of at most 5 %: on simulated and real sets without
+contrast it should lie between 2 and 8 %, on sets with contrast it is the power. With `--write` the
+tables go to `docs/contrast_test.md`. Real data is looked for under `CONTRASTIVE_LVM_DATA`.
+Settings of the test were chosen with other seeds.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed
+
+import contrastive_lvm as clvm
+from benchmarks import contrast_problems as problems
+from benchmarks.contrast_peers import cde_pvalue, gcpca_pvalue
+from benchmarks.contrast_problems import Problem, simulate
+from contrastive_lvm.arrays import Array
+
+DATASETS, PEER_DATASETS, SPLITS = 400, 200, 60
+LEVEL = 0.05
+PAGE = Path(__file__).parent.parent / "docs" / "contrast_test.md"
+Make = Callable[[np.random.Generator], Problem]
+PValue = Callable[[Problem, np.random.Generator], float]
+
+NULLS: dict[str, Make] = {
+    "Gaussian": simulate,
+    "t with 5 degrees of freedom": partial(simulate, draw=problems.heavy),
+    "lognormal": partial(simulate, draw=problems.lognormal),
+    "noise unequal by feature": partial(simulate, unequal=True),
+    "400 + 60 rows": partial(simulate, rows=(400, 60)),
+    "60 + 400 rows": partial(simulate, rows=(60, 400)),
+    "60 + 60 rows, 200 features": partial(simulate, rows=(60, 60), n_features=200),
+    "20 % missing": partial(simulate, missing=0.2),
+    "15 rows a subject, `groups`": problems.subjects,
+    "noise deviation 1.5 x in the target": partial(simulate, deviations=(1.5, 1.0)),
+    "noise deviation 1.5 x in the background": partial(simulate, deviations=(1.0, 1.5)),
+    "1.5 x in the target, unequal by feature": partial(
+        simulate, deviations=(1.5, 1.0), unequal=True
+    ),
+    "1.5 x in the background, unequal by feature": partial(
+        simulate, deviations=(1.0, 1.5), unequal=True
+    ),
+}
+COMPARED = ("Gaussian", "t with 5 degrees of freedom", "lognormal", "noise unequal by feature")
+CONTRASTS = (0.5, 1.0, 2.0, 4.0)
+
+
+def own_pvalue(problem: Problem, rng: np.random.Generator, n_resamples: int = 99) -> float:
+    """Return the p-value of `contrast_test`."""
+    return test(problem, rng, n_resamples).pvalue
+
+
+def test(problem: Problem, rng: np.random.Generator, n_resamples: int) -> clvm.ContrastTest:
+    """Run `contrast_test` on a problem."""
+    return clvm.contrast_test(
+        problem.target,
+        background=problem.background,
+        groups=problem.groups,
+        background_groups=problem.background_groups,
+        paired=problem.paired,
+        n_resamples=n_resamples,
+        random_state=rng,
+    )
+
+
+def rejections(make: Make, n_datasets: int, seed: int, pvalue: PValue = own_pvalue) -> float:
+    """Return the share of datasets that are called contrast at 5 %."""
+    calls = (delayed(_one)(make, pvalue, [seed, i]) for i in range(n_datasets))
+    return float(np.mean(Parallel(n_jobs=2)(calls)))
+
+
+def _one(make: Make, pvalue: PValue, seed: list[int]) -> bool:
+    rng = np.random.default_rng(seed)
+    return pvalue(make(rng), rng) <= LEVEL
+
+
+def levels(seed: int) -> list[str]:
+    """Return the table of simulated sets without contrast."""
+    lines = ["| sets without contrast | rejected |", "|---|---|"]
+    for name, make in NULLS.items():
+        lines.append(f"| {name} | {rejections(make, DATASETS, seed):.3f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def powers(seed: int) -> list[str]:
+    """Return the table of power by the size and the number of dimensions of the contrast."""
+    head = " | ".join(f"w = {w:g}" for w in CONTRASTS)
+    lines = [f"| dimensions of the contrast | {head} |", "|---|" + "---|" * len(CONTRASTS)]
+    for n_target in (2, 1):
+        makes = [partial(simulate, contrast=w, n_target=n_target) for w in CONTRASTS]
+        found = " | ".join(f"{rejections(make, DATASETS, seed):.3f}" for make in makes)
+        lines.append(f"| {n_target} | {found} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def peers(seed: int) -> list[str]:
+    """Return the table of the same tests with two published ones beside them."""
+    cases = {f"{name}, no contrast": NULLS[name] for name in COMPARED}
+    cases |= {f"Gaussian, w = {w:g}": partial(simulate, contrast=w) for w in CONTRASTS}
+    lines = ["| sets | `contrast_test` | CDE, bootstrap | gcPCA, shuffling |", "|---|---|---|---|"]
+    for name, make in cases.items():
+        tests = (own_pvalue, cde_pvalue, gcpca_pvalue)
+        found = [rejections(make, PEER_DATASETS, seed, each) for each in tests]
+        lines.append(f"| {name} | " + " | ".join(f"{share:.3f}" for share in found) + " |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def real_nulls(seed: int) -> list[str]:
+    """Return the table of one real set divided at random."""
+    cells, donors = problems.kang_controls()
+    mice = problems.mice()
+    sources: dict[str, tuple[Array, Array | None]] = {
+        "Kang, control cells": (cells, None),
+        "Kang, control cells by donor": (cells, donors),
+        "mice, controls by mouse": (mice.background, mice.background_groups),
+        "Tennessee Eastman, normal operation by blocks of 20 rows": problems.eastman_blocks(),
+        "daily sports, lying by segment": problems.sports([3]),
+    }
+    lines = ["| one set, divided at random | rejected |", "|---|---|"]
+    for name, (rows, groups) in sources.items():
+        found = rejections(partial(problems.split, rows, groups), SPLITS, seed)
+        lines.append(f"| {name} | {found:.3f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def real_contrasts(seed: int) -> list[str]:
+    """Return the table of real sets with contrast, and of the mice."""
+    mice = problems.mice()
+    cases = {
+        "Kang, sets swapped within donors": problems.kang_paired(),
+        "digits on grass": problems.digits_on_grass(),
+        "daily sports, whole segments": problems.sports_problem(),
+        "mice, by animals": mice,
+        "mice, by rows": Problem(mice.target, mice.background),
+    }
+    lines = ["| sets | p | dimensions at 5 % | permuted |", "|---|---|---|---|"]
+    for name, problem in cases.items():
+        found = test(problem, np.random.default_rng(seed), 255)
+        lines.append(f"| {name} | {found.pvalue:.3f} | {found.n_target} | {found.method} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def counts(seed: int) -> list[str]:
+    """Return how often exactly the planted number of dimensions is found."""
+    lines = ["| planted | found in 20 seeds |", "|---|---|"]
+    for make in (clvm.datasets.make_contrastive, clvm.datasets.make_subgroups):
+        found = []
+        for i in range(20):
+            data = make(random_state=1000 + seed + i)
+            problem = Problem(data.target, data.background)
+            found.append(test(problem, np.random.default_rng([seed, i]), 199).n_target)
+        lines.append(f"| 2, `{make.__name__}` | {found.count(2)} times 2 |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+TEXT = """# Levels and power of the test of contrast
+
+Written by `make levels`. Each number is the share of datasets for which `contrast_test` with 99
+permutations gives p at most 5 %. Unless the table says otherwise, there are 150 + 150 rows of 20
+features and 3 shared dimensions, whose number the test is not told. The test does not use the
+dimensions of a model, so that a model with too few shared ones changes nothing. Settings of the
+test were chosen on simulated sets with other seeds, with one exception: that rows count at most 3
+standard deviations along a shared direction, and that pairs have equally many rows in both sets,
+was decided on the Kang cells.
+
+## Level
+
+{levels}
+
+({datasets} datasets each)
+
+{real_nulls}
+
+({splits} divisions each, 99 permutations)
+
+Few divisions leave wide limits: a test of level 5 % rejects in 0 to 7 of 60 in 95 of 100 cases.
+Divisions of one set are not independent of each other either. More than 8 % is nevertheless a
+warning to read a p-value near 5 % on such data with care.
+
+## Power
+
+w is the eigenvalue of W W' over the noise variance.
+
+{powers}
+
+({datasets} datasets each)
+
+## Dimensions
+
+{counts}
+
+At most ten dimensions are tested.
+
+## Beside published tests
+
+Both were written from their descriptions (`benchmarks/contrast_peers.py`). Shuffling features asks
+whether there is any correlation, which is not the question, and does not keep the level.
+
+{peers}
+
+({peer_datasets} datasets each)
+
+## Real sets
+
+{real_contrasts}
+
+The target of the mice is 18 animals and the background 9, each measured 15 times. Permuting rows
+treats 15 measurements of one animal as 15 animals; permuting animals is the test to believe.
+"""
+
+
+def main() -> None:
+    """Print all tables, and write the page if asked to."""
+    seeds = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    seed = seeds[0] if seeds else 0
+    tables = {
+        function.__name__: "\n".join(function(seed))
+        for function in (levels, powers, counts, peers, real_nulls, real_contrasts)
+    }
+    if "--write" in sys.argv:
+        sizes = {"datasets": DATASETS, "splits": SPLITS, "peer_datasets": PEER_DATASETS}
+        PAGE.write_text(TEXT.format(**tables, **sizes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
