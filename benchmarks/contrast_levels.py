@@ -183,9 +183,9 @@ was decided on the Kang cells.
 
 ({splits} divisions each, 99 permutations)
 
-Few divisions leave wide limits: a test of level 5 % rejects in 0 to 7 of 60 in 95 of 100 cases.
-Divisions of one set are not independent of each other either. More than 8 % is nevertheless a
-warning to read a p-value near 5 % on such data with care.
+A test of level 5 % rejects in 6 or more of 60 independent sets in 8 of 100 cases, and in 7 or more
+in 3 of 100. Divisions of one set are not independent of each other, so that these are rough limits;
+where more than 8 % were rejected, a p-value near 5 % on such data should be read with care.
 
 ## Power
 
