@@ -36,6 +36,7 @@ def fit(
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
     size_factors: options.SizeFactors = None,
+    replicates: options.Replicates = None,
     shared_prior: options.SharedPrior = None,
     target_prior: options.TargetPrior = None,
     inference: options.Inference = "auto",
@@ -48,10 +49,22 @@ def fit(
         typer.Option(metavar="FILE", help="Also write an HTML report, such as report.html."),
     ] = None,
     top: options.Top = 5,
+    resamples: options.Resamples = 999,
+    bootstrap: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Number of fits to resampled rows that give loadings standard errors, such as "
+            "200; 0 prints none.",
+        ),
+    ] = 0,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
     """Fit a model to a target and a background set, and print what only the target has.
+
+    The first line says whether the target has structure of its own (see clvm test).
 
     Numeric columns are features; columns of text are kept as annotations. Empty fields, NA and NaN
     are missing entries, which the model integrates out.
@@ -60,6 +73,7 @@ def fit(
     from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, setting_files
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.report.advice import data_advice, fit_advice
+    from contrastive_lvm.report.evidence import gather
     from contrastive_lvm.report.findings import findings
 
     settings = setting_files(model, likelihood, shared_prior, target_prior, inference)
@@ -81,17 +95,20 @@ def fit(
         verbose=sys.stderr.isatty(),
     )
     sides = (target or (), background or (), where or (), annotation or ())
-    choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
+    sizes = options.size_column(size_factors)
+    choice = Choice(by, *sides, layer=layer, sizes=sizes, replicates=replicates)
     sets = read(file, background_file, choice, scale, estimator, features or ())
     with user_warnings() as said:
         fit_sets(estimator, sets, **fit_arguments(model))
-        found = findings(estimator, sets, top=top)
+        announce("Resampling")
+        evidence = gather(estimator, sets, n_resamples=resamples, n_bootstrap=bootstrap, seed=seed)
+        found = findings(estimator, sets, evidence, top=top)
     advice = [*data_advice(sets, estimator), *said, *fit_advice(found)]
     save(estimator, sets, path)
     if report is not None:
         from contrastive_lvm.cli.report import write_page
 
-        write_page(estimator, sets, report, file.name)
+        write_page(estimator, sets, report, file.name, evidence)
     facts: Facts = {
         **found,
         "columns": reading_facts(sets),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def format_summary(facts: Facts) -> str:
     """Return the findings of a fit, line by line."""
-    lines = [*_data(facts), "", *_shares(facts["variance"])]
+    lines = [facts["verdict"], "", *_data(facts), "", *_shares(facts["variance"])]
     for dimension in facts["dimensions"]:
         lines += ["", *_dimension(dimension)]
     if facts["selected_features"] is not None:
@@ -92,10 +92,11 @@ def _dimension(facts: Facts) -> list[str]:
     head = f"target dimension {facts['dimension']}{share}"
     if not facts["features"]:
         return [f"{head}: all loadings are zero"]
-    table = [("  feature", "loading", "std")]
+    known = facts["features"][0]["standard_error"] is not None
+    table = [("  feature", "loading", *(["standard error"] if known else []))]
     for feature in facts["features"]:
-        std = "" if feature["std"] is None else f"± {feature['std']:.2g}"
-        table.append((f"  {feature['feature']}", f"{feature['loading']:.3g}", std))
+        error = [f"± {feature['standard_error']:.2g}"] if known else []
+        table.append((f"  {feature['feature']}", f"{feature['loading']:.3g}", *error))
     return [head, *(line.rstrip() for line in aligned(table))]
 
 

@@ -26,6 +26,7 @@ from contrastive_lvm.cli.output import say
 from contrastive_lvm.cli.report import report
 from contrastive_lvm.cli.reproduce import reproduce
 from contrastive_lvm.cli.select import select
+from contrastive_lvm.cli.test import test
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 
 # Newer versions of typer bundle click, so the class cannot be imported by one name.
@@ -133,5 +134,5 @@ def main(
         typer.echo(context.get_help())
 
 
-for command in (fit, report, transform, impute, denoise, select, demo, reproduce, datasets):
+for command in (fit, test, report, transform, impute, denoise, select, demo, reproduce, datasets):
     app.command()(command)

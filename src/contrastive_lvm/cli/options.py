@@ -18,6 +18,9 @@ OPTION_OF = {
     "size_factors": "--size-factors",
     "background_size_factors": "--size-factors",
     "n_rhos": "--strengths",
+    "groups": "--replicates",
+    "background_groups": "--replicates",
+    "n_resamples": "--resamples",
     "of": "--of",
 }
 
@@ -116,6 +119,20 @@ Likelihood = Annotated[
         help="gaussian, student_t, poisson, negative_binomial, bernoulli or mixed; settings follow "
         "a colon, as in gaussian:noise=feature, student_t:df=learn,per=sample or "
         "mixed:features=FILE (a table with the columns feature and kind).",
+    ),
+]
+Replicates = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column that names the replicate (donor, animal, run) of each row; rows of one "
+        "replicate are not independent, so tests and errors resample whole replicates.",
+    ),
+]
+Resamples = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=0, help="Number of resamples of the test of contrast; 0 leaves it out."
     ),
 ]
 Layer = Annotated[

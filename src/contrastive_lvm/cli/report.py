@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.io.tables.preparation import Origin, Preparation
     from contrastive_lvm.io.tables.prepare import Sets
+    from contrastive_lvm.report.evidence import Evidence
 
 
 def report(
@@ -69,12 +70,18 @@ def report(
     say(as_text(facts) if as_json else f"report: {path}")
 
 
-def write_page(estimator: Contrastive, sets: "Sets", path: Path, title: str) -> None:
+def write_page(
+    estimator: Contrastive,
+    sets: "Sets",
+    path: Path,
+    title: str,
+    evidence: "Evidence | None" = None,
+) -> None:
     """Write the page of a model and two sets."""
     from contrastive_lvm.report.page import page
 
     announce("Writing the report")
-    text = page(estimator, sets, title=title)
+    text = page(estimator, sets, title=title, evidence=evidence)
     write_text_atomically(path, text)
 
 

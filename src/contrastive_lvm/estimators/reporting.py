@@ -23,6 +23,8 @@ def report(
     background_labels: object = None,
     size_factors: RowNumbers = None,
     background_size_factors: RowNumbers = None,
+    groups: Any = None,
+    background_groups: Any = None,
     title: str = "What the target has and the background has not",
 ) -> Path:
     """Write one HTML file to look at: linked views of the rows, loadings, diagnostics, numbers.
@@ -41,6 +43,8 @@ def report(
         One annotation of each row, or several by name, for colour, hover and search.
     size_factors, background_size_factors : array-like, optional
         Of rows of counts, if the model was fitted with size factors of your own.
+    groups, background_groups : array-like, optional
+        The replicate (donor, animal, run) of each row, which the test on the page respects.
     title : str
 
     Returns
@@ -61,16 +65,9 @@ def report(
     >>> page.stat().st_size < 1_000_000
     True
     """
-    from contrastive_lvm.report.write_report import write_report
+    from contrastive_lvm.report.write_report import GivenRows, write_report
 
     check_is_fitted(self)
-    return write_report(
-        self,
-        path,
-        X,
-        background=background,
-        labels=labels,
-        background_labels=background_labels,
-        size_factors=(size_factors, background_size_factors),
-        title=title,
-    )
+    target = GivenRows(X, labels, size_factors, groups)
+    other = (background, background_labels, background_size_factors, background_groups)
+    return write_report(self, path, target, GivenRows(*other, "background_"), title=title)

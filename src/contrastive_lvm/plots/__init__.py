@@ -1,6 +1,11 @@
 """Plots of fitted models: functions that take and return Matplotlib's objects."""
 
 from contrastive_lvm.plots.diagnostics import plot_imputation, plot_missing, plot_trace
+from contrastive_lvm.plots.evidence_plots import (
+    plot_dimensions,
+    plot_null_distribution,
+    plot_stability,
+)
 from contrastive_lvm.plots.latent_plots import plot_comparison, plot_latents, plot_shared
 from contrastive_lvm.plots.loading_plots import plot_loadings, plot_relevance
 from contrastive_lvm.plots.outlier_plots import plot_outliers, plot_weights
@@ -10,16 +15,19 @@ from contrastive_lvm.plots.uncertainty import plot_uncertainty
 
 __all__ = [
     "plot_comparison",
+    "plot_dimensions",
     "plot_imputation",
     "plot_lasso_path",
     "plot_latents",
     "plot_loadings",
     "plot_missing",
+    "plot_null_distribution",
     "plot_outliers",
     "plot_relevance",
     "plot_scales",
     "plot_shared",
     "plot_spectrum",
+    "plot_stability",
     "plot_trace",
     "plot_uncertainty",
     "plot_variance_shares",

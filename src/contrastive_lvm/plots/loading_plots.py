@@ -1,6 +1,6 @@
 """Which features a model uses: loadings of one dimension, and norms over all dimensions."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +11,9 @@ from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names, learned
 from contrastive_lvm.plots.uncertainty import Z90
 
+if TYPE_CHECKING:
+    from contrastive_lvm.resampling.bootstrap import Bootstrap
+
 
 def plot_loadings(
     model: Any,
@@ -19,16 +22,16 @@ def plot_loadings(
     of: str = "target",
     n: int = 20,
     groups: Any = None,
+    bootstrap: "Bootstrap | None" = None,
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
-    """Plot the largest loadings of one dimension, with 90 % intervals where there are any.
+    """Plot the largest loadings of one dimension, with intervals where they are known to cover.
 
     Parameters
     ----------
     model : ContrastiveLVM, PPCA or ContrastivePCA
-        Fitted; loadings have intervals under `inference="vb"`, `"svi"` or `"nuts"`, if they have a
-        posterior there.
+        Fitted; under `inference="nuts"` loadings have 90 % intervals.
     dimension : int
         Which dimension, from 0.
     of : {"target", "shared"}
@@ -38,6 +41,8 @@ def plot_loadings(
     groups : array-like of shape (d,) or dict, optional
         Group of each feature, which decides its colour: one label per feature, or a dict from
         group to its features by name or position.
+    bootstrap : Bootstrap, optional
+        What `bootstrap` returned for this model: target loadings then have its intervals.
     ax : as in `plot_latents`
     title : str, optional
         By default it names the dimension.
@@ -46,13 +51,15 @@ def plot_loadings(
     --------
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> model = clvm.ContrastiveLVM(target_prior="ard", inference="vb")
-    >>> model = model.fit(data.target, background=data.background)
-    >>> ax = clvm.plots.plot_loadings(model, n=5)
+    >>> model = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)
+    >>> errors = clvm.bootstrap(
+    ...     model, data.target, background=data.background, n_resamples=20, random_state=0
+    ... )
+    >>> ax = clvm.plots.plot_loadings(model, n=5, bootstrap=errors)
     >>> len(ax.get_yticks()), ax.get_xlabel()
     (5, 'loading, with 90 % intervals')
     """
-    components, stds = _components(model, check_choice("of", of, ("target", "shared")))
+    components = _components(model, check_choice("of", of, ("target", "shared")))
     if not len(components):
         raise ValueError(f"model has no {of} dimensions; fit it with at least one.")
     dimension = check_integer("dimension", dimension, 0, len(components) - 1)
@@ -61,9 +68,10 @@ def plot_loadings(
     grouping = feature_groups(groups, len(loadings), names)
     order = np.argsort(-np.abs(loadings), kind="stable")[: check_integer("n", n, 1)]
     ax = style.axes_or_new(ax, (4.6, 1.2 + 0.19 * len(order)))
-    reach = None if stds is None else Z90 * stds[dimension][order]
-    _draw_ranked(ax, loadings[order], reach, list(grouping.colours()[order]))
-    label = "loading" if reach is None else "loading, with 90 % intervals"
+    reach, level = _reach(model, of, bootstrap)
+    own = None if reach is None else reach[dimension][order]
+    _draw_ranked(ax, loadings[order], own, list(grouping.colours()[order]))
+    label = "loading" if own is None else f"loading, with {level:.0%} intervals".replace("%", " %")
     if title is None:
         most = f", {len(order)} largest of {len(loadings)}" if len(order) < len(loadings) else ""
         title = f"{of.capitalize()} dimension {dimension + 1}{most}"
@@ -77,13 +85,29 @@ def plot_loadings(
     return ax
 
 
-def _components(model: Any, of: str) -> tuple[Array, Array | None]:
-    """Return loadings, one row per dimension, and their standard deviations."""
+def _components(model: Any, of: str) -> Array:
+    """Return loadings, one row per dimension."""
     if hasattr(model, "components_") and of == "target":
-        return np.asarray(model.components_), None
+        return np.asarray(model.components_)
     which = "ContrastiveLVM, PPCA or ContrastivePCA"
-    components = np.asarray(learned(model, f"{of}_components_", which))
-    return components, getattr(model, f"{of}_components_std_", None)
+    return np.asarray(learned(model, f"{of}_components_", which))
+
+
+def _reach(model: Any, of: str, bootstrap: "Bootstrap | None") -> tuple[Array | None, float]:
+    """Return half the lengths of intervals of loadings, and their level.
+
+    Standard deviations of variational posteriors suppose the latents known; intervals made of
+    them cover far less than they should, and are not drawn.
+    """
+    if bootstrap is not None:
+        if of != "target":
+            raise ValueError("bootstrap has intervals of target loadings only; use of='target'.")
+        if bootstrap.low is None or bootstrap.high is None:
+            return None, bootstrap.confidence_level
+        return (bootstrap.high - bootstrap.low) / 2.0, bootstrap.confidence_level
+    draws = getattr(getattr(model, "posterior_", None), "draws", None)
+    stds = getattr(model, f"{of}_components_std_", None)
+    return (None if draws is None or stds is None else Z90 * stds), 0.9
 
 
 def _draw_ranked(ax: Axes, values: Array, reach: Array | None, colours: list[str]) -> None:

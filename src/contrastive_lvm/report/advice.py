@@ -6,6 +6,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.io.tables.prepare import Sets
+from contrastive_lvm.io.tables.replicate_column import replicate_sign
 from contrastive_lvm.linalg.matrices import column_variances, widen
 from contrastive_lvm.report.findings import Facts, Fitted, set_facts
 
@@ -18,6 +19,7 @@ class Remedies(NamedTuple):
     dimensions: str
     uncertainty: str
     robust: str
+    replicates: str
 
 
 COMMAND = Remedies(
@@ -26,6 +28,7 @@ COMMAND = Remedies(
     dimensions="allow more dimensions (--n-shared auto)",
     uncertainty="look at --std",
     robust="try --likelihood student_t",
+    replicates="name the replicates with --replicates COLUMN, if they are any",
 )
 PAGE = Remedies(
     scale="bring them to a common scale, or give each feature its own noise variance",
@@ -33,17 +36,30 @@ PAGE = Remedies(
     dimensions="allow more shared dimensions, or let their number be found automatically",
     uncertainty="look at the standard deviations",
     robust="try a Student-t likelihood",
+    replicates="name the replicates (groups=..., or --replicates COLUMN), if they are any",
 )
 
 
-def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list[str]:
-    """Return what the data themselves call for, given the noise that a fitted model has."""
+def rows_advice(sets: Sets, remedies: Remedies = COMMAND) -> list[str]:
+    """Return what is to be known about the rows of two sets, whatever the model."""
     found = []
     if sets.dropped:
         found.append(
             f"{len(sets.dropped)} columns are in only one of the two files and were left out: "
             f"{', '.join(sets.dropped[:3])}{' ...' if len(sets.dropped) > 3 else ''}."
         )
+    tables = [table for table in (sets.target, sets.background) if table is not None]
+    sign = replicate_sign(tables) if sets.preparation.replicates is None else None
+    if sign is not None:
+        found.append(
+            f"{sign}, and rows of one replicate are not independent: {remedies.replicates}."
+        )
+    return found
+
+
+def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list[str]:
+    """Return what the data themselves call for, given the noise that a fitted model has."""
+    found = rows_advice(sets, remedies)
     unscaled = sets.preparation.scaling.method == "none" and bool(np.any(model.noise_variance_))
     if unscaled and np.ndim(model.noise_variance_) == 0 and _uneven(sets.target.values):
         found.append(

@@ -11,6 +11,7 @@ from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.size_factor_column import sizes_of
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices
+from contrastive_lvm.report.evidence import Evidence
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
@@ -44,6 +45,11 @@ class OutlierFacts(TypedDict):
 class Facts(TypedDict):
     """What is printed about a fit."""
 
+    verdict: str
+    pvalue: float | None
+    pvalues: list[float]
+    n_supported: int | None  # target dimensions that the test supports
+    method: str  # of the test
     estimator: str
     likelihood: str
     target: SetFacts
@@ -69,9 +75,16 @@ class Outlyingness(NamedTuple):
     values: Array  # (n,)
 
 
-def findings(model: Fitted, sets: Sets, *, top: int, rows: Outlyingness | None = None) -> Facts:
+def findings(
+    model: Fitted, sets: Sets, evidence: Evidence, *, top: int, rows: Outlyingness | None = None
+) -> Facts:
     """Collect what is printed about a fit, without advice; `rows` may be known already."""
     facts: Facts = {
+        "verdict": evidence.verdict["sentence"],
+        "pvalue": evidence.verdict["pvalue"],
+        "pvalues": evidence.verdict["pvalues"],
+        "n_supported": evidence.verdict["n_target"],
+        "method": evidence.verdict["method"],
         "estimator": type(model).__name__,
         "likelihood": short(model.likelihood),
         "target": _set(sets.target),
@@ -81,7 +94,7 @@ def findings(model: Fitted, sets: Sets, *, top: int, rows: Outlyingness | None =
         "n_target": int(model.n_target_),
         "n_shared": int(model.n_shared_),
         "variance": _shares(model, sets),
-        "dimensions": _dimensions(model, sets, top),
+        "dimensions": _dimensions(model, sets, top, evidence.standard_errors(model)),
         "selected_features": ranked_features(model, sets) if drops_features(model) else None,
         "outliers": _outliers(rows or outlyingness(model, sets), sets.target),
         "lower_bound": float(model.lower_bound_),
@@ -130,16 +143,17 @@ def some_rows(table: Table, rows: slice | np.ndarray) -> Table:
     return table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
 
 
-def _dimensions(model: Fitted, sets: Sets, top: int) -> list[dict[str, object]]:
-    loadings, stds = effects(model, sets)
+def _dimensions(
+    model: Fitted, sets: Sets, top: int, errors: Array | None
+) -> list[dict[str, object]]:
     shares = model.target_variance_ratio_.tolist() if isinstance(model, ContrastiveLVM) else None
     found: list[dict[str, object]] = []
-    for k, row in enumerate(loadings[: model.n_target_]):
+    for k, row in enumerate(effects(model)[: model.n_target_]):
         features = [
             {
                 "feature": sets.preparation.features[i],
                 "loading": float(row[i]),
-                "std": None if stds is None else float(stds[k, i]),
+                "standard_error": None if errors is None else float(errors[k, i]),
             }
             for i in leading(row, top)
         ]
@@ -148,40 +162,15 @@ def _dimensions(model: Fitted, sets: Sets, top: int) -> list[dict[str, object]]:
     return found
 
 
-def effects(model: Fitted, sets: Sets) -> tuple[Array, Array | None]:
-    """Return what a unit of each dimension adds to each feature, and its standard deviation.
+def effects(model: Fitted) -> Array:
+    """Return what a unit of each dimension adds to each feature, (K, D).
 
     These are the loadings of linear models, target dimensions first; for autoencoders half of what
     a step from -1 to 1 along each target dimension changes.
     """
     if not isinstance(model, ContrastiveLVM):
-        return target_loadings(model), None
-    target, shared = model.target_components_, model.shared_components_
-    tables = [table for table in (sets.target, sets.background) if table is not None]
-    observed = [column_sums(table.values)[1] for table in tables]
-    stds = [
-        _loading_stds(model, model.target_components_std_, len(target), observed[0]),
-        _loading_stds(model, model.shared_components_std_, len(shared), np.sum(observed, axis=0)),
-    ]
-    known = [std for std in stds if std is not None]
-    return np.vstack([target, shared]), np.vstack(known) if len(known) == 2 else None
-
-
-def _loading_stds(
-    model: ContrastiveLVM, posterior: Array | None, n: int, observed: Array
-) -> Array | None:
-    """Return standard deviations of loadings, latents taken as known.
-
-    Those of the posterior where there is one. Points have the error of a regression on latents of
-    unit variance, `sqrt(noise variance / rows)`.
-    """
-    if posterior is not None:
-        return posterior
-    noise = np.broadcast_to(model.noise_variance_, observed.shape)
-    if not noise.all():
-        return None
-    std = np.sqrt(noise / np.maximum(observed, 1.0))
-    return np.broadcast_to(std, (n, len(std)))
+        return target_loadings(model)
+    return np.vstack([model.target_components_, model.shared_components_])
 
 
 def drops_features(model: Fitted) -> TypeGuard[ContrastiveLVM]:

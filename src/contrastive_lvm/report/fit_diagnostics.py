@@ -28,7 +28,10 @@ def _ending(facts: Facts) -> tuple[str, str]:
 
 
 def _enrichment(points: dict[str, Array]) -> list[tuple[str, str]]:
-    """Compare the variances of both sets along each target dimension."""
+    """Compare the variances of both sets along each target dimension.
+
+    The dimensions were chosen where the target varies most, so that this is no evidence.
+    """
     if "background_target" not in points or not points["target"].shape[1]:
         return []
     own, other = points["target"].var(axis=0), points["background_target"].var(axis=0)
@@ -39,7 +42,7 @@ def _enrichment(points: dict[str, Array]) -> list[tuple[str, str]]:
         text = f"Along target dimension {k} the target varies {times} as much as the background."
         if ratio < 1.5:
             text += " Little is enriched there; what it shows may be noise."
-        found.append(("good" if ratio >= 1.5 else "care", text))
+        found.append(("note" if ratio >= 1.5 else "care", text))
     return found
 
 

@@ -19,13 +19,15 @@ from matplotlib.colors import to_hex
 
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.plots.style import PALETTE, visible
+from contrastive_lvm.report.evidence import Evidence
 from contrastive_lvm.report.findings import Fitted
 from contrastive_lvm.report.page_data import page_data
 
 
-def page(model: Fitted, sets: Sets, *, title: str) -> str:
+def page(model: Fitted, sets: Sets, *, title: str, evidence: Evidence | None = None) -> str:
     """Return the HTML page of a fitted model and the rows of both sets."""
-    facts = page_data(model, sets, title=title) | {"palette": PALETTE, "ramp": _ramp()}
+    facts = page_data(model, sets, title=title, evidence=evidence)
+    facts |= {"palette": PALETTE, "ramp": _ramp()}
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     parts = {

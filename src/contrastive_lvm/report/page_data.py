@@ -14,6 +14,7 @@ from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.plots.style import shortened
 from contrastive_lvm.report.annotations import columns
 from contrastive_lvm.report.encode_arrays import Packed, coded, packed
+from contrastive_lvm.report.evidence import Evidence, gather
 from contrastive_lvm.report.findings import (
     Facts,
     Fitted,
@@ -33,10 +34,13 @@ MOST_ENTRIES = 4_000_000  # observed values in the page, two bytes each
 FEWEST_FEATURES = 20  # whose values are in the page, however many rows there are
 
 
-def page_data(model: Fitted, sets: Sets, *, title: str) -> dict[str, object]:
+def page_data(
+    model: Fitted, sets: Sets, *, title: str, evidence: Evidence | None = None
+) -> dict[str, object]:
     """Collect what the page shows of a fitted model and the rows of both sets."""
+    evidence = gather(model, sets) if evidence is None else evidence
     fits = outlyingness(model, sets)
-    facts = findings(model, sets, top=5, rows=fits)
+    facts = findings(model, sets, evidence, top=5, rows=fits)
     rng = np.random.RandomState(0)
     target = _shown(sets.target.n_rows, rng)
     drawn = sets._replace(target=_rows_of(sets.target, target))
@@ -44,7 +48,7 @@ def page_data(model: Fitted, sets: Sets, *, title: str) -> dict[str, object]:
         background = _rows_of(sets.background, _shown(sets.background.n_rows, rng))
         drawn = drawn._replace(background=background)
     points = _points(model, drawn)
-    loadings, stds = effects(model, sets)
+    loadings = effects(model)
     return {
         "title": title,
         "facts": facts,
@@ -56,11 +60,33 @@ def page_data(model: Fitted, sets: Sets, *, title: str) -> dict[str, object]:
         "columns": _columns(drawn, fits, target),
         "features": sets.preparation.features,
         "loadings": packed(loadings),
-        "loading_stds": None if stds is None else packed(stds),
+        "loading_errors": _loading_errors(loadings, evidence.standard_errors(model)),
+        "level": evidence.verdict["level"],
+        "stability": _stability(evidence),
         "selected": model.selected_features_.tolist() if drops_features(model) else None,
         "values": _values(loadings[: model.n_target_], drawn),
         "trace": _thinned(np.asarray(model.lower_bounds_)),
     }
+
+
+def _loading_errors(loadings: Array, errors: Array | None) -> Packed | None:
+    """Encode standard errors of loadings, NaN for those of the shared dimensions."""
+    if errors is None:
+        return None
+    unknown = np.full((len(loadings) - len(errors), loadings.shape[1]), np.nan)
+    return packed(np.vstack([errors, unknown]))
+
+
+def _stability(evidence: Evidence) -> str:
+    """Say how much the target dimensions turn when other rows are drawn."""
+    if evidence.bootstrap is None or not evidence.bootstrap.subspace_angles.size:
+        return ""
+    angles = np.degrees(evidence.bootstrap.subspace_angles.max(axis=1))
+    return (
+        f"In {len(angles)} fits to resampled rows the target dimensions turned by "
+        f"{np.median(angles):.0f} degrees at the median, and by {np.quantile(angles, 0.9):.0f} or "
+        "less in nine of ten."
+    )
 
 
 def _settings(model: Fitted, facts: Facts) -> list[tuple[str, str]]:

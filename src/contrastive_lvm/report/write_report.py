@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,16 +17,25 @@ from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.report.findings import Fitted
 from contrastive_lvm.report.page import page
 
+COLUMNS = {"size_factors": "size factor", "groups": "replicate"}  # as the page names them
+
+
+class GivenRows(NamedTuple):
+    """The rows of a set, and what a user says about them."""
+
+    X: Any
+    labels: Any
+    size_factors: Any
+    groups: Any
+    prefix: str = ""  # of the names of the arguments
+
 
 def write_report(
     model: Fitted,
     path: str | os.PathLike[str],
-    X: Any,
+    target: GivenRows,
+    background: GivenRows,
     *,
-    background: Any,
-    labels: Any,
-    background_labels: Any,
-    size_factors: tuple[Any, Any],
     title: str,
 ) -> Path:
     """Write the report of a fitted estimator; see its method `report`."""
@@ -36,44 +45,52 @@ def write_report(
         preparation = preparation._replace(features=features)
     if not isinstance(title, str):
         raise TypeError(f"title={title!r} is not text; give a str.")
-    if background is None and model.n_shared_:
+    if background.X is None and model.n_shared_:
         raise ValueError(
             "background=None, but the model has shared dimensions; give the rows of the background."
         )
-    if background is None and background_labels is not None:
+    if background.X is None and background.labels is not None:
         raise ValueError("background_labels were given without a background; give both or neither.")
-    if any(sizes is not None for sizes in size_factors):
-        preparation = preparation._replace(sizes="size factor")
-        _check_sizes("size_factors", X, size_factors[0])
-        _check_sizes("background_size_factors", background, size_factors[1])
-    features, other = preparation.features, None
-    target = _table(read_rows(model, X), X, labels, "", features, size_factors[0])
-    if background is not None:
-        rows = read_rows(model, background, name="background")
-        notes, sizes = background_labels, size_factors[1]
-        other = _table(rows, background, notes, "background_", features, sizes)
-    sets = Sets(target, other, preparation, [])
+    used = [name for name in COLUMNS if _is_given(name, target, background)]
+    preparation = preparation._replace(
+        sizes=COLUMNS["size_factors"] if "size_factors" in used else None,
+        replicates=COLUMNS["groups"] if "groups" in used else None,
+    )
+    first = _table(read_rows(model, target.X), target, preparation.features)
+    second = None
+    if background.X is not None:
+        rows = read_rows(model, background.X, name="background")
+        second = _table(rows, background, preparation.features)
+    sets = Sets(first, second, preparation, [])
     return write_text_atomically(place, page(model, sets, title=title))
 
 
-def _check_sizes(name: str, rows: Any, sizes: Any) -> None:
-    if (rows is None) != (sizes is None):
-        raise ValueError(f"{name}={sizes!r} does not match the rows; give one for each row.")
+def _is_given(name: str, *sets: GivenRows) -> bool:
+    """Tell whether rows have values of a kind; those of both sets must, or of none."""
+    values = [getattr(own, name) for own in sets]
+    if all(value is None for value in values):
+        return False
+    for own, value in zip(sets, values, strict=True):
+        if (own.X is None) != (value is None):
+            raise ValueError(
+                f"{own.prefix}{name}={value!r} does not match the rows; give one for each row."
+            )
+    return True
 
 
-def _table(
-    values: Matrix, given: Any, labels: Any, prefix: str, features: list[str], sizes: Any = None
-) -> Table:
-    """Return rows with their names, labels and size factors, which the page shows too."""
+def _table(values: Matrix, given: GivenRows, features: list[str]) -> Table:
+    """Return rows with their names, and labels, size factors and replicates to show with them."""
     n = values.shape[0]
-    notes = _annotations(labels, f"{prefix}labels", n)
-    if sizes is not None:
-        column = _annotations({"size factor": sizes}, f"{prefix}size_factors", n)
-        notes = pd.concat([notes, column], axis=1)
-    index = getattr(given, "index", None)
+    notes = [_annotations(given.labels, f"{given.prefix}labels", n)]
+    for name, column in COLUMNS.items():
+        own = getattr(given, name)
+        if own is not None:
+            notes.append(_annotations({column: own}, f"{given.prefix}{name}", n))
+    index = getattr(given.X, "index", None)
     if index is None or isinstance(index, pd.RangeIndex) or callable(index):
         index = range(n)
-    return Table(values, features, notes, [str(name) for name in index], named=True, source="")
+    names = [str(name) for name in index]
+    return Table(values, features, pd.concat(notes, axis=1), names, named=True, source="")
 
 
 def _annotations(labels: Any, name: str, n: int) -> pd.DataFrame:

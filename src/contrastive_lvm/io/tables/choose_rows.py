@@ -38,6 +38,7 @@ class Choice(NamedTuple):
     annotations: Sequence[str] = ()
     layer: str | None = None  # of h5ad files
     sizes: str | None = None  # the column of size factors
+    replicates: str | None = None  # the column that names the replicate of each row
 
     def conditions(self, set_name: str) -> list[Condition]:
         """Return the conditions on the target or the background, with those on both."""
@@ -48,7 +49,7 @@ class Choice(NamedTuple):
     def columns(self) -> set[str]:
         """Return the columns that are not features because something else is asked of them."""
         conditions = self.conditions("target") + self.conditions("background")
-        named = {name for name in (self.by, self.sizes) if name}
+        named = {name for name in (self.by, self.sizes, self.replicates) if name}
         return {*self.annotations, *(condition.column for condition in conditions), *named}
 
 

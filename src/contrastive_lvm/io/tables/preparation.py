@@ -31,6 +31,7 @@ class Preparation(NamedTuple):
     layer: str | None = None  # of h5ad files
     sizes: str | None = None  # the column of size factors
     origin: Origin | None = None  # where the rows of the fit came from
+    replicates: str | None = None  # the column that names the replicate of each row
 
 
 def unprepared(estimator: Any) -> Preparation:
@@ -49,7 +50,8 @@ def check_preparation(section: object, source: Path) -> Preparation:
         check_values({"named": flag()}, held)
         check_values({"center": array(d), "scale": array(d, values="positive")}, held.scaling)
         check_method(held.scaling.method)
-        _check_text(*held.features, *(word for word in held[3:5] if word is not None))
+        words = (held.layer, held.sizes, held.replicates)
+        _check_text(*held.features, *(word for word in words if word is not None))
         preparation: Preparation = held._replace(
             origin=None if held.origin is None else _origin(held.origin)
         )
@@ -72,8 +74,8 @@ def _origin(held: Origin) -> Origin:
     _checked(held, Origin)
     _checked(held.choice, Choice)
     files = [name for name in held[:2] if name is not None]
-    by, *lists, layer, sizes = held.choice
-    words = [word for word in (by, layer, sizes) if word is not None]
+    by, *lists, layer, sizes, replicates = held.choice
+    words = [word for word in (by, layer, sizes, replicates) if word is not None]
     _check_text(*(text for texts in lists for text in texts), *words, *files)
     background = None if held.background is None else Path(held.background)
     return Origin(Path(held.target), background, held.choice)

@@ -86,7 +86,7 @@ def read_sets(
     for table in tables:
         _refuse_unobserved(table)
     scaling = fit_scaling(scale, [table.values for table in tables])
-    about = (scaling, choice.layer, choice.sizes, origin)
+    about = (scaling, choice.layer, choice.sizes, origin, choice.replicates)
     preparation = Preparation(target.features, target.named, *about)
     scaled = [table._replace(values=scaling.apply(table.values)) for table in tables]
     return Sets(scaled[0], (*scaled, None)[1], preparation, dropped)

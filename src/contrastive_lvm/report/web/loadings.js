@@ -1,6 +1,6 @@
 // Loadings of one dimension, ranked, with a search.
 const loadings = unpack(report.loadings);
-const loadingStds = report.loading_stds ? unpack(report.loading_stds).values : null;
+const loadingErrors = report.loading_errors ? unpack(report.loading_errors).values : null;
 const nLoadings = loadings.shape[0];
 const nFeatures = report.features.length;
 const carriedAt = new Int32Array(nFeatures).fill(-1);
@@ -21,12 +21,12 @@ function drawLoadingRows() {
   let largest = 1e-30;
   for (let j = 0; j < nFeatures; j++) largest = Math.max(largest, Math.abs(loadings.values[from + j]));
   const rows = shown.map((j) => {
-    const loading = loadings.values[from + j], std = loadingStds ? loadingStds[from + j] : NaN;
+    const loading = loadings.values[from + j], error = loadingErrors ? loadingErrors[from + j] : NaN;
     const dropped = report.selected && !report.selected[j] && table.dimension < nTargetDims;
     return make("tr", {}, make("td", { class: "name" }, featureButton(report.features[j], carriedAt[j])),
       make("td", { class: "number", text: dropped ? "dropped" : shortNumber(loading) }),
-      make("td", { class: "number", text: dropped || !isFinite(std) ? "" : `\u00b1 ${shortNumber(std, 2)}` }),
-      bar(dropped ? 0 : loading, dropped ? NaN : std, 1.08 * largest));
+      make("td", { class: "number", text: dropped || !isFinite(error) ? "" : `\u00b1 ${shortNumber(error, 2)}` }),
+      bar(dropped ? 0 : loading, dropped ? NaN : error, 1.08 * largest));
   });
   document.getElementById("loading-rows").replaceChildren(...rows);
   const more = document.getElementById("loading-more");
@@ -41,7 +41,7 @@ function drawLoadings() {
     oninput: () => { table.search = search.value; table.most = SHOWN; drawLoadingRows(); } });
   const more = make("button", { type: "button", id: "loading-more", text: "Show more", onclick: () => { table.most += 50; drawLoadingRows(); } });
   const head = make("tr", {}, make("th", { scope: "col", text: "feature" }), make("th", { class: "number", scope: "col", text: "loading" }),
-    make("th", { class: "number", scope: "col", text: loadingStds ? "std" : "" }), make("th"));
+    make("th", { class: "number", scope: "col", text: loadingErrors ? "error" : "" }), make("th"));
   const what = report.facts.estimator === "ContrastiveLVM" ? "What one unit of this dimension adds to each feature"
     : "Half of what a step from -1 to 1 along this dimension changes";
   const scaled = report.facts.scale === "none" ? "." : ", in scaled units.";
@@ -49,6 +49,6 @@ function drawLoadings() {
     make("div", { class: "controls" }, make("label", {}, "Dimension ", dimension), make("label", {}, "Search ", search)),
     make("div", { class: "scroll" }, make("table", { id: "loadings-table" }, make("thead", {}, head), make("tbody", { id: "loading-rows" }))),
     make("p", {}, make("span", { id: "loading-count", class: "small", role: "status" }), " ", more),
-    make("p", { class: "small", text: `${what}${scaled}${loadingStds ? " Standard deviations treat the latents as known, so they are rather too small; whiskers show two of them." : ""}` }));
+    make("p", { class: "small", text: `${what}${scaled}${loadingErrors ? " Standard errors of the target loadings come from resampled rows or from draws of the posterior; whiskers show two of them." : ""}` }));
   drawLoadingRows();
 }

@@ -68,6 +68,7 @@ function start() {
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") select([]); });
   drawDifferences();
   drawLoadings();
+  drawVerdict();
   drawDiagnostics();
   drawSettings();
   drawDownloads();

@@ -6,6 +6,24 @@ function lead() {
   return `${sets.join(" and ")}, ${plural(f.features, "feature")}; ${plural(f.n_target, "target dimension")} and ${plural(f.n_shared, "shared dimension")}.`;
 }
 
+// The answer of the test, and what it says about each dimension.
+function drawVerdict() {
+  const f = report.facts;
+  const parts = [make("h2", { text: "Is it real?" }), make("p", { class: `answer ${report.level}`, text: f.verdict })];
+  if (f.pvalues.length) {
+    const rows = f.pvalues.map((p, k) => make("tr", {}, make("th", { scope: "row", text: `target ${k + 1}` }),
+      make("td", { class: "number", text: shortNumber(p, 2) }),
+      make("td", { text: k < f.n_supported ? "supported" : "not supported" }),
+      make("td", { class: "number", text: k < f.variance.target.length && f.variance.target.length === nTargetDims ? percent(f.variance.target[k]) : "" })));
+    const head = make("tr", {}, ...["dimension", "p-value", "at 5 %", "share of variance"].map((text, k) =>
+      make("th", { scope: "col", class: k % 2 ? "number" : "", text })));
+    parts.push(make("table", { id: "verdict-table" }, make("thead", {}, head), make("tbody", {}, ...rows)));
+    parts.push(make("p", { class: "small", text: `${f.method} The p-value of a dimension is the share of datasets without it that would show as much; later dimensions are tested given those before.` }));
+  }
+  if (report.stability) parts.push(make("p", { text: report.stability }));
+  document.getElementById("verdict").replaceChildren(...parts);
+}
+
 function drawDiagnostics() {
   const items = report.diagnostics.map(({ level, text }) => make("li", { class: level, text }));
   document.getElementById("diagnostics").replaceChildren(make("h2", { text: "Can the fit be trusted?" }), make("ul", {}, ...items));

@@ -1,0 +1,72 @@
+"""Replicates of rows that a column of the file names, and signs that there are some."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from contrastive_lvm.io.tables.table import Column, Table
+
+# Words by which people name a column of replicates.
+WORDS = {
+    "animal", "batch", "donor", "individual", "mouse", "patient", "rat", "replicate", "run",
+    "sample", "session", "subject",
+}  # fmt: skip
+
+
+def groups_of(
+    table: Table | None, column: str | None, name: str = "groups"
+) -> dict[str, "np.ndarray[Any, np.dtype[np.object_]]"]:
+    """Return the argument `name` of a function; none without a column or a table."""
+    if table is None or column is None:
+        return {}
+    if column not in table.annotations.columns:
+        raise ValueError(
+            f"--replicates: {table.source} has no column {column!r}; name a column that says "
+            "which replicate each row belongs to."
+        )
+    labels = table.annotations[column]
+    missing = np.flatnonzero(labels.isna())
+    if len(missing):
+        raise ValueError(
+            f"--replicates: column {column!r} of {table.source} is empty in row "
+            f"{table.labels()[missing[0]]}; name a replicate for every row."
+        )
+    return {name: labels.astype(str).to_numpy(dtype=object)}
+
+
+def replicate_sign(tables: Sequence[Table]) -> str | None:
+    """Say what suggests that rows are repeated measurements; None if nothing does.
+
+    Signs are row names made of stems and numbers (309_1, 309_2, ...), and a column with a telling
+    name (donor, mouse, ...) whose values repeat.
+    """
+    for table in tables:
+        for name in table.annotations.columns:
+            words = set(re.split(r"[^a-z]+", str(name).lower()))
+            if words & WORDS and _repeats(table.annotations[name]):
+                return f"The column {name!r} may name replicates"
+    if any(_numbered(table.row_names) for table in tables):
+        return "The names of the rows (such as a_1, a_2, b_1) look like repeated measurements"
+    return None
+
+
+def _repeats(column: Column) -> bool:
+    """Whether labels occur several times each, as those of replicates do."""
+    counts = column.dropna().value_counts()
+    return len(counts) >= 3 and float(counts.median()) >= 2
+
+
+def _numbered(names: list[str] | None) -> bool:
+    """Whether names are stems with numbers, most stems several times.
+
+    >>> _numbered(["a_1", "a_2", "b_1", "b_2", "c_1", "c_2"]), _numbered(["s_1", "s_2", "s_3"])
+    (True, False)
+    """
+    found = [re.fullmatch(r"(.+)[_.\-]\d+", name) for name in names or []]
+    stems = [match[1] for match in found if match]
+    if len(stems) < len(found) or not stems:
+        return False
+    _, counts = np.unique(stems, return_counts=True)
+    return len(counts) >= 3 and float(np.median(counts)) >= 2
