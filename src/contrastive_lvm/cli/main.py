@@ -18,6 +18,7 @@ import typer
 
 from contrastive_lvm import __version__
 from contrastive_lvm.cli.apply import denoise, impute, transform
+from contrastive_lvm.cli.contrast import contrast
 from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
 from contrastive_lvm.cli.fit import fit
@@ -26,7 +27,6 @@ from contrastive_lvm.cli.output import say
 from contrastive_lvm.cli.report import report
 from contrastive_lvm.cli.reproduce import reproduce
 from contrastive_lvm.cli.select import select
-from contrastive_lvm.cli.test import test
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 
 # Newer versions of typer bundle click, so the class cannot be imported by one name.
@@ -134,5 +134,6 @@ def main(
         typer.echo(context.get_help())
 
 
-for command in (fit, test, report, transform, impute, denoise, select, demo, reproduce, datasets):
+app.command("test")(contrast)
+for command in (fit, report, transform, impute, denoise, select, demo, reproduce, datasets):
     app.command()(command)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.resampling.contrast_test import ContrastTest
 
 
-def test(
+def contrast(
     file: options.TargetFile,
     background_file: options.BackgroundFile = None,
     *,
