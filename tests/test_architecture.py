@@ -41,7 +41,10 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
     "cli": 13,
 }
 DATASETS_MAY = {"datasets", "checks", "exceptions"}
-DOORS = {"estimators/reporting.py": "report"}  # a method users look for on the model itself
+DOORS = {  # what users look for on the model itself
+    "estimators/reporting.py": "report",
+    "estimators/target_dimensions.py": "resampling",
+}
 LINALG_MAY = {"numpy", "scipy"}
 HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "jax", "dask", "rich", "typer", "anndata")
 FILES = sorted(ROOT.rglob("*.py"))

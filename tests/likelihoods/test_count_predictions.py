@@ -56,7 +56,7 @@ def applied(kind: str, *, uncertain: float = 0.0, n_shared: int = K) -> clvm.Con
         profile=profile,
     )
     model.n_features_in_, model.feature_names_in_ = D, np.array(NAMES, dtype=object)
-    model._publish(posterior, model._model())
+    model._publish(posterior, model._model(posterior))
     return model
 
 

@@ -331,16 +331,19 @@ def test_words_say_when_little_is_enriched() -> None:
     }
     from contrastive_lvm.io.tables.preparation import unprepared
     from contrastive_lvm.io.tables.prepare import Sets
+    from contrastive_lvm.report.evidence import gather
     from contrastive_lvm.report.findings import findings
-    from contrastive_lvm.report.write_report import _table
+    from contrastive_lvm.report.write_report import GivenRows, _table
 
     model = fitted()
     names = unprepared(model)
     tables = [
-        _table(rows, rows, None, "", names.features) for rows in (DATA.target, DATA.background)
+        _table(rows, GivenRows(rows, None, None, None), names.features)
+        for rows in (DATA.target, DATA.background)
     ]
     sets = Sets(tables[0], tables[1], names, [])
-    said = diagnostics(model, sets, findings(model, sets, top=2), points)
+    evidence = gather(model, sets, n_resamples=19)
+    said = diagnostics(model, sets, findings(model, sets, evidence, top=2), points)
     care = " ".join(item["text"] for item in said if item["level"] == "care")
     assert "Little is enriched" in care
     assert "is uncertain" in care

@@ -24,6 +24,7 @@ from contrastive_lvm.estimators.parse_params import (
 from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report
+from contrastive_lvm.estimators.target_dimensions import supported_dimensions
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import verbosity
@@ -43,8 +44,9 @@ class ContrastiveLVM(LinearPredictions):
 
     Parameters
     ----------
-    n_target : int
+    n_target : int or "auto"
         Latent dimensions of the target; 0 leaves probabilistic PCA of both sets, each centred.
+        `"auto"` takes the number that `contrast_test` supports at 5 %, which may be 0.
     n_shared : int or "auto"
         Latent dimensions shared with the background; at 0 the background may be left out, which
         is probabilistic PCA of the target. `"auto"` starts from 50 (or as many as the data
@@ -128,6 +130,8 @@ class ContrastiveLVM(LinearPredictions):
         "background": True,
         "sample_weight": True,
         "background_sample_weight": True,
+        "groups": True,
+        "background_groups": True,
     }
     __metadata_request__score: ClassVar[dict[str, bool]] = {"sample_weight": True}
 
@@ -135,7 +139,7 @@ class ContrastiveLVM(LinearPredictions):
 
     def __init__(
         self,
-        n_target: int = 2,
+        n_target: int | str = 2,
         n_shared: int | str = 10,
         *,
         likelihood: LikelihoodLike = "gaussian",
@@ -163,6 +167,8 @@ class ContrastiveLVM(LinearPredictions):
         y: object = None,
         *,
         background: Any = None,
+        groups: Any = None,
+        background_groups: Any = None,
         sample_weight: RowNumbers = None,
         background_sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
@@ -181,6 +187,11 @@ class ContrastiveLVM(LinearPredictions):
             cross-validation of scikit-learn slices every routed argument that has as many rows as
             X, and passes others whole: give it a background of another length than X, for example
             `background[1:]`, or each fold will see only a part of the background.
+        groups, background_groups : array-like of shape (n,) and (m,), optional
+            The replicate of each row, such as its donor, mouse or run. Rows of one replicate are
+            not independent: the test behind `n_target="auto"` permutes whole replicates, or
+            exchanges the sets within replicates that have rows in both. The fit itself does not
+            depend on them.
         sample_weight, background_sample_weight : array-like of shape (n,) and (m,), optional
             Weights of rows, 1 when left out: a row of weight 2 counts as two equal rows, and one
             of weight 0 does not count. `SVI` and `NUTS` do not take them.
@@ -203,7 +214,9 @@ class ContrastiveLVM(LinearPredictions):
         n_init = check_integer("n_init", self.n_init, 1)
         if background is None:
             refuse_background_as_y(X, y)
-        given = read_input(self, X, background, (sample_weight, background_sample_weight))
+        size = supported_dimensions(self, X, background, (groups, background_groups))
+        weights = (sample_weight, background_sample_weight)
+        given = read_input(self, X, background, weights, size)
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
             fits = run_engine(given, (size_factors, background_size_factors), n_init, rng)
@@ -218,6 +231,8 @@ class ContrastiveLVM(LinearPredictions):
         y: object = None,
         *,
         background: Any = None,
+        groups: Any = None,
+        background_groups: Any = None,
         sample_weight: RowNumbers = None,
         background_sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
@@ -237,6 +252,8 @@ class ContrastiveLVM(LinearPredictions):
             X,
             y,
             background=background,
+            groups=groups,
+            background_groups=background_groups,
             sample_weight=sample_weight,
             background_sample_weight=background_sample_weight,
             size_factors=size_factors,
@@ -324,7 +341,8 @@ class ContrastiveLVM(LinearPredictions):
         return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
 
     def _check_state(self, state: dict[str, Any]) -> None:
-        model, posterior = self._model(), state["posterior"]
+        posterior = state["posterior"]
+        model = self._model(posterior)
         n_rows = {"target": self.n_samples_, "background": self.n_background_samples_}
         known = {name: n for name, n in n_rows.items() if n is not None}
         check_posterior(posterior, self.n_features_in_, known)
@@ -333,8 +351,9 @@ class ContrastiveLVM(LinearPredictions):
         parse_params.engine(self.inference, model)
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self._publish(state["posterior"], self._model())
+        self._publish(state["posterior"], self._model(state["posterior"]))
 
-    def _model(self) -> Model:
+    def _model(self, posterior: Posterior) -> Model:
         """Return the model that the parameters describe, for as many rows as one likes."""
-        return parse_params.model(self, ENOUGH_ROWS)
+        n_target = posterior.loadings["target"].shape[1]
+        return parse_params.model(self, ENOUGH_ROWS, n_target=n_target)

@@ -55,8 +55,9 @@ def read_input(
     X: Any,
     background: Any,
     weights: Sequence[RowNumbers] = (None, None),
+    n_target: int | None = None,
 ) -> FitInput:
-    """Check the data and the parameters of an estimator."""
+    """Check the data and the parameters of an estimator; `n_target` stands for "auto"."""
     sets = [rows_for_fit(estimator, X)]
     if background is not None:
         sets.append(rows_for_fit(estimator, background, name="background"))
@@ -69,7 +70,8 @@ def read_input(
     elif weights[1] is not None:
         raise ValueError("background_sample_weight was given without a background; leave it out.")
     sizes = [rows.shape[0] for rows in sets]
-    model = parse_params.model(estimator, sum(sizes), background=background is not None)
+    alone = background is None
+    model = parse_params.model(estimator, sum(sizes), background=not alone, n_target=n_target)
     engine = parse_params.engine(estimator.inference, model)
     refuse_too_many_dimensions(
         {f"n_{block.name}": block.n_components for block in reversed(model.blocks)},

@@ -111,9 +111,19 @@ def engine_class(name: str) -> type[Engine]:
     return found
 
 
-def model(estimator: "ContrastiveLVM", n_rows: int, *, background: bool = True) -> Model:
-    """Return the model that an estimator's parameters describe, for data of a given size."""
-    n_target = check_integer("n_target", estimator.n_target, 0)
+def model(
+    estimator: "ContrastiveLVM",
+    n_rows: int,
+    *,
+    background: bool = True,
+    n_target: int | None = None,
+) -> Model:
+    """Return the model that an estimator's parameters describe, for data of a given size.
+
+    `n_target` is the number of target dimensions where the parameter is `"auto"`.
+    """
+    if n_target is None or estimator.n_target != "auto":
+        n_target = check_integer("n_target", estimator.n_target, 0)
     n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
     names = None if names is None else list(names)
     shared, target = (

@@ -88,8 +88,8 @@ def plot_dimensions(
         ends.append((float(x[-1]), float(y[-1]), f"{n_target} target", colour))
     chosen = (table["n_target"] == choice.n_target) & (table["n_shared"] == choice.n_shared)
     score = float(table.loc[chosen, "log_likelihood"].iloc[0])
-    ring = {"marker": "o", "markersize": 11, "markerfacecolor": "none"}
-    ax.plot([choice.n_shared], [score], color=style.INK, linestyle="", **ring)
+    (ring,) = ax.plot([choice.n_shared], [score], color=style.INK, linestyle="", marker="o")
+    ring.set(markersize=11, markerfacecolor="none")
     ax.margins(x=0.12)
     ax.set_xlim(right=ax.get_xlim()[1] + 0.2 * (np.ptp(table["n_shared"]) or 1))
     style.finish(ax, title, "shared dimensions", "held-out log-likelihood per row")

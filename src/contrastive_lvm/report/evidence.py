@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.parse_params import fitted_likelihood
+from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.replicate_column import groups_of
 from contrastive_lvm.report.verdict import Verdict, not_tested, verdict
@@ -91,6 +91,6 @@ def _untestable(model: "Fitted", sets: Sets) -> str | None:
         return "there is no background to compare it with"
     if not isinstance(model, ContrastiveLVM):
         return "the test is for linear models; run clvm test on the same files"
-    if not fitted_likelihood(model)._has_closed_form:
+    if not parse_params.likelihood(model.likelihood)._has_closed_form:
         return "the test is for continuous data; run clvm test on logarithms of counts"
     return None

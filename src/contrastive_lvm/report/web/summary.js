@@ -18,7 +18,7 @@ function drawVerdict() {
     const head = make("tr", {}, ...["dimension", "p-value", "at 5 %", "share of variance"].map((text, k) =>
       make("th", { scope: "col", class: k % 2 ? "number" : "", text })));
     parts.push(make("table", { id: "verdict-table" }, make("thead", {}, head), make("tbody", {}, ...rows)));
-    parts.push(make("p", { class: "small", text: `${f.method} The p-value of a dimension is the share of datasets without it that would show as much; later dimensions are tested given those before.` }));
+    parts.push(make("p", { class: "small", text: `${f.method}. The p-value of a dimension is the chance of seeing as much in data without it; each dimension is tested given those before it.` }));
   }
   if (report.stability) parts.push(make("p", { text: report.stability }));
   document.getElementById("verdict").replaceChildren(...parts);
