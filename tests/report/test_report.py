@@ -268,7 +268,7 @@ def test_sparse_counts_stay_exact(tmp_path: Path) -> None:
     data = read(model.report(tmp_path / "r.html", target, background=background))[1]
     both = np.concatenate([target.toarray(), background.toarray()])
     np.testing.assert_array_equal(decoded(data["values"]), both)
-    assert data["loading_stds"] is None  # counts have no noise variance to tell them from
+    assert data["loading_errors"] is None  # nothing was resampled
 
 
 def test_size_factors_of_ones_own(tmp_path: Path) -> None:

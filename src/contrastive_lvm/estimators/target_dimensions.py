@@ -19,12 +19,11 @@ def supported_dimensions(
     given = [own for own in groups if own is not None]
     if not automatic and not given:
         return None
-    if background is None:
-        if automatic:
-            raise ValueError(
-                "background=None, but n_target='auto' compares X with it; pass background=... or "
-                "give n_target as a number."
-            )
+    if background is None and automatic:
+        raise ValueError(
+            "background=None, but n_target='auto' compares X with it; pass background=... or "
+            "give n_target as a number."
+        )
     from contrastive_lvm.resampling.contrast_test import contrast_test
     from contrastive_lvm.resampling.replicates import check_replicates
 

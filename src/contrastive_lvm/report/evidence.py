@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.replicate_column import groups_of
 from contrastive_lvm.report.verdict import Verdict, not_tested, verdict
