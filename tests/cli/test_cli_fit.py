@@ -142,10 +142,52 @@ def test_text_says_what_was_found(one: Path, tmp_path: Path, capsys: Capture) ->
     assert f"target      90 rows of {one}, 0.3% missing" in out
     assert "ContrastiveLVM, 2 target and 2 shared dimensions" in out
     assert "target dimension 2, " in out
-    assert out.count("±") == 6
+    assert out.startswith("Target and background differ: p = 0.001, ")
+    assert "±" not in out  # nothing was resampled
     assert "outlier" in out
     assert "warning: The features' variances differ by more than a factor of 1,000" in out
     assert out.splitlines()[-2] == f"model: {tmp_path / 'm.clvm'}"
+
+
+def test_two_files_of_one_kind_have_no_findings(tmp_path: Path, capsys: Capture) -> None:
+    rng = np.random.default_rng(3)
+    for name in ("t", "b"):
+        np.save(
+            tmp_path / f"{name}.npy",
+            rng.normal(size=(120, 3)) @ np.ones((3, 12)) + rng.normal(size=(120, 12)),
+        )
+    files = [tmp_path / "t.npy", tmp_path / "b.npy"]
+    ran("fit", *files, *SMALL, "-o", tmp_path / "m.clvm", "--bootstrap", 40)
+    out = capsys.readouterr().out
+    assert out.startswith("No evidence that the target has structure of its own (p = 0.")
+    assert "the dimensions below describe noise." in out
+    assert out.count("±") == 10
+    ran("test", *files, "--json")
+    facts = facts_of(capsys)
+    assert facts["pvalue"] > 0.05
+    assert facts["n_target"] == 0
+    ran("fit", *files, "--n-target", "auto", "--n-shared", 2, "-o", tmp_path / "m.clvm", "--json")
+    assert facts_of(capsys)["n_target"] == 0
+
+
+def test_replicates_are_permuted_whole(tmp_path: Path, capsys: Capture) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(24):
+        own, group = 3.0 * rng.normal(size=8), "case" if i < 12 else "control"
+        rows += [[f"a{i}", group, *(own + rng.normal(size=8))] for _ in range(10)]
+    columns = ["animal", "group", *(f"f{i}" for i in range(8))]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "a.csv", index=False)
+    command = ["test", tmp_path / "a.csv", "--by", "group", "--target", "case"]
+    ran(*command, "--json")
+    facts = facts_of(capsys)
+    assert any("The column 'animal' may name replicates" in w for w in facts["warnings"])
+    ran(*command, "--replicates", "animal", "--json")
+    found = facts_of(capsys)
+    assert found["warnings"] == []
+    assert "24 replicates" in found["method"]
+    sentence = refused([*command, "--replicates", "cage"], capsys)
+    assert "has no column 'cage'" in sentence
 
 
 def test_noise_and_outliers_come_with_advice(tmp_path: Path, capsys: Capture) -> None:

@@ -135,7 +135,9 @@ def test_parameters_of_networks(name: str) -> None:
 def test_arguments_of_fit() -> None:
     files = {"self", "X", "y", "background"}
     weights = {"sample_weight", "background_sample_weight"}  # in Python only
+    replicates = {"groups", "background_groups"}  # --replicates COLUMN
     linear = set(inspect.signature(clvm.ContrastiveLVM.fit).parameters) - files - weights
+    linear -= replicates
     assert linear == {"size_factors", "background_size_factors"}  # --size-factors COLUMN
     assert size_column("depth") == "depth"
     assert {size_column(word) for word in (None, *get_args(SizeFactors))} == {None}

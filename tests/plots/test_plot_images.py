@@ -84,6 +84,7 @@ def loadings() -> SimpleNamespace:
     return SimpleNamespace(
         target_components_=values,
         target_components_std_=0.15 + 0.1 * np.abs(values),
+        posterior_=SimpleNamespace(draws="some"),
         feature_names_in_=["ab", "c", "defgh", "i", "jk", "l", "a name far too long for here", "m"],
         feature_relevance_=np.abs(values[0]),
         selected_features_=np.abs(values[0]) > 0.08,

@@ -32,7 +32,7 @@ def fit(
     scale: options.Scale = "none",
     layer: options.Layer = None,
     model: options.Model = "clvm",
-    n_target: options.NTarget = 2,
+    n_target: options.NTarget = "2",
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
     size_factors: options.SizeFactors = None,

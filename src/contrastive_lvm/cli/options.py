@@ -104,7 +104,12 @@ Model = Annotated[
     ),
 ]
 NTarget = Annotated[
-    int, typer.Option(metavar="N", help="Number of dimensions that only the target has.")
+    str,
+    typer.Option(
+        metavar="N",
+        help="Number of dimensions that only the target has, or auto for as many as the test of "
+        "contrast supports.",
+    ),
 ]
 NShared = Annotated[
     str | None,

@@ -28,7 +28,7 @@ Settings = dict[str, Setting]
 def build_estimator(
     *,
     model: str = "clvm",
-    n_target: int = 2,
+    n_target: str | int = 2,
     n_shared: str | None = None,
     likelihood: str = "gaussian",
     size_factors: str | None = None,
@@ -42,10 +42,14 @@ def build_estimator(
     """Return the estimator that the options of a command describe; no data is read."""
     kind, settings = split_settings("--model", model)
     _check_word("--model", kind, ("clvm", "vae"))
-    common: dict[str, Any] = {"n_target": n_target, "random_state": seed, "verbose": verbose}
+    common: dict[str, Any] = {
+        "n_target": _size("--n-target", n_target),
+        "random_state": seed,
+        "verbose": verbose,
+    }
     common["likelihood"] = _sized(_likelihood(likelihood), size_factors, kind)
     if n_shared is not None:
-        common["n_shared"] = _n_shared(n_shared)
+        common["n_shared"] = _size("--n-shared", n_shared)
     linear = {"shared_prior": shared_prior, "target_prior": target_prior, "inference": inference}
     if kind == "vae":
         _refuse_linear_options(linear | {"n_init": n_init})
@@ -68,10 +72,10 @@ def fit_arguments(model: str) -> Settings:
     return {name: settings[name] for name in FIT_SETTINGS.intersection(settings)}
 
 
-def _n_shared(text: str) -> int | str:
-    if text != "auto" and not text.isdecimal():
-        raise InvalidParameterError("--n-shared", text, "must be a non-negative integer or auto.")
-    return int(text) if text != "auto" else text
+def _size(option: str, value: str | int) -> int | str:
+    if value != "auto" and not str(value).isdecimal():
+        raise InvalidParameterError(option, value, "must be a non-negative integer or auto.")
+    return value if value == "auto" else int(value)
 
 
 def _refuse_linear_options(given: dict[str, object]) -> None:

@@ -47,7 +47,7 @@ def select(
     features: options.Features = None,
     scale: options.Scale = "none",
     layer: options.Layer = None,
-    n_target: options.NTarget = 2,
+    n_target: options.NTarget = "2",
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
     size_factors: options.SizeFactors = None,
