@@ -77,6 +77,23 @@ def test_masked_chunks_of_dask_are_missing_entries() -> None:
     np.testing.assert_allclose(model.target_components_, fit(GAPS).target_components_, rtol=1e-6)
 
 
+NETWORK: dict[str, Any] = {"hidden_layer_sizes": (3,), "max_epochs": 2, "random_state": 0}
+
+
+def test_networks_read_rows_as_the_other_estimators_do() -> None:
+    model = clvm.ContrastiveVAE(1, 1, **NETWORK).fit(masked(X), background=B)
+    expected = clvm.ContrastiveVAE(1, 1, **NETWORK).fit(GAPS, background=B)
+    np.testing.assert_array_equal(model.transform(masked(X)), expected.transform(GAPS))
+    with pytest.raises(ValueError, match=r"X has dtype datetime64\[D\]: these are not"):
+        model.transform(DATES)
+    with pytest.raises(ValueError, match=r"T has shape \(3, 2\), but needs finite numbers"):
+        model.inverse_transform(np.ones((3, 2)))
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(3,\), but there are 30 rows"):
+        model.score(X, sample_weight=np.ones(3))
+    with pytest.raises(ValueError, match=r"y has shape \(25, 5\).* pass background="):
+        model.fit(X, B)
+
+
 # Numbers of other kinds
 
 
@@ -209,6 +226,14 @@ def test_refused_in_one_sentence(kind: str) -> None:
             message = str(caught.value)
             assert message.endswith(".")
             assert "\n" not in message
+
+
+def test_anndata_is_refused_in_one_sentence() -> None:
+    anndata = pytest.importorskip("anndata")
+    for call in (fit, clvm.PPCA(1).fit, fit().transform):
+        with pytest.raises(ValueError, match=r"^X is AnnData object .*adata\.X, or use") as caught:
+            call(anndata.AnnData(X))
+        assert "\n" not in str(caught.value)
 
 
 def test_a_background_as_second_argument_is_refused() -> None:

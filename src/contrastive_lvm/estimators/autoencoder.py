@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,10 +16,16 @@ from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import follows_output, unnamed
-from contrastive_lvm.estimators.input_rows import open_input, read_rows, rows_for_fit
+from contrastive_lvm.estimators.input_rows import (
+    check_latents,
+    open_input,
+    read_rows,
+    rows_for_fit,
+)
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks
-from contrastive_lvm.estimators.validation import check_variances
+from contrastive_lvm.estimators.object_arrays import RowNumbers
+from contrastive_lvm.estimators.validation import check_variances, mean_score
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
@@ -224,7 +231,7 @@ class Autoencoder(Estimator, ABC):
         return networks.latents(rows, "target")[0][:, : self._n_features_out]
 
     @follows_output
-    def inverse_transform(self, T: Any) -> Array:
+    def inverse_transform(self, T: ArrayLike) -> Array:
         """Return features from target latents: the expected row at `mean_ + f_t(t)`.
 
         Parameters
@@ -232,18 +239,12 @@ class Autoencoder(Estimator, ABC):
         T : array-like of shape (n, n_target)
         """
         check_is_fitted(self)
-        given: Array = np.asarray(T, dtype=np.float64)
-        k = self._n_features_out
-        if given.ndim != 2 or given.shape[1] != k or not np.isfinite(given).all():
-            raise ValueError(
-                f"T has shape {given.shape}, but needs finite numbers in one column for each of "
-                f"the {k} dimensions; pass what transform returns."
-            )
+        given = check_latents(T, self._n_features_out)
         return self.network_.expected_rows(len(given), given, None, "target")
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: object = None, sample_weight: RowNumbers = None) -> float:
         """Return the (weighted) mean of `score_samples`."""
-        return float(np.average(self.score_samples(X), weights=sample_weight))
+        return mean_score(self.score_samples(X), sample_weight)
 
     @abstractmethod
     def score_samples(self, X: Any) -> Array:

@@ -179,8 +179,8 @@ class ContrastiveLVM(LinearPredictions):
         Parameters
         ----------
         X : array-like, sparse matrix, or rows out of core, of shape (n, d)
-            The target set; NaN is a missing entry. Memory maps, Dask arrays, and arrays of HDF5,
-            Zarr or backed AnnData are read a chunk at a time.
+            The target set; NaN and masked entries are missing. Memory maps, Dask arrays, and
+            arrays of HDF5, Zarr or backed AnnData are read a chunk at a time.
         y : ignored
         background : array-like, sparse matrix, or rows out of core, of shape (m, d)
             The background set, with the same features; may be left out when `n_shared=0`. The

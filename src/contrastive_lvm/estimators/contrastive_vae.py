@@ -11,6 +11,7 @@ from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
+from contrastive_lvm.estimators.input_rows import refuse_background_as_y
 from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
 from contrastive_lvm.estimators.reporting import report
@@ -206,6 +207,7 @@ class ContrastiveVAE(Autoencoder):
         """
         sizes, separation = self._sizes(), self._separation()
         if background is None:
+            refuse_background_as_y(X, y)
             raise ValueError(
                 "background=None, but the shared latents are learned from it; pass background=..., "
                 "or use VAE."

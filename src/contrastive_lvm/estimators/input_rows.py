@@ -38,6 +38,7 @@ from contrastive_lvm.rows.reader import (
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.base_estimator import Estimator
+    from contrastive_lvm.estimators.linear_predictions import LinearPredictions
 
 FLOATS = (np.float64, np.float32)
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -152,6 +153,7 @@ def by_chunks(method: Method) -> Method:
         rows = open_input(self, X, "X")
         if options.get("size_factors") is not None:
             sizes = number_per_row("size_factors", options["size_factors"], rows.shape[0])
+            cast("LinearPredictions", self)._fitted().for_new_rows("target", rows.shape[0], sizes)
             options = {**options, "size_factors": sizes}
         return rows.map(partial(_applied, self._without_rows(), method.__name__, options))
 
