@@ -197,7 +197,7 @@ class Autoencoder(Estimator, ABC):
 
     def _check_state(self, state: dict[str, Any]) -> None:
         check_values({**LEARNED, **SIZES}, state)
-        check_values({name: array("rounds", values="any") for name in HISTORY}, state["history"])
+        check_values({name: array("epochs", values="any") for name in HISTORY}, state["history"])
         architecture = self._saved_architecture(state)
         check_networks(architecture, *(state[name] for name in NETWORK_STATE))
         self._plan()

@@ -83,13 +83,13 @@ class ContrastiveVAE(Autoencoder):
     noise_variance_ : float or ndarray of shape (n_features,)
     dispersion_ : ndarray of shape (n_features,) or None
     history_ : dict of ndarray
-        One value per round: `epoch`, the `bound` of the rows that train and its terms
+        One value per epoch: `epoch`, the `bound` of the rows that train and its terms
         (`target_reconstruction`, `background_reconstruction`, `target_kl`, `target_shared_kl`,
-        `background_shared_kl`), the `leak`, `validation_bound`, `learning_rate`,
-        `target_kl_weight`.
+        `background_shared_kl`), the `leak`, `validation_bound` (after the last epoch of a round,
+        NaN elsewhere), `learning_rate`, `target_kl_weight`.
     lower_bound_, lower_bounds_ : float, ndarray
         The lower bound of all rows of both sets at the end, and that of the rows that train after
-        each round.
+        each epoch.
     lower_bound_error_ : float
         Monte-Carlo standard error of `lower_bound_`.
     n_target_, n_shared_ : int
@@ -98,7 +98,8 @@ class ContrastiveVAE(Autoencoder):
     n_iter_ : int
         Epochs.
     converged_ : bool
-        False after an interrupt, or when training diverged repeatedly.
+        Whether training ended because held-out rows gained nothing for `patience` rounds; False
+        after all epochs, after an interrupt, and when training diverged repeatedly.
     state_ : TrainingState
         What `fit(..., resume=model.state_)` continues from; not in model files.
     n_features_in_, feature_names_in_

@@ -66,8 +66,9 @@ def _draw_trace(ax: Axes, model: Any, trace: Array, colour: str) -> float:
     marker = "o" if len(trace) <= 30 else ""
     ax.plot(at, trace, marker=marker, ms=3.0, color=colour, lw=1.5)
     held = np.asarray(history.get("validation_bound", []))
-    if np.isfinite(held).any():
-        ax.plot(at, held, color=colour, linewidth=1.2, linestyle="--")
+    looked = np.isfinite(held)  # not after every epoch
+    if looked.any():
+        ax.plot(at[looked], held[looked], color=colour, linewidth=1.2, linestyle="--")
     return float(at[-1])
 
 

@@ -64,7 +64,7 @@ def fit_networks(
 
 
 def _run(training: Training) -> bool:
-    """Train round by round; return whether training came to its end."""
+    """Train round by round; return whether training settled before its epochs were used up."""
     try:
         name = "VAE" if len(training.data.sets) == 1 else "ContrastiveVAE"
         with progress(name, training.schedule.epochs, logger, unit="epoch") as advance:
@@ -84,4 +84,4 @@ def _run(training: Training) -> bool:
             stacklevel=6,
         )
         return False
-    return not training.gave_up
+    return training.settled

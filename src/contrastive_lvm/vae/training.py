@@ -58,7 +58,7 @@ class TrainingState(NamedTuple):
     n_rounds: int
     idle: int  # rounds since the best
     cuts: int  # of the learning rate
-    history: dict[str, Array]  # one value per round
+    history: dict[str, Array]  # one value per epoch
     seed: int
     fingerprint: str  # model and data that the state belongs to
 
@@ -152,9 +152,14 @@ class Training:
     @property
     def is_due(self) -> bool:
         """Whether another round is due."""
-        s, patience = self.state, self.plan.patience
-        exhausted = bool(self.data.held_out) and patience is not None and s.idle >= patience
-        return s.n_rounds < self.schedule.rounds and not exhausted and not self.gave_up
+        left = self.state.n_rounds < self.schedule.rounds
+        return left and not self.settled and not self.gave_up
+
+    @property
+    def settled(self) -> bool:
+        """Whether held-out rows gained nothing for as many rounds as patience allows."""
+        patience = self.plan.patience
+        return bool(self.data.held_out) and patience is not None and self.state.idle >= patience
 
     @property
     def gave_up(self) -> bool:
@@ -182,10 +187,12 @@ class Training:
                     weights, optimizer, inputs, objective
                 )
                 found.append(own)
-        terms = self._in_units(np.mean([[float(v) for v in own] for own in found], axis=0))
+        values = np.array([[float(v) for v in own] for own in found])
+        terms = self._in_units(values.mean(axis=0))
         bound = self._validation_bound(weights, terms)
         if np.isfinite(bound) and np.isfinite(terms.lower_bound()) and all_finite(weights):
-            self._accept(to_numpy(weights), to_numpy(optimizer), terms, bound, last)
+            epochs = values.reshape(last - first, self.schedule.chunks, -1).mean(axis=1)
+            self._accept(to_numpy(weights), to_numpy(optimizer), epochs, bound)
         else:
             self._undo()
 
@@ -241,33 +248,38 @@ class Training:
         )
 
     def _accept(
-        self,
-        weights: NetworkWeights,
-        optimizer: OptimizerState,
-        terms: BoundTerms,
-        bound: float,
-        epoch: int,
+        self, weights: NetworkWeights, optimizer: OptimizerState, epochs: Array, bound: float
     ) -> None:
-        s, step = self.state, np.array([epoch * self.schedule.epoch_steps - 1.0])
-        target_weight = float(self.schedule.warm_up_weights(step)[0][0])
+        """Take over the state after a round; the terms of its epochs go into the history."""
+        s, first = self.state, self.n_epochs
+        rows = [self._history_row(first + 1 + i, values) for i, values in enumerate(epochs)]
+        if self.data.held_out:
+            rows[-1]["validation_bound"] = bound * sum(self.data.sizes)
         better = bound > s.best_bound or not self.data.held_out
-        row = {
-            **terms._asdict(),
-            "epoch": epoch,
-            "bound": terms.lower_bound(),
-            "validation_bound": bound * sum(self.data.sizes) if self.data.held_out else np.nan,
-            "learning_rate": RATE_CUT**s.cuts * float(self.schedule.rates(step)[0]),
-            "target_kl_weight": target_weight,
-        }
+        warm = rows[-1]["target_kl_weight"] < 1.0
         self.state = s._replace(
             weights=weights,
             optimizer=optimizer,
             best=weights if better else s.best,
             best_bound=bound if better else s.best_bound,
             n_rounds=s.n_rounds + 1,
-            idle=0 if better or target_weight < 1.0 else s.idle + 1,
-            history={name: np.append(s.history[name], float(row[name])) for name in HISTORY},
+            idle=0 if better or warm else s.idle + 1,
+            history={
+                name: np.append(s.history[name], [row[name] for row in rows]) for name in HISTORY
+            },
         )
+
+    def _history_row(self, epoch: int, values: Array) -> dict[str, float]:
+        """Describe an epoch by its terms, and by the settings of its last step."""
+        step, terms = np.array([epoch * self.schedule.epoch_steps - 1.0]), self._in_units(values)
+        return {
+            **{name: float(value) for name, value in terms._asdict().items()},
+            "epoch": float(epoch),
+            "bound": float(terms.lower_bound()),
+            "validation_bound": np.nan,
+            "learning_rate": RATE_CUT**self.state.cuts * float(self.schedule.rates(step)[0]),
+            "target_kl_weight": float(self.schedule.warm_up_weights(step)[0][0]),
+        }
 
     def _undo(self) -> None:
         self.state = self.state._replace(cuts=self.state.cuts + 1)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -155,7 +154,7 @@ def _turned_covariance(covariance: Array | None, turns: dict[str, Array]) -> Arr
     return np.ascontiguousarray(full[:, i, j].T)
 
 
-def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, Any]:
+def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, object]:
     """Return the states of the priors, values per column in the canonical order."""
     model, sites = fitted.layout.model, fitted.guide.sizes
     found = {name: moments for name in sites if (moments := fitted.log_moments(name)) is not None}
