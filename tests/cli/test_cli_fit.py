@@ -519,7 +519,7 @@ def test_what_was_read_is_said_first(tmp_path: Path, capsys: Capture) -> None:
         },
     }
     assert run(command) == 0
-    assert capsys.readouterr().out.splitlines()[2:8] == [
+    assert capsys.readouterr().out.splitlines()[4:10] == [
         "features    3",
         "groups      case 20, control 20",
         "annotations group, note",

@@ -102,7 +102,9 @@ def place(page: Any, row: int, view: int = 0) -> tuple[float, float]:
     """Where a row is on the screen."""
     x, y = page.evaluate(
         """([view, row]) => {
-          const v = clvm.views[view], box = v.top.getBoundingClientRect();
+          const v = clvm.views[view];
+          v.top.scrollIntoView({ block: "center" });
+          const box = v.top.getBoundingClientRect();
           return [box.left + v.px[row], box.top + v.py[row]];
         }""",
         [view, row],

@@ -60,6 +60,7 @@ def test_the_last_user_lifts_the_limit(library: Library) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without forks")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork.*:RuntimeWarning")  # of JAX, which the child leaves be
 def test_a_forked_child_has_no_limit(library: Library) -> None:
     context = get_context("fork")
     queue = context.SimpleQueue()

@@ -149,9 +149,9 @@ def _restore_object(flat: JsonObject, arrays: Arrays, path: str) -> object:
     if not is_value_class(kind):
         raise ValueError(f"{path} is of the class {clipped(flat['$class'])}, which no file holds")
     held = unflatten(flat["fields"], arrays, path)
-    if not isinstance(held, dict) or not set(held) <= set(field_names(kind)):
+    if not isinstance(held, dict) or list(held) != field_names(kind):
         raise ValueError(f"{path} does not have the fields of a {kind.__name__}")
-    return kind(**held)  # fields that are newer than the file have their defaults
+    return kind(**held)
 
 
 def _restore_tuple(flat: JsonObject, arrays: Arrays, path: str) -> tuple[object, ...]:

@@ -117,8 +117,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
         estimator = _estimator(contents)
         if arrays:
             raise ValueError(f"it has the unknown array {clipped(min(arrays))}")
-        described = flatten(contents)[0]  # with fields that are newer than the file
-        if flatten(_contents(estimator, contents["preparation"]))[0] != described:
+        if flatten(_contents(estimator, contents["preparation"]))[0] != settings:
             raise ValueError("its settings are not those of the model that they describe")
     except ImportError as error:  # a class of another module
         raise ModelFileError(f"{path} {error}") from error

@@ -40,10 +40,10 @@ function latentLines(prefix, wanted) {
 
 function loadingLines() {
   const dims = Array.from({ length: nLoadings }, (_, k) => k);
-  const head = ["feature", ...dims.flatMap((k) => [axes[k].column, ...(loadingStds ? [`${axes[k].column}_std`] : [])])];
+  const head = ["feature", ...dims.flatMap((k) => [axes[k].column, ...(hasErrors(k) ? [`${axes[k].column}_error`] : [])])];
   const lines = report.features.map((name, j) => [quoted(name), ...dims.flatMap((k) => {
     const at = k * nFeatures + j;
-    return [exact(loadings.values[at]), ...(loadingStds ? [exact(loadingStds[at])] : [])];
+    return [exact(loadings.values[at]), ...(hasErrors(k) ? [exact(loadingErrors[at])] : [])];
   })]);
   return csv(head, lines);
 }

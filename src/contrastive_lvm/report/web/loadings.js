@@ -2,6 +2,7 @@
 const loadings = unpack(report.loadings);
 const loadingErrors = report.loading_errors ? unpack(report.loading_errors).values : null;
 const nLoadings = loadings.shape[0];
+const hasErrors = (k) => loadingErrors !== null && k < nTargetDims;
 const nFeatures = report.features.length;
 const carriedAt = new Int32Array(nFeatures).fill(-1);
 values.features.forEach((feature, j) => { carriedAt[feature] = j; });

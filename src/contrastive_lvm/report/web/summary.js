@@ -17,7 +17,7 @@ function drawVerdict() {
       make("td", { class: "number", text: k < f.variance.target.length && f.variance.target.length === nTargetDims ? percent(f.variance.target[k]) : "" })));
     const head = make("tr", {}, ...["dimension", "p-value", "at 5 %", "share of variance"].map((text, k) =>
       make("th", { scope: "col", class: k % 2 ? "number" : "", text })));
-    parts.push(make("table", { id: "verdict-table" }, make("thead", {}, head), make("tbody", {}, ...rows)));
+    parts.push(make("div", { class: "scroll" }, make("table", { id: "verdict-table" }, make("thead", {}, head), make("tbody", {}, ...rows))));
     parts.push(make("p", { class: "small", text: `${f.method}. The p-value of a dimension is the chance of seeing as much in data without it; each dimension is tested given those before it.` }));
   }
   if (report.stability) parts.push(make("p", { text: report.stability }));
