@@ -66,3 +66,30 @@ def test_medians_of_rows_that_are_all_empty(monkeypatch: pytest.MonkeyPatch) -> 
     with_empty[::2] = X
     found = clvm.ContrastiveLVM(1, 1, likelihood="student_t").fit(with_empty, background=B)
     assert found.lower_bound_ == pytest.approx(whole.lower_bound_, rel=1e-5)
+
+
+@pytest.mark.usefixtures("large_sets")
+@pytest.mark.parametrize("per", ["element", "sample"])
+@pytest.mark.parametrize("empty", ["target", "background"])
+def test_rows_without_a_part_have_weight_one_and_are_saved(
+    per: Any, empty: str, tmp_path: Path
+) -> None:
+    left_out = np.r_[3, 30:60, 80]  # a whole chunk, too
+    given = dict(zip(("target", "background"), sets(), strict=True))
+    given[empty][left_out] = np.nan
+    weights = np.ones(len(given["target"]))
+    weights[:2] = 0.0
+    model = clvm.ContrastiveLVM(1, 1, likelihood=clvm.StudentT(per=per))
+    model.fit(given["target"], background=given["background"], sample_weight=weights)
+    for rows, of, found in zip(given.values(), given, model.posterior_.weights, strict=True):
+        absent = np.zeros(len(rows), dtype=bool)
+        absent[left_out] = of == empty
+        absent[:2] |= of == "target"
+        assert found.shape == (len(rows), D if per == "element" else 1)
+        assert (found[absent] == 1.0).all()
+        expected = model.outliers(rows, of=of).weights[~absent]
+        np.testing.assert_allclose(found[~absent], expected, atol=1e-2)
+    model.save(tmp_path / "model.clvm")
+    again = clvm.load_model(tmp_path / "model.clvm")
+    X = given["target"]
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))

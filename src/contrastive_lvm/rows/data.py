@@ -77,10 +77,13 @@ class Data(NamedTuple):
         sums, renewed = zip(*_each(step, self.readers, range(len(self.sets))), strict=True)
         return list(sums), renewed
 
-    @staticmethod
-    def weights_in_memory(weights: Sequence[Cache | None]) -> tuple[RowWeights, ...]:
+    def weights_in_memory(self, weights: Sequence[Cache | None]) -> tuple[RowWeights, ...]:
         """Return the weights of rows in memory; those of other rows vanish with the fit."""
-        found = [w.joined() for w in weights if isinstance(w, MemoryCache)]
+        found = [
+            rows.scales_of_rows(w)
+            for rows, w in zip(self.sets, weights, strict=True)
+            if isinstance(rows, ScaleMixtureRows) and isinstance(w, MemoryCache)
+        ]
         return tuple(found) if len(found) == len(weights) else ()
 
     def covariances(self) -> list[CovarianceOperator]:

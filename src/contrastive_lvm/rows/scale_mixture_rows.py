@@ -24,7 +24,7 @@ from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.masked_rows import AvailableEntries
 from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import Chunk, RowReader
-from contrastive_lvm.rows.row_cache import Cache
+from contrastive_lvm.rows.row_cache import Cache, MemoryCache
 
 BLOCK_ELEMENTS = 1 << 17  # a few arrays of a block's size live at once
 EXACT = 1 << 21  # weights of a set that are kept in double precision
@@ -162,6 +162,18 @@ class ScaleMixtureRows:
         function = partial(_sweep_chunk, step, kind, self._n_empty > 0)
         return self.reader.renew(function, RowSums.plus, weights=self.weights, cache=scales)
 
+    def scales_of_rows(self, scales: MemoryCache) -> RowWeights:
+        """Return the scales of all rows: 1 for those of weight zero or without any entry."""
+        found, n_rows = scales.joined(), self.reader.shape[0]
+        seen = np.ones(n_rows, dtype=bool) if self.weights is None else self.weights > 0
+        if self._n_empty > 0:
+            seen &= np.concatenate([_has_entries(rows) for rows in self.reader.read()])
+        if seen.all():
+            return found
+        whole: RowWeights = np.ones((n_rows, found.shape[1]), found.dtype)
+        whole[seen] = found
+        return whole
+
 
 def _medians(reader: RowReader, weights: Array | None) -> tuple[Array, Array]:
     """Medians of features and robust standard deviations, from all rows or evenly spaced ones.
@@ -232,8 +244,7 @@ def _sweep_chunk(
     """Take the row step for a chunk, a block at a time; rows without any entry are left out."""
     rows, weights, scales = chunk
     if has_empty_rows:
-        parts = [~np.isnan(widen(rows[at])).all(axis=1) for at in row_slices(*rows.shape)]
-        seen = np.concatenate(parts)
+        seen = _has_entries(rows)
         if not seen.all():
             rows, weights = rows[seen], None if weights is None else weights[seen]
     scales = np.ones((rows.shape[0], 1), kind) if scales is None else scales
@@ -246,6 +257,12 @@ def _sweep_chunk(
         renewed.append(block.scales.weights.astype(kind))
     kept: RowWeights = np.concatenate(renewed)
     return reduce(RowSums.plus, found), kept
+
+
+def _has_entries(rows: Matrix) -> np.ndarray:
+    """Tell which rows have an entry that is not missing."""
+    parts = [~np.isnan(widen(rows[at])).all(axis=1) for at in row_slices(*rows.shape)]
+    return np.concatenate(parts)
 
 
 def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
