@@ -9,7 +9,7 @@ from contrastive_lvm.plots import style
 
 if TYPE_CHECKING:
     from contrastive_lvm.resampling.bootstrap import Bootstrap
-    from contrastive_lvm.resampling.choose_dimensions import DimensionChoice
+    from contrastive_lvm.resampling.dimensions import DimensionChoice
     from contrastive_lvm.resampling.contrast_test import ContrastTest
 
 
@@ -92,7 +92,7 @@ def plot_dimensions(
     ring.set(markersize=11, markerfacecolor="none")
     ax.margins(x=0.12)
     ax.set_xlim(right=ax.get_xlim()[1] + 0.2 * (np.ptp(table["n_shared"]) or 1))
-    style.finish(ax, title, "shared dimensions", "held-out log-likelihood per row")
+    style.finish(ax, title, "shared dimensions", "held-out log-likelihood")
     style.names_at_ends(ax, ends)
     return ax
 
