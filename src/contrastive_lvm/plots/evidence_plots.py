@@ -9,8 +9,8 @@ from contrastive_lvm.plots import style
 
 if TYPE_CHECKING:
     from contrastive_lvm.resampling.bootstrap import Bootstrap
-    from contrastive_lvm.resampling.dimensions import DimensionChoice
     from contrastive_lvm.resampling.contrast_test import ContrastTest
+    from contrastive_lvm.resampling.dimensions import DimensionChoice
 
 
 def plot_null_distribution(
