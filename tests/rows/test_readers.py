@@ -311,6 +311,20 @@ def test_chunks_of_another_size_are_refused(name: str, change: tuple[int, int]) 
         np.asarray(in_memory(name).transform(array))
 
 
+@pytest.mark.parametrize("kind", ["complex128", "str", "bytes", "object", "datetime64[s]"])
+@pytest.mark.parametrize("name", ["complete", "missing", "Student-t"])
+def test_chunks_that_are_no_real_numbers_are_refused(name: str, kind: str) -> None:
+    """A chunk is computed only when it is read, and may not be what the array declares."""
+    X, B = rows(name)
+    lazy = da.from_array(X, chunks=(100, D))
+    array = lazy.map_blocks(lambda block: block.astype(kind), dtype=X.dtype, meta=X[:0])
+    reason = r"^X has entries of dtype \S+ in place of real numbers; convert them\.$"
+    with pytest.raises(clvm.exceptions.InvalidDataError, match=reason):
+        fit(name, array, B)
+    with pytest.raises(clvm.exceptions.InvalidDataError, match=reason):
+        np.asarray(in_memory(name).transform(array))
+
+
 def failing(block: Any) -> Any:
     raise RuntimeError("this chunk fails")
 

@@ -214,7 +214,7 @@ class Declared(NamedTuple):
     shape: tuple[int, int]
 
     def rows(self, chunk: Any) -> Matrix:
-        """Convert a chunk to floating-point numbers; refuse one of another shape."""
+        """Convert a chunk to floating-point numbers; refuse another shape or kind of entries."""
         shape = tuple(np.shape(chunk))
         if shape != self.shape:
             reason = (
@@ -222,7 +222,7 @@ class Declared(NamedTuple):
                 f"call {self.name}.compute_chunk_sizes(), or mend what makes the chunk."
             )
             raise InvalidDataError(self.name, reason)
-        return floats(chunk)
+        return floats(chunk, self.name)
 
 
 class Graph:

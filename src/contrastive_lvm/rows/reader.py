@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, own_rows, stacked
 from contrastive_lvm.linalg.sparse_format import as_csr
 from contrastive_lvm.rows.row_cache import Cache
@@ -216,10 +217,13 @@ def precision(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if np.dtype(dtype) == np.float32 else np.float64)
 
 
-def floats(rows: Any) -> Matrix:
+def floats(rows: Any, name: str = "a chunk of rows") -> Matrix:
     """Convert a chunk to an array or a CSR matrix of floats; masked entries become NaN."""
     if is_sparse(rows):
-        return as_csr(rows, "a chunk of rows")
+        return as_csr(rows, name)
     dense = rows if isinstance(rows, np.ma.MaskedArray) else np.asarray(rows)
+    if dense.dtype.kind not in NUMBERS:
+        reason = f"has entries of dtype {dense.dtype} in place of real numbers; convert them."
+        raise InvalidDataError(name, reason)
     wide = dense.astype(precision(dense.dtype), copy=False)
     return np.ma.filled(wide, np.nan)
