@@ -109,7 +109,6 @@ SAME = {
     "decimals": (objects([[Decimal(int(v)) for v in row] for row in WHOLE]), WHOLE),
     "fractions": (objects([[Fraction(int(v), 2) for v in row] for row in WHOLE]), WHOLE / 2),
     "text of numbers": (WHOLE.astype(str), WHOLE),
-    "bytes of numbers": (WHOLE.astype("S"), WHOLE),
     "truths": (X > 0, (X > 0).astype(float)),
     "half precision": (X.astype(np.float16), X.astype(np.float16).astype(float)),
     "big-endian": (X.astype(">f8"), X),
@@ -164,6 +163,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "three dimensions": (lambda: [[[1.0]]], r"has shape \(1, 1, 1\), but needs two"),
     "name of a file": (lambda: "rows.csv", "is 'rows.csv' of type str.* read the file first"),
     "bytes": (lambda: b"1,2", "of type bytes, which is not data; read the file first"),
+    "bytes of numbers": (lambda: WHOLE.astype("S"), "holds b'.*' of type bytes, but an entry"),
+    "a number in bytes": (lambda: with_entry(b"1.5"), "holds b'1.5' of type bytes, but an entry"),
     "none": (lambda: None, "is None, which is not data"),
     "complex": (lambda: X + 1j, "has dtype complex128: Complex data not supported; give real"),
     "dates": (lambda: DATES, r"has dtype datetime64\[D\]: these are not real numbers; convert"),
@@ -186,7 +187,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "bytes in a column": (
         lambda: pd.DataFrame(X).assign(d=[b"low"] * 30).set_axis(list("abcdef"), axis=1),
-        "holds text that is not a number",
+        "holds b'low' of type bytes, but an entry",
     ),
     "categories": (
         lambda: (

@@ -14,9 +14,9 @@ from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.rows.reader import NUMBERS, precision
 
 RowNumbers: TypeAlias = ArrayLike | None  # one number per row, given by users
-# Entries of an array of objects. Dates, durations and complex numbers of NumPy would become
+# Entries of an array of objects. Bytes, dates, durations and complex numbers of NumPy would become
 # floating-point numbers without an error.
-ENTRIES = (Real, Decimal, np.bool_, str, bytes, NoneType, type(pd.NA))
+ENTRIES = (Real, Decimal, np.bool_, str, NoneType, type(pd.NA))
 
 
 def as_array(X: Any, name: str) -> np.ndarray:
