@@ -5,12 +5,14 @@ must agree, `weight == -2 d bound / d E[e^2 / psi]`, or the sweeps climb another
 they report.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import gammaln
+from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
 from contrastive_lvm.likelihoods.base import LeftOut
@@ -138,6 +140,26 @@ def test_the_df_of_entries_maximise_their_density(df: float) -> None:
         for value in found * np.array([1.0, 0.5, 0.8, 1.25, 2.0])
     )
     assert all(best > other for other in others)
+
+
+def test_df_of_entries_that_are_mostly_constant() -> None:
+    """Entries without residual and variance have a density that grows as the noise vanishes."""
+    residual, variance = np.zeros((2, 135))
+    residual[::12], variance[::12] = np.linspace(-0.05, 0.95, 12), 0.05
+    entries = LeftOut(residual, variance, np.full(135, 5.5e-9), np.ones(135))
+    assert LEAST_DF <= df_of_entries(entries, 4.0) <= MOST_DF
+
+
+def test_a_target_with_a_single_entry_raises_no_warning() -> None:
+    X = np.zeros((12, 5))
+    X[3, 2] = 1.0
+    B = np.random.default_rng(0).standard_normal((10, 5)) * [0, 0, 1, 0, 0]
+    model = clvm.ContrastiveLVM(1, 1, likelihood=clvm.StudentT(df="learn"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, background=B)
+    assert np.isfinite(model.lower_bound_)
 
 
 @pytest.mark.parametrize("df", [3.0, 6.0])

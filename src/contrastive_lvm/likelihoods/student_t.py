@@ -24,6 +24,7 @@ from contrastive_lvm.likelihoods.gaussian import Gaussian
 Per = Literal["element", "sample"]
 LEAST_DF, MOST_DF = 0.2, 1000.0
 START_DF = 4.0
+MOST_LOG_FACTOR = 14.0  # of the noise, where df are learned from entries: a million
 # Of ln u, in standard deviations of its posterior: against ten times as many nodes, the log density
 # of an entry is right to 2e-5 nats at df = 0.5 and to 2e-8 from df = 6 on.
 NODES = np.arange(-10.0, 8.5, 0.5)[:, None]
@@ -207,7 +208,9 @@ def df_of_entries(left_out: LeftOut, first: float) -> float:
 
     An entry has the density `int Gamma(u; df/2, df/2) N(e; 0, c psi / u + v) du`, by the
     trapezoidal rule in ln u about the posterior mean of u. By Fisher's identity its slope in df is
-    `(E[ln u] - E[u] + ln(df/2) + 1 - digamma(df/2)) / 2`, expectations given the entry.
+    `(E[ln u] - E[u] + ln(df/2) + 1 - digamma(df/2)) / 2`, expectations given the entry. The factor
+    has limits: entries without residual and variance, as of constant features, have a density that
+    grows without bound as c falls.
     """
     e2, v, psi, weights = left_out.residual**2, left_out.variance, left_out.noise, left_out.weights
     total = float(weights.sum())
@@ -232,7 +235,7 @@ def df_of_entries(left_out: LeftOut, first: float) -> float:
         tilt = 0.5 * weights @ (share * noise * (e2 / spread - 1.0) / spread).sum(axis=0)
         return -value / total, -np.array([slope, tilt]) / total
 
-    limits = [(np.log(LEAST_DF), np.log(MOST_DF)), (-np.inf, np.inf)]
+    limits = [(np.log(LEAST_DF), np.log(MOST_DF)), (-MOST_LOG_FACTOR, MOST_LOG_FACTOR)]
     start = np.array([np.log(np.clip(first, LEAST_DF, MOST_DF)), 0.0])
     found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=limits)
     return float(np.exp(found.x[0]))
