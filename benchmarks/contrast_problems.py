@@ -1,5 +1,6 @@
 """Simulated and real problems for the test of contrast: sets with and without it."""
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +38,7 @@ def heavy(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
 def lognormal(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
     """Skewed noise of mean 0 and variance 1."""
     values = np.exp(rng.standard_normal(shape)) - np.exp(0.5)
-    return np.asarray(values / np.sqrt(np.e * (np.e - 1.0)))
+    return np.asarray(values / np.sqrt(math.e * (math.e - 1.0)))
 
 
 def simulate(
