@@ -10,6 +10,7 @@ import sklearn
 from sklearn.model_selection import cross_val_score
 
 import contrastive_lvm as clvm
+from contrastive_lvm.estimators.linear_fit import read_input
 
 DATA = clvm.datasets.make_contrastive(50, 40, n_features=12, n_shared=2, random_state=0)
 X, B = DATA.target, DATA.background
@@ -47,6 +48,16 @@ def test_weights_count_rows(name: str, form: str) -> None:
     np.testing.assert_allclose(model.target_components_, repeated.target_components_, atol=1e-5)
     np.testing.assert_allclose(model.noise_variance_, repeated.noise_variance_, rtol=1e-5)
     np.testing.assert_allclose(model.mean_, repeated.mean_, atol=1e-6)
+
+
+def test_automatic_dimensions_count_weights_not_rows() -> None:
+    """Rows twice with half their weight start from as many shared dimensions as rows once."""
+    model = clvm.ContrastiveLVM(1, "auto")
+    once = read_input(model, X[:4], B[:3])
+    halves = [np.full(8, 0.5), np.full(6, 0.5)]
+    twice = read_input(model, np.repeat(X[:4], 2, axis=0), np.repeat(B[:3], 2, axis=0), halves)
+    assert once.model == twice.model
+    assert once.model.blocks[0].n_components == 4 + 3 - 1 - 3
 
 
 def test_weights_of_one_change_nothing() -> None:

@@ -70,8 +70,11 @@ def read_input(
     elif weights[1] is not None:
         raise ValueError("background_sample_weight was given without a background; leave it out.")
     sizes = [rows.shape[0] for rows in sets]
+    names = ("sample_weight", "background_sample_weight")
+    checked = list(map(check_sample_weight, names, weights, sizes))
+    n_rows = sum(n if w is None else float(w.sum()) for n, w in zip(sizes, checked, strict=True))
     alone = background is None
-    model = parse_params.model(estimator, sum(sizes), background=not alone, n_target=n_target)
+    model = parse_params.model(estimator, n_rows, background=not alone, n_target=n_target)
     engine = parse_params.engine(estimator.inference, model)
     refuse_too_many_dimensions(
         {f"n_{block.name}": block.n_components for block in reversed(model.blocks)},
@@ -81,9 +84,7 @@ def read_input(
     for i, name in enumerate(("X", "background")[: len(sets)]):
         sets[i] = _supported(sets[i], model.likelihood, name, engine)
     estimator.n_samples_, estimator.n_background_samples_ = (*sizes, None)[:2]
-    names = ("sample_weight", "background_sample_weight")
-    checked = map(check_sample_weight, names, weights, sizes)
-    return FitInput(model, engine, sets, list(checked))
+    return FitInput(model, engine, sets, checked)
 
 
 def _supported(rows: Rows, likelihood: Likelihood, name: str, engine: Engine) -> Rows:

@@ -113,14 +113,15 @@ def engine_class(name: str) -> type[Engine]:
 
 def model(
     estimator: "ContrastiveLVM",
-    n_rows: int,
+    n_rows: float,
     *,
     background: bool = True,
     n_target: int | None = None,
 ) -> Model:
     """Return the model that an estimator's parameters describe, for data of a given size.
 
-    `n_target` is the number of target dimensions where the parameter is `"auto"`.
+    `n_rows` is the total weight of the rows, `n_target` the number of target dimensions where the
+    parameter is `"auto"`.
     """
     if n_target is None or estimator.n_target != "auto":
         n_target = check_integer("n_target", estimator.n_target, 0)
@@ -135,7 +136,7 @@ def model(
     )
     n_shared = estimator.n_shared
     if isinstance(n_shared, str) and n_shared == "auto":
-        n_shared = max(1, min(MOST_SHARED, n_features - 1, n_rows - n_target - 3))
+        n_shared = max(1, round(min(MOST_SHARED, n_features - 1, n_rows - n_target - 3)))
         if estimator.shared_prior is None:
             shared = ARD()
         elif not shared._drops_columns:
