@@ -30,7 +30,7 @@ def as_csr(X: Any, name: str) -> Sparse:
         check_compressed(name, X.data, X.indices, X.indptr, blocks)
     elif X.format == "coo":
         for axis in (0, 1):
-            _check_indices(name, X.coords[axis], X.shape[axis], len(X.data))
+            _check_indices(name, (X.row, X.col)[axis], X.shape[axis], len(X.data))
     else:  # dia, dok and lil have no indices that only SciPy's own routines see
         _check_claims(name, X.shape, X.nnz)
     found = (X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)).tocsr()
