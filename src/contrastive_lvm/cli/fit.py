@@ -49,7 +49,7 @@ def fit(
         typer.Option(metavar="FILE", help="Also write an HTML report, such as report.html."),
     ] = None,
     top: options.Top = 5,
-    resamples: options.Resamples = 999,
+    resamples: options.Resamples = None,
     bootstrap: Annotated[
         int,
         typer.Option(

@@ -135,9 +135,12 @@ Replicates = Annotated[
     ),
 ]
 Resamples = Annotated[
-    int,
+    int | None,
     typer.Option(
-        metavar="N", min=0, help="Number of resamples of the test of contrast; 0 leaves it out."
+        metavar="N",
+        min=0,
+        help="Number of resamples of the test of contrast; 0 leaves it out. By default 999; 99 or "
+        "none for data so large (rows x features^2 above 5e7 or 5e8) that it would take long.",
     ),
 ]
 Layer = Annotated[

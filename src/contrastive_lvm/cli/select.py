@@ -16,6 +16,7 @@ from contrastive_lvm.cli.output import (
     say,
     user_warnings,
 )
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
@@ -51,6 +52,16 @@ def select(
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
     size_factors: options.SizeFactors = None,
+    replicates: options.Replicates = None,
+    resamples: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Number of random halves of the rows in which features are selected again, to "
+            "tell those that are stable, at least 20; 0 leaves this and the test of contrast out.",
+        ),
+    ] = 100,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Also write the selected model."),
@@ -58,7 +69,11 @@ def select(
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Select the features that matter in the target, or the number of shared dimensions."""
+    """Select the features that matter in the target, or the number of shared dimensions.
+
+    Features are listed if the target has structure of its own (see clvm test) and if they are
+    selected in most random halves of the rows as well. There may be none.
+    """
     from contrastive_lvm.cli.parse_options import build_estimator, setting_files, split_settings
     from contrastive_lvm.io.tables.choose_rows import Choice
 
@@ -77,7 +92,8 @@ def select(
         seed=seed,
     )
     sides = (target or (), background or (), where or (), annotation or ())
-    choice = Choice(by, *sides, layer=layer, sizes=options.size_column(size_factors))
+    sizes = options.size_column(size_factors)
+    choice = Choice(by, *sides, layer=layer, sizes=sizes, replicates=replicates)
     sets = read(file, background_file, choice, scale, estimator, features or ())
     facts: Facts = {}
     with user_warnings() as said:
@@ -85,7 +101,9 @@ def select(
             facts, estimator = _follow_path(estimator, sets, strengths)
         else:
             fit_sets(estimator, sets)
-    facts = {"method": kind, **facts} | _selection(estimator, sets, kind)
+        facts = {"method": kind, **facts} | _selection(estimator, sets, kind)
+        if kind != "ard":
+            facts |= _reliability(estimator, sets, facts["selected"], resamples, seed)
     if path is not None:
         save(estimator, sets, path)
         facts["model"] = str(path)
@@ -123,25 +141,90 @@ def _selection(model: Contrastive, sets: "Sets", kind: str) -> Facts:
     return {"features": len(position), "selected": selected}
 
 
+def _reliability(
+    model: Contrastive, sets: "Sets", selected: list[Facts], resamples: int, seed: int
+) -> Facts:
+    """Say whether there is any contrast, and which features are selected again and again."""
+    from contrastive_lvm.report.evidence import judge
+
+    announce("Resampling")
+    said = judge(model, sets, n_resamples=None if resamples else 0, seed=seed)
+    facts: Facts = {"verdict": said["sentence"], "pvalue": said["pvalue"], "unknown": None}
+    if said["n_target"] == 0:
+        return facts | {"stable": [], "expected_false": 0.0}
+    return facts | _stability(model, sets, [item["feature"] for item in selected], resamples, seed)
+
+
+def _stability(
+    model: Contrastive, sets: "Sets", selected: list[str], resamples: int, seed: int
+) -> Facts:
+    """Return the selected features that are stable, or why they are unknown."""
+    from contrastive_lvm.report.evidence import resampled
+
+    nothing: Facts = {"stable": None, "expected_false": None}
+    if not resamples:
+        return nothing | {"unknown": "no resamples were asked for."}
+    try:
+        found = resampled(model, sets, n_resamples=resamples, seed=seed)
+    except InvalidParameterError as error:
+        if error.parameter != "inference":
+            raise
+        return nothing | {"unknown": f"{type(error.value).__name__} {error.reason}"}
+    except InvalidDataError as error:
+        return nothing | {"unknown": f"the set {error.reason}"}
+    flags = () if found.stable_features is None else found.stable_features.tolist()
+    again = {
+        name for name, is_stable in zip(sets.preparation.features, flags, strict=False) if is_stable
+    }
+    stable = [name for name in selected if name in again]
+    chance = float(found.expected_false_selections or 0.0)
+    if chance >= len(stable):  # all of them may be false
+        return {"stable": [], "expected_false": 0.0}
+    return {"stable": stable, "expected_false": chance}
+
+
 def _text(facts: Facts) -> str:
-    lines: list[str] = []
-    if facts["method"] == "ard":
-        each = ", ".join(f"{share:.1%}" for share in facts["shares"])
-        lines += [f"{facts['n_shared']} shared dimensions; shares of the target's variance: {each}"]
-    if "path" in facts:
-        table = [("strength", "features", "log-likelihood")]
-        table += [
-            (f"{step['rho']:.4g}", str(step["features"]), f"{step['log_likelihood']:.1f}")
-            for step in facts["path"]
-        ]
-        lines += [*aligned(table), "", f"longest plateau around strength {facts['rho']:.4g}"]
+    lines = [*_dimensions(facts), *_path(facts)]
     if "selected" in facts:
-        chosen = facts["selected"]
-        lines += [f"{len(chosen)} of {facts['features']} features selected"]
-        lines += aligned(
-            [(f"  {item['feature']}", f"{item['relevance']:.3g}") for item in chosen[:20]]
-        )
-        if len(chosen) > 20:
-            lines += [f"  and {len(chosen) - 20} more"]
+        lines = [facts["verdict"], "", *lines, *_features(facts)]
     lines += [f"warning: {warning}" for warning in facts["warnings"]]
     return "\n".join(lines + ([f"model: {facts['model']}"] if "model" in facts else []))
+
+
+def _dimensions(facts: Facts) -> list[str]:
+    if facts["method"] != "ard":
+        return []
+    each = ", ".join(f"{share:.1%}" for share in facts["shares"])
+    return [f"{facts['n_shared']} shared dimensions; shares of the target's variance: {each}"]
+
+
+def _path(facts: Facts) -> list[str]:
+    if "path" not in facts:
+        return []
+    table = [("strength", "features", "log-likelihood")]
+    table += [
+        (f"{step['rho']:.4g}", str(step["features"]), f"{step['log_likelihood']:.1f}")
+        for step in facts["path"]
+    ]
+    return [*aligned(table), "", f"longest plateau around strength {facts['rho']:.4g}"]
+
+
+def _features(facts: Facts) -> list[str]:
+    """List the stable features; all that are selected if nothing is known about stability."""
+    chosen, stable = facts["selected"], facts["stable"]
+    head = f"{len(chosen)} of {facts['features']} features selected"
+    if stable is None:
+        unknown = f"How many are selected by chance is unknown: {facts['unknown']}"
+        return [head, unknown, *_listed(chosen)]
+    if not stable:
+        return [head, "No feature is selected reliably."]
+    head += (
+        f", {len(stable)} of them stable (selected in 90 % of random halves); at most "
+        f"{facts['expected_false']:.2g} expected by chance"
+    )
+    return [head, *_listed([item for item in chosen if item["feature"] in stable])]
+
+
+def _listed(chosen: list[Facts]) -> list[str]:
+    lines = aligned([(f"  {item['feature']}", f"{item['relevance']:.3g}") for item in chosen[:20]])
+    return lines + ([f"  and {len(chosen) - 20} more"] if len(chosen) > 20 else [])

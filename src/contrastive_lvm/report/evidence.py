@@ -14,6 +14,9 @@ from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
 if TYPE_CHECKING:
     from contrastive_lvm.report.findings import Fitted
 
+# Multiplications of a test that runs unasked: some five seconds of one core at three dimensions.
+MOST_WORK = 5e10
+
 
 class Evidence(NamedTuple):
     """What resampled rows say about a fit."""
@@ -35,25 +38,60 @@ class Evidence(NamedTuple):
 
 
 def gather(
-    model: "Fitted", sets: Sets, *, n_resamples: int = 999, n_bootstrap: int = 0, seed: int = 0
+    model: "Fitted",
+    sets: Sets,
+    *,
+    n_resamples: int | None = None,
+    n_bootstrap: int = 0,
+    seed: int = 0,
 ) -> Evidence:
-    """Test the contrast of two sets, and resample a fit; zero resamples leave either out."""
+    """Test the contrast of two sets, and resample a fit; zero resamples leave either out.
+
+    None stands for as many resamples of the test as take a few seconds (`affordable_resamples`).
+    """
+    said = judge(model, sets, n_resamples=n_resamples, shown=int(model.n_target_), seed=seed)
+    if not n_bootstrap or _untestable(model, sets) or not isinstance(model, ContrastiveLVM):
+        return Evidence(said)
+    return Evidence(said, resampled(model, sets, n_resamples=n_bootstrap, seed=seed))
+
+
+def judge(
+    model: "Fitted",
+    sets: Sets,
+    *,
+    n_resamples: int | None = None,
+    shown: int | None = None,
+    seed: int = 0,
+) -> Verdict:
+    """Say whether the sets differ, beside a model that shows so many dimensions, or why not."""
     reason = _untestable(model, sets)
     if reason is not None or not isinstance(model, ContrastiveLVM):
-        return Evidence(not_tested(reason or "the model is not linear"))
-    errors = None
-    if n_bootstrap:
-        errors = bootstrap(
-            model,
-            **_rows(sets),
-            **replicates_of(sets),
-            n_resamples=n_bootstrap,
-            random_state=seed,
-        )
+        return not_tested(reason or "the model is not linear")
+    if n_resamples == 0:
+        return not_tested("no resamples were asked for")
+    n_resamples = affordable_resamples(sets) if n_resamples is None else n_resamples
     if not n_resamples:
-        return Evidence(not_tested("no resamples were asked for"), errors)
-    test = run_test(sets, model, n_resamples=n_resamples, seed=seed)
-    return Evidence(verdict(test, int(model.n_target_)), errors)
+        return not_tested("the data are large; run clvm test on the same files")
+    return verdict(run_test(sets, model, n_resamples=n_resamples, seed=seed), shown)
+
+
+def affordable_resamples(sets: Sets) -> int:
+    """Return how often the test resamples by default: 999 times, 99 on larger data, or never.
+
+    A resample costs a scatter matrix of the whitened rows, some `rows * rank^2` multiplications
+    for each dimension that is tested.
+    """
+    tables = [table for table in (sets.target, sets.background) if table is not None]
+    n_rows = sum(table.n_rows for table in tables)
+    work = n_rows * min(n_rows, sets.target.values.shape[1]) ** 2
+    return next((number for number in (999, 99) if number * work <= MOST_WORK), 0)
+
+
+def resampled(model: ContrastiveLVM, sets: Sets, *, n_resamples: int, seed: int = 0) -> Bootstrap:
+    """Fit a model to resampled rows, or to resampled replicates if they are named."""
+    return bootstrap(
+        model, **_rows(sets), **replicates_of(sets), n_resamples=n_resamples, random_state=seed
+    )
 
 
 def run_test(

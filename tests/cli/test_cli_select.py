@@ -1,0 +1,90 @@
+"""`clvm select`: the features that are reliable, which may be none."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from contrastive_lvm.cli.main import run
+
+Capture = pytest.CaptureFixture[str]
+
+
+def written(folder: Path, target: np.ndarray, background: np.ndarray) -> list[str]:
+    """Write both sets, and return the arguments that name them."""
+    for name, rows in (("t.csv", target), ("b.csv", background)):
+        names = [f"g{i}" for i in range(rows.shape[1])]
+        pd.DataFrame(rows, columns=names).to_csv(folder / name, index=False)
+    return [str(folder / "t.csv"), str(folder / "b.csv"), "--n-shared", "2"]
+
+
+def planted(seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows with two features, g1 and g4, that only the target has in common."""
+    rng = np.random.default_rng(seed)
+    S, w = rng.normal(size=(2, 8)), np.zeros((1, 8))
+    w[0, [1, 4]] = 3.0
+    target = rng.normal(size=(150, 2)) @ S + rng.normal(size=(150, 1)) @ w
+    background = rng.normal(size=(120, 2)) @ S
+    return (
+        target + 0.3 * rng.normal(size=target.shape),
+        background + 0.3 * rng.normal(size=background.shape),
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_files_of_one_distribution_have_no_feature(
+    seed: int, tmp_path: Path, capsys: Capture
+) -> None:
+    rows = np.random.default_rng(seed).normal(size=(2, 300, 30))
+    options = [*written(tmp_path, *rows), "--strengths", "6", "--resamples", "20"]
+    assert run(["select", *options, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["stable"] == []
+    assert facts["verdict"].startswith("No evidence")
+    assert facts["pvalue"] > 0.05
+
+
+def test_planted_features_are_stable(tmp_path: Path, capsys: Capture) -> None:
+    files = [*written(tmp_path, *planted()), "--n-target", "1", "--strengths", "12"]
+    assert run(["select", *files, "--resamples", "20"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Target and background differ: p = 0.001")
+    found = re.search(
+        r"(\d) of 8 features selected, (\d) of them stable \(selected in 90 % of random halves\); "
+        r"at most (\S+) expected by chance",
+        "\n".join(lines),
+    )
+    assert found is not None
+    n_stable, chance = int(found[2]), float(found[3])
+    listed = {line.split()[0] for line in lines[-n_stable:]}
+    assert {"g1", "g4"} <= listed
+    assert len(listed) == n_stable <= int(found[1])
+    assert len(listed - {"g1", "g4"}) <= chance < n_stable
+
+
+def test_replicates_are_resampled_whole(tmp_path: Path, capsys: Capture) -> None:
+    target, background = planted()
+    files = written(tmp_path, target, background)
+    for name, rows in zip(files, (target, background), strict=False):
+        frame = pd.read_csv(name)
+        frame["donor"] = [f"{Path(name).stem}{i % 10}" for i in range(len(rows))]
+        frame.to_csv(name, index=False)
+    options = ["--n-target", "1", "--strengths", "6", "--resamples", "20", "--json"]
+    assert run(["select", *files, *options, "--replicates", "donor"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["stable"]) >= {"g1", "g4"}
+    assert run(["select", *files, *options, "--replicates", "nobody"]) == 2
+    assert "nobody" in capsys.readouterr().err
+
+
+def test_no_resamples_and_models_that_cannot_be_resampled(tmp_path: Path, capsys: Capture) -> None:
+    files = [*written(tmp_path, *planted()), "--n-target", "1", "--strengths", "6"]
+    assert run(["select", *files, "--resamples", "0"]) == 0
+    out = capsys.readouterr().out
+    assert " of 8 features selected\nHow many are selected by chance is unknown: no resa" in out
+    assert run(["select", *files, "--resamples", "5"]) == 2
+    assert "--resamples=5 is too few" in capsys.readouterr().err
+    assert run(["select", *files, "--method", "horseshoe:delta=0.01"]) == 0
+    assert "g1" in capsys.readouterr().out
