@@ -61,6 +61,7 @@ def fit(
     layer: str | None = None,
     key_added: str = "clvm",
     size_factors: str | None = None,
+    replicates: str | None = None,
 ) -> Any:
     """Fit an estimator to two groups of observations, and write what it finds into `adata`.
 
@@ -84,6 +85,9 @@ def fit(
         Begins all names that are written.
     size_factors : str or None
         Column of `adata.obs` with the sizes of rows of counts, in place of their totals.
+    replicates : str or None
+        Column of `adata.obs` that names the replicate (donor, animal, run) of each observation,
+        for `n_target="auto"`: whole replicates are then resampled.
 
     Returns
     -------
@@ -133,6 +137,7 @@ def fit(
         options["size_factors"] = groups.sizes[groups.target]
         if "background" in options:
             options["background_size_factors"] = groups.sizes[groups.background]
+    options |= _replicates(adata, estimator, replicates, groups)
     estimator.fit(NamedRows(_rows_of(values, groups.target), names), **options)
     settings: dict[str, object] = {
         "groupby": groupby,
@@ -142,6 +147,8 @@ def fit(
     }
     if size_factors is not None:
         settings["size_factors"] = size_factors
+    if replicates is not None:
+        settings["replicates"] = replicates
     _write(adata, key_added, estimator, _latents(estimator, values, groups), settings)
     return estimator
 
@@ -263,6 +270,31 @@ def _sizes(adata: "AnnData", estimator: Any, column: str | None) -> Array | None
             "number; drop such observations, or leave size_factors out."
         )
     return sizes
+
+
+def _replicates(
+    adata: "AnnData", estimator: Any, column: str | None, groups: Groups
+) -> dict[str, object]:
+    """Return the replicates of the observations of both sets, as `fit` takes them."""
+    if column is None:
+        return {}
+    if not _takes(estimator, "groups"):
+        raise ValueError(
+            f"replicates={column!r} is for estimators whose fit takes groups, which that of "
+            f"{type(estimator).__name__} does not; leave it out."
+        )
+    given = _column(adata, "replicates", column)
+    unnamed = given.isna().to_numpy(dtype=bool) & (groups.target | groups.background)
+    if unnamed.any():
+        raise ValueError(
+            f"replicates={column!r} is empty for observation {adata.obs_names[unnamed][0]!r}; name "
+            "a replicate for every observation of both sets."
+        )
+    labels = given.astype(str).to_numpy(dtype=object)
+    own: dict[str, object] = {"groups": labels[groups.target]}
+    return own | (
+        {"background_groups": labels[groups.background]} if groups.background.any() else {}
+    )
 
 
 # Latents

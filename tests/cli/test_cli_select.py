@@ -21,17 +21,17 @@ def written(folder: Path, target: np.ndarray, background: np.ndarray) -> list[st
     return [str(folder / "t.csv"), str(folder / "b.csv"), "--n-shared", "2"]
 
 
-def planted(seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows with two features, g1 and g4, that only the target has in common."""
-    rng = np.random.default_rng(seed)
-    S, w = rng.normal(size=(2, 8)), np.zeros((1, 8))
-    w[0, [1, 4]] = 3.0
-    target = rng.normal(size=(150, 2)) @ S + rng.normal(size=(150, 1)) @ w
-    background = rng.normal(size=(120, 2)) @ S
-    return (
-        target + 0.3 * rng.normal(size=target.shape),
-        background + 0.3 * rng.normal(size=background.shape),
-    )
+TRUE = {"g0", "g1", "g2", "g3", "g4"}
+
+
+def planted(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of 30 features, five of which vary together in the target alone."""
+    rng = np.random.default_rng(100 + seed)
+    S, w = rng.normal(size=(2, 30)), np.zeros((1, 30))
+    w[0, :5] = 1.5
+    target = rng.normal(size=(200, 2)) @ S + rng.normal(size=(200, 1)) @ w
+    target += rng.normal(size=(200, 30))
+    return target, rng.normal(size=(200, 2)) @ S + rng.normal(size=(200, 30))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -47,26 +47,29 @@ def test_two_files_of_one_distribution_have_no_feature(
     assert facts["pvalue"] > 0.05
 
 
-def test_planted_features_are_stable(tmp_path: Path, capsys: Capture) -> None:
-    files = [*written(tmp_path, *planted()), "--n-target", "1", "--strengths", "12"]
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_features_are_stable(seed: int, tmp_path: Path, capsys: Capture) -> None:
+    """False ones among them are no more than stated, which is promised in nine of ten runs."""
+    files = [*written(tmp_path, *planted(seed)), "--n-target", "1", "--strengths", "12"]
     assert run(["select", *files, "--resamples", "20"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Target and background differ: p = 0.001")
     found = re.search(
-        r"(\d) of 8 features selected, (\d) of them stable \(selected in 90 % of random halves\); "
+        r"(\d+) of 30 features selected, (\d+) of them stable "
+        r"\(selected in 90 % of random halves\); "
         r"at most (\S+) expected by chance",
         "\n".join(lines),
     )
     assert found is not None
     n_stable, chance = int(found[2]), float(found[3])
     listed = {line.split()[0] for line in lines[-n_stable:]}
-    assert {"g1", "g4"} <= listed
+    assert TRUE <= listed
     assert len(listed) == n_stable <= int(found[1])
-    assert len(listed - {"g1", "g4"}) <= chance < n_stable
+    assert len(listed - TRUE) <= chance < n_stable
 
 
 def test_replicates_are_resampled_whole(tmp_path: Path, capsys: Capture) -> None:
-    target, background = planted()
+    target, background = planted(0)
     files = written(tmp_path, target, background)
     for name, rows in zip(files, (target, background), strict=False):
         frame = pd.read_csv(name)
@@ -74,17 +77,17 @@ def test_replicates_are_resampled_whole(tmp_path: Path, capsys: Capture) -> None
         frame.to_csv(name, index=False)
     options = ["--n-target", "1", "--strengths", "6", "--resamples", "20", "--json"]
     assert run(["select", *files, *options, "--replicates", "donor"]) == 0
-    assert set(json.loads(capsys.readouterr().out)["stable"]) >= {"g1", "g4"}
+    assert set(json.loads(capsys.readouterr().out)["stable"]) >= TRUE
     assert run(["select", *files, *options, "--replicates", "nobody"]) == 2
     assert "nobody" in capsys.readouterr().err
 
 
 def test_no_resamples_and_models_that_cannot_be_resampled(tmp_path: Path, capsys: Capture) -> None:
-    files = [*written(tmp_path, *planted()), "--n-target", "1", "--strengths", "6"]
+    files = [*written(tmp_path, *planted(0)), "--n-target", "1", "--strengths", "6"]
     assert run(["select", *files, "--resamples", "0"]) == 0
     out = capsys.readouterr().out
-    assert " of 8 features selected\nHow many are selected by chance is unknown: no resa" in out
+    assert " of 30 features selected\nHow many are selected by chance is unknown: no resa" in out
     assert run(["select", *files, "--resamples", "5"]) == 2
     assert "--resamples=5 is too few" in capsys.readouterr().err
-    assert run(["select", *files, "--method", "horseshoe:delta=0.01"]) == 0
+    assert run(["select", *files, "--method", "horseshoe", "--resamples", "20"]) == 0
     assert "g1" in capsys.readouterr().out

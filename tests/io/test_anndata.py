@@ -79,6 +79,39 @@ def test_lists_of_groups_and_other_keys() -> None:
     np.testing.assert_allclose(adata.uns["two"]["lower_bound"], expected.lower_bound_)
 
 
+def test_replicates_are_a_column() -> None:
+    adata = cells()
+    donors = np.array([f"{condition}{i % 6}" for i, condition in enumerate(ORDER)])
+    adata.obs["donor"] = pd.Categorical(donors)
+    estimator = clvm.ContrastiveLVM("auto", 2, random_state=0)
+    adapter.fit(adata, estimator, **WORDS, replicates="donor")
+    assert adata.uns["clvm"]["replicates"] == "donor"
+    target, control = (np.flatnonzero(ORDER == group) for group in (0, 1))
+    plain = clvm.ContrastiveLVM("auto", 2, random_state=0).fit(
+        values()[target],
+        background=values()[control],
+        groups=donors[target],
+        background_groups=donors[control],
+    )
+    assert estimator.n_target_ == plain.n_target_
+    assert estimator.lower_bound_ == plain.lower_bound_
+    adata.obs["donor"] = "one"
+    with pytest.raises(ValueError, match="replicate"):
+        adapter.fit(adata, clvm.ContrastiveLVM("auto", 2), **WORDS, replicates="donor")
+
+
+def test_replicates_that_cannot_be_used() -> None:
+    adata = cells()
+    adata = adata[np.argsort(ORDER, kind="stable")].copy()
+    adata.obs["part"] = [None] + ["a"] * (len(ORDER) - 1)
+    with pytest.raises(ValueError, match="replicates='who' is not a column"):
+        adapter.fit(adata, model(), **WORDS, replicates="who")
+    with pytest.raises(ValueError, match="replicates='part' is empty for observation 'cell"):
+        adapter.fit(adata, model(), **WORDS, replicates="part")
+    with pytest.raises(ValueError, match="which that of PPCA does not"):
+        adapter.fit(adata, clvm.PPCA(2), **WORDS, replicates="part")
+
+
 @pytest.mark.parametrize("groups", [("yes", "no"), (1, 0), (True, False)])
 def test_groups_of_any_kind(groups: Any) -> None:
     adata = cells()
