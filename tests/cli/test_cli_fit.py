@@ -170,6 +170,31 @@ def test_two_files_of_one_kind_have_no_findings(tmp_path: Path, capsys: Capture)
     assert facts_of(capsys)["n_target"] == 0
 
 
+def test_automatic_dimensions_respect_replicates_and_have_errors(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    rng = np.random.default_rng(5)
+    W = rng.normal(size=(1, 8))
+    rows = [
+        [
+            f"a{i}",
+            "case" if i < 40 else "control",
+            *(i < 40) * 3.0 * rng.normal() * W[0] + rng.normal(size=8),
+        ]
+        for i in range(80)
+        for _ in range(2)
+    ]
+    columns = ["animal", "group", *(f"f{i}" for i in range(8))]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "a.csv", index=False)
+    command = ["fit", tmp_path / "a.csv", "--by", "group", "--target", "case", "--n-shared", 1]
+    command += ["--n-target", "auto", "--replicates", "animal", "--bootstrap", 40]
+    ran(*command, "-o", tmp_path / "m.clvm", "--json")
+    facts = facts_of(capsys)
+    assert facts["n_target"] == facts["n_supported"] == 1
+    assert facts["dimensions"][0]["features"][0]["standard_error"] > 0
+    assert "replicates" in facts["method"]
+
+
 def test_replicates_are_permuted_whole(tmp_path: Path, capsys: Capture) -> None:
     rng = np.random.default_rng(0)
     rows = []

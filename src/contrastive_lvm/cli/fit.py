@@ -151,12 +151,15 @@ def read(
 
 
 def fit_sets(estimator: Contrastive, sets: "Sets", **arguments: object) -> None:
-    """Fit an estimator to two sets, with the size factors that a column gives."""
+    """Fit an estimator to two sets, with the size factors and replicates that columns give."""
     from contrastive_lvm.io.tables.size_factor_column import sizes_of
+    from contrastive_lvm.report.evidence import replicates_of
 
     column = sets.preparation.sizes
     arguments |= sizes_of(sets.target, column)
     arguments |= sizes_of(sets.background, column, "background_size_factors")
+    if hasattr(estimator, "inference"):  # networks have no test that replicates change
+        arguments |= replicates_of(sets)
     target, background = frames(sets)
     announce("Fitting")
     estimator.fit(target, background=background, **arguments)

@@ -182,13 +182,12 @@ def _check_level(confidence_level: float, n_resamples: int) -> float:
 def _study(
     model: ContrastiveLVM, X: Any, background: Any, groups: tuple[Any, Any], n_resamples: int
 ) -> _Study:
-    fitted = copy(model)
-    given = read_input(fitted, X, background)
+    is_fitted = hasattr(model, "posterior_")
+    fitted = copy(model) if is_fitted else clone(model).fit(X, background=background)
+    given = read_input(copy(fitted), X, background, n_target=int(fitted.n_target_))
     closed_form_engine(given)
     n_rows = [rows.shape[0] for rows in given.sets]
     replicates = check_replicates(groups[: len(n_rows)], n_rows)
-    if not hasattr(model, "posterior_"):
-        fitted = clone(model).fit(X, background=background)
     refit = Refit.of_fit(given, fitted.posterior_, n_refits=n_resamples)
     gain = refit([np.ones(n) for n in n_rows]).lower_bound - fitted.lower_bound_
     if not abs(gain) < ANOTHER_FIT:
