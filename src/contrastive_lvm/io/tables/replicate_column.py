@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.io.tables.table import Column, Table
+from contrastive_lvm.io.tables.table import Column, Table, annotation
 
 # Words by which people name a column of replicates.
 WORDS = {
@@ -21,12 +21,8 @@ def groups_of(
     """Return the argument `name` of a function; none without a column or a table."""
     if table is None or column is None:
         return {}
-    if column not in table.annotations.columns:
-        raise ValueError(
-            f"--replicates: {table.source} has no column {column!r}; name a column that says "
-            "which replicate each row belongs to."
-        )
-    labels = table.annotations[column]
+    way = "name a column that says which replicate each row belongs to"
+    labels = annotation(table, column, "--replicates", way)
     missing = np.flatnonzero(labels.isna())
     if len(missing):
         raise ValueError(

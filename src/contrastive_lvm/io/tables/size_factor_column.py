@@ -6,19 +6,14 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.io.tables.table import Column, Table
+from contrastive_lvm.io.tables.table import Column, Table, annotation
 
 
 def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Any]:
     """Return the argument `name` of an estimator's method; none without a column or a table."""
     if table is None or column is None:
         return {}
-    if column not in table.annotations.columns:
-        raise ValueError(
-            f"--size-factors: {table.source} has no column {column!r}; add it, one positive number "
-            "per row."
-        )
-    given = table.annotations[column]
+    given = annotation(table, column, "--size-factors", "add it, one positive number per row")
     sizes, wrong = positive_numbers(given)
     if len(wrong):
         raise ValueError(
