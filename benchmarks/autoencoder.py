@@ -18,7 +18,7 @@ from benchmarks.measure import Result, best_seconds
 from contrastive_lvm._jax import module
 from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.moments import first_pass
+from contrastive_lvm.rows.scatter import first_pass
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.training import Training, TrainingPlan

@@ -5,11 +5,21 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import autoencoder, black_box, command, complete, missing, out_of_core, robust
+from benchmarks import (
+    autoencoder,
+    black_box,
+    command,
+    complete,
+    missing,
+    out_of_core,
+    refit,
+    robust,
+)
 
 GROUPS = (
     complete.tall,
     complete.peers,
+    refit.refits,
     missing.sweep,
     missing.acceleration,
     black_box.step,

@@ -43,7 +43,7 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
 DATASETS_MAY = {"datasets", "checks", "exceptions"}
 DOORS = {  # what users look for on the model itself
     "estimators/reporting.py": "report",
-    "estimators/target_dimensions.py": "resampling",
+    "estimators/linear_fit.py": "resampling",
 }
 LINALG_MAY = {"numpy", "scipy"}
 HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "jax", "dask", "rich", "typer", "anndata")

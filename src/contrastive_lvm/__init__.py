@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
+    from contrastive_lvm.estimators.generalized_contrastive_pca import GeneralizedContrastivePCA
     from contrastive_lvm.estimators.lasso_path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.leakage import Leakage, leakage
     from contrastive_lvm.estimators.parse_params import contrastive_model
     from contrastive_lvm.estimators.ppca import PPCA
-    from contrastive_lvm.estimators.prediction_model import Latents, Outliers
+    from contrastive_lvm.estimators.prediction_model import (
+        BackgroundLatents,
+        Latents,
+        Outliers,
+    )
     from contrastive_lvm.estimators.vae import VAE
     from contrastive_lvm.io.container import ModelFileError
     from contrastive_lvm.io.model_files import load_model
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
     from contrastive_lvm.resampling.bootstrap import Bootstrap, bootstrap
+    from contrastive_lvm.resampling.comparison import Comparison, compare_methods
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
     from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
 
@@ -58,9 +64,11 @@ __all__ = [
     "PPCA",
     "SVI",
     "VAE",
+    "BackgroundLatents",
     "Bernoulli",
     "Block",
     "Bootstrap",
+    "Comparison",
     "ContrastTest",
     "ContrastiveLVM",
     "ContrastivePCA",
@@ -69,6 +77,7 @@ __all__ = [
     "Draws",
     "Flat",
     "Gaussian",
+    "GeneralizedContrastivePCA",
     "GroupLasso",
     "Horseshoe",
     "LassoPath",
@@ -92,6 +101,7 @@ __all__ = [
     "anndata",
     "bootstrap",
     "choose_dimensions",
+    "compare_methods",
     "contrast_test",
     "contrastive_model",
     "datasets",
@@ -132,8 +142,10 @@ _HOMES = {
     "PPCA": "estimators.ppca",
     "ContrastiveLVM": "estimators.contrastive_lvm",
     "ContrastivePCA": "estimators.contrastive_pca",
+    "GeneralizedContrastivePCA": "estimators.generalized_contrastive_pca",
     "Flat": "priors.flat",
     "Gaussian": "likelihoods.gaussian",
+    "BackgroundLatents": "estimators.prediction_model",
     "Latents": "estimators.prediction_model",
     "Model": "model",
     "Block": "model",
@@ -141,6 +153,8 @@ _HOMES = {
     "bootstrap": "resampling.bootstrap",
     "DimensionChoice": "resampling.dimensions",
     "choose_dimensions": "resampling.dimensions",
+    "Comparison": "resampling.comparison",
+    "compare_methods": "resampling.comparison",
     "Prior": "priors.base",
     "Likelihood": "likelihoods.base",
     "ScaleMixture": "likelihoods.base",

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.estimators.frames import NamedRows
+from contrastive_lvm.estimators.input_rows import NamedRows
 from contrastive_lvm.io.tables.binary import import_anndata
-from contrastive_lvm.io.tables.size_factor_column import positive_numbers
+from contrastive_lvm.io.tables.row_columns import positive_numbers
 from contrastive_lvm.io.tables.table import Column, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 from contrastive_lvm.linalg.sparse_format import as_csr

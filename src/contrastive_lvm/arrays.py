@@ -25,9 +25,14 @@ class Parameters(NamedTuple):
     """Point values of the linear model `x = L h + mean + noise`."""
 
     L: Array  # (D, K) loadings of all blocks
-    psi: Array  # (D,) noise variances, all equal when the noise is isotropic
+    psi: Array  # (D,) noise variances, all equal when isotropic; (S, D) if each set has its own
     means: tuple[Array, ...]  # one (D,) per set
     df: float = 0.0  # degrees of freedom of Student-t noise; 0 for Gaussian
+
+
+def noise_of(psi: Array, i: int) -> Array:
+    """Return the noise variances of the i-th set, (D,), from those of all, (D,) or (S, D)."""
+    return psi if psi.ndim == 1 else psi[i]
 
 
 class Statistics(NamedTuple):
@@ -52,3 +57,17 @@ class Statistics(NamedTuple):
     def plus(self, other: "Statistics") -> "Statistics":
         """Return the statistics of the rows of both."""
         return Statistics(*map(add, self, other))
+
+    def weighted(self, factor: Array) -> "Statistics":
+        """Return the statistics with all entries of a feature weighted by a factor, (D,) or (1,).
+
+        What counts rows and entries, and what is about latents alone, stays.
+        """
+        return self._replace(
+            moment=self.moment * factor,
+            first=self.first * factor,
+            cross=self.cross * factor[:, None],
+            residual=self.residual * factor,
+            square=self.square * factor,
+            weight=self.weight * factor,
+        )

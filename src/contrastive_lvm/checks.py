@@ -1,14 +1,12 @@
 """Checks of parameters: integers, numbers and choices."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contrastive_lvm.exceptions import InvalidParameterError
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeIs
+REAL = (int, float, np.integer, np.floating)
 
 
 def check_integer(
@@ -30,7 +28,7 @@ def check_integer(
 
 def check_number(name: str, value: object, low: float, high: float, what: str) -> float:
     """Return a number between two limits, which it may touch; `what` describes such numbers."""
-    if not _is_real(value) or not low <= value <= high:
+    if not isinstance(value, REAL) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidParameterError(name, value, f"must be {what}.")
     return float(value)
 
@@ -39,7 +37,7 @@ def check_positive(
     name: str, value: object, high: float = np.inf, what: str = "a positive number"
 ) -> float:
     """Return a number above zero and below a limit; `what` describes such numbers."""
-    if not _is_real(value) or not 0 < value < high:
+    if not isinstance(value, REAL) or isinstance(value, bool) or not 0 < value < high:
         raise InvalidParameterError(name, value, f"must be {what}.")
     return float(value)
 
@@ -50,7 +48,3 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
         known = ", ".join(map(repr, choices))
         raise InvalidParameterError(name, value, f"is unknown; use one of {known}.")
     return value
-
-
-def _is_real(value: object) -> "TypeIs[int | float | np.floating]":
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

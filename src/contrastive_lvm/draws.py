@@ -22,9 +22,10 @@ class Draws(NamedTuple):
     `values` has the loadings of each block (`"target loadings"`) with the scales of their prior
     (`"target loadings variance"`, `"target loadings rho2"`, `"target loadings tau2"`), the latents
     of a block in each set that uses it (`"shared latents of background"`), the mean of each set
-    (`"target mean"`), `"noise variance"`, `"df"`, `"dispersion"` and `"log density"`, those that
-    the model has. R-hat (split chains; Gelman et al. 2013) and the effective sample size of
-    positive quantities are those of their logarithms; what does not vary has none.
+    (`"target mean"`), `"noise variance"` (`"target noise variance"` and so on where each set has
+    its own), `"df"`, `"dispersion"` and `"log density"`, those that the model has. R-hat (split
+    chains; Gelman et al. 2013) and the effective sample size of positive quantities are those of
+    their logarithms; what does not vary has none.
     """
 
     values: dict[str, Array]  # (chains, draws, ...)
@@ -71,7 +72,7 @@ def dimensions(name: str) -> list[str]:
     block, is_latents, of_set = name.partition(" latents of ")
     if is_latents:
         return [f"{of_set}_row", f"{block}_component"]
-    feature = name.endswith(" mean") or name in ("noise variance", "dispersion")
+    feature = name.endswith((" mean", "noise variance")) or name == "dispersion"
     return ["feature"] if feature else []
 
 

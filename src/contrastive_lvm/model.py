@@ -20,12 +20,16 @@ from contrastive_lvm.priors.flat import Flat
 
 @dataclass(frozen=True)
 class Block:
-    """A block of loadings: its size, the sets in which it is active, and its prior."""
+    """A block of loadings: its size, the sets in which it is active, and its prior.
+
+    The size of an `automatic` block is the largest that it may have; the data decides.
+    """
 
     name: str
     n_components: int
     sets: tuple[str, ...]
     prior: AnyPrior = field(default_factory=Flat)
+    automatic: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class Model:
     blocks : tuple of Block
         Blocks of loadings, in the order of the columns of `L`.
     likelihood : Likelihood
-        Noise about the linear predictor, common to all sets.
+        Noise about the linear predictor; its variances are common to all sets unless it says
+        otherwise.
 
     Examples
     --------
@@ -83,9 +88,11 @@ class Model:
         return np.flatnonzero(np.repeat(active, sizes))
 
     def with_sizes(self, sizes: Mapping[str, int]) -> "Model":
-        """Return the model with other numbers of components in some blocks."""
+        """Return the model with given numbers of components in some blocks."""
         blocks = (
-            replace(block, n_components=sizes.get(block.name, block.n_components))
+            replace(block, n_components=sizes[block.name], automatic=False)
+            if block.name in sizes
+            else block
             for block in self.blocks
         )
         return replace(self, blocks=tuple(blocks))

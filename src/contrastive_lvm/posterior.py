@@ -1,10 +1,11 @@
 """What a fit found, as one frozen value; everything downstream reads only this."""
 
+from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, RowWeights
+from contrastive_lvm.arrays import Array, RowWeights, noise_of
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.linalg import packed
@@ -19,7 +20,7 @@ class Posterior(NamedTuple):
 
     loadings: dict[str, Array]  # (D, n) of each block; means where they have a posterior
     means: dict[str, Array]  # (D,) of each set
-    noise_variance: Array  # (D,) psi, zero where the likelihood has none
+    noise_variance: Array  # (D,) psi, zero where there is none; (S, D) where it is a set's own
     lower_bounds: Array  # after each accepted sweep; under NUTS log densities of draws
     n_iter: int
     converged: bool
@@ -40,12 +41,11 @@ class Posterior(NamedTuple):
         """Return the bound at the end: the log-likelihood for Gaussian noise and flat priors."""
         return float(self.lower_bounds[-1])
 
-    @property
-    def nuisance(self) -> Nuisance:
-        """Return what the likelihood has learned."""
-        none = np.zeros(len(self.noise_variance))
-        dispersion = none if self.dispersion is None else self.dispersion
-        return Nuisance(self.noise_variance, dispersion, self.df)
+    def nuisance_of(self, name: str) -> Nuisance:
+        """Return what the likelihood has learned about a set."""
+        noise = noise_of(self.noise_variance, list(self.means).index(name))
+        dispersion = np.zeros(len(noise)) if self.dispersion is None else self.dispersion
+        return Nuisance(noise, dispersion, self.df)
 
     def joint_loadings(self, blocks: tuple[str, ...]) -> Loadings:
         """Return the loadings of some blocks side by side, in the given order."""
@@ -58,7 +58,7 @@ class Posterior(NamedTuple):
         ]
         cov = None
         if self.loading_covariance is not None:
-            none = np.zeros(len(self.noise_variance))
+            none = np.zeros(self.loading_covariance.shape[1])
             cov = PackedCovariance(self.loading_covariance, none, sum(sizes))
         everything = Loadings(np.hstack(list(self.loadings.values())), cov)
         return everything.columns(np.array(columns, dtype=np.intp))
@@ -67,7 +67,7 @@ class Posterior(NamedTuple):
         """Return posterior standard deviations of each block, (D, n); None where it is points."""
         if self.loading_covariance is None:
             return dict.fromkeys(self.loadings)
-        diagonal = np.diagonal(packed.full_index(packed.size_of(self.loading_covariance)))
+        diagonal = np.diagonal(packed.full_index(isqrt(2 * len(self.loading_covariance))))
         std = np.sqrt(self.loading_covariance[diagonal]).T
         ends = np.cumsum([L.shape[1] for L in self.loadings.values()])[:-1]
         parts = zip(self.loadings, np.split(std, ends, axis=1), strict=True)

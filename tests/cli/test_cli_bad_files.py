@@ -219,7 +219,6 @@ def test_sentences_name_options(model: Path, tmp_path: Path, capsys: Capture) ->
         "--n-target 0 --n-shared 0": "--n-target=0 leaves no latent dimension",
         "--n-target -1": "--n-target=-1 must be",
         "--n-init 0 --n-shared 1": "--n-init=0 must be",
-        "--n-shared auto --shared-prior flat": "--n-shared=auto needs the prior ARD",
         "--n-shared 1 --target-prior ard --inference em": "EM cannot fit ARD",
         "--target-prior horseshoe:p0=x": "--target-prior horseshoe:p0=x must be a probability",
         "--likelihood poisson --n-shared 1": "the target holds the value",

@@ -143,7 +143,8 @@ def test_text_says_what_was_found(one: Path, tmp_path: Path, capsys: Capture) ->
     assert "ContrastiveLVM, 2 target and 2 shared dimensions" in out
     assert "target dimension 2, " in out
     assert out.startswith("Target and background differ: p = 0.001, ")
-    assert "±" not in out  # nothing was resampled
+    assert "±" not in out  # entries are missing, so that refits would take a while
+    assert "--bootstrap 200 gives them." in out
     assert "outlier" in out
     assert "warning: The features' variances differ by more than a factor of 1,000" in out
     assert out.splitlines()[-2] == f"model: {tmp_path / 'm.clvm'}"
@@ -162,6 +163,14 @@ def test_two_files_of_one_kind_have_no_findings(tmp_path: Path, capsys: Capture)
     assert out.startswith("No evidence that the target has structure of its own (p = 0.")
     assert "the dimensions below describe noise." in out
     assert out.count("±") == 10
+    ran("fit", *files, *SMALL, "-o", tmp_path / "m.clvm")
+    out = capsys.readouterr().out
+    assert out.count("±") == 10  # complete and small: standard errors unasked
+    assert "--bootstrap" not in out
+    ran("fit", *files, *SMALL, "-o", tmp_path / "m.clvm", "--bootstrap", 0)
+    out = capsys.readouterr().out
+    assert "±" not in out
+    assert "--bootstrap" not in out
     ran("test", *files, "--json")
     facts = facts_of(capsys)
     assert facts["pvalue"] > 0.05

@@ -26,6 +26,7 @@ from contrastive_lvm.likelihoods.counts import SizeFactors
 SETTINGS: dict[str, tuple[str, Any]] = {
     # of likelihoods
     "noise": ("feature", "feature"),
+    "sets": ("own", "own"),
     "df": ("learn", "learn"),
     "per": ("sample", "sample"),
     "size_factors": ("none", "none"),
@@ -71,6 +72,7 @@ PYTHON_ONLY = {"start"}  # the state of a fit to go on from, which is no setting
 OPTIONS: dict[str, tuple[Any, Any]] = {  # parameters of estimators that are options by themselves
     "n_target": (3, 3),
     "n_shared": ("4", 4),
+    "n_background": (1, 1),
     "likelihood": ("student_t", clvm.StudentT()),
     "shared_prior": ("ard", clvm.ARD()),
     "target_prior": ("horseshoe", clvm.Horseshoe()),
@@ -214,3 +216,9 @@ def test_size_factors_by_word() -> None:
     assert made.likelihood == clvm.NegativeBinomial("none", "shared")
     made = build_estimator(likelihood="poisson", size_factors="total", model="vae")
     assert made.likelihood == clvm.Poisson("total")
+
+
+def test_noise_of_each_sets_own() -> None:
+    assert build_estimator(own_noise=True).likelihood == clvm.Gaussian(sets="own")
+    with pytest.raises(ValueError, match=r"--likelihood=Poisson.* has no noise variances"):
+        build_estimator(own_noise=True, likelihood="poisson")

@@ -125,11 +125,11 @@ def test_ard_counts_the_shared_dimensions() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"n_shared": "auto"},
-        {"n_shared": "auto", "likelihood": clvm.Gaussian("feature")},
-        {"n_shared": "auto", "likelihood": clvm.StudentT()},
-        {"n_shared": "auto", "target_prior": "horseshoe"},
-        {"n_shared": "auto", "n_target": 10, "target_prior": "ard"},
+        {"n_shared": "auto", "shared_prior": "ard"},
+        {"n_shared": "auto", "shared_prior": "ard", "likelihood": clvm.Gaussian("feature")},
+        {"n_shared": "auto", "shared_prior": "ard", "likelihood": clvm.StudentT()},
+        {"n_shared": "auto", "shared_prior": "ard", "target_prior": "horseshoe"},
+        {"n_shared": "auto", "shared_prior": "ard", "n_target": 10, "target_prior": "ard"},
         {"n_shared": 8, "n_target": 10, "target_prior": "ard"},
     ],
     ids=str,
@@ -169,17 +169,34 @@ def test_a_block_that_ard_empties_leaves_a_working_model() -> None:
     assert np.isfinite(model.score(X))
 
 
-def test_auto_says_when_it_may_need_more_dimensions() -> None:
+@pytest.mark.parametrize("unit", [1.0, 1e-3])
+def test_auto_counts_the_planted_dimensions_in_any_units_and_order(unit: float) -> None:
+    """Point loadings are not shrunk: the fit is that of the number given by hand."""
+    data = planted(0)
+    X, B = unit * data.target, unit * data.background
+    model = clvm.ContrastiveLVM(2).fit(X, background=B)
+    assert model.n_shared_ == 8
+    given = clvm.ContrastiveLVM(2, 8).fit(X[::-1], background=B[::-1])
+    np.testing.assert_allclose(model.target_components_, given.target_components_, atol=1e-4 * unit)
+
+
+def test_auto_leaves_a_dimension_for_the_noise_of_few_features() -> None:
     rng = np.random.default_rng(0)
-    S = rng.standard_normal((90, 60))
-    X, B = (rng.standard_normal((n, 60)) @ S.T + rng.standard_normal((n, 90)) for n in (500, 400))
-    model = clvm.ContrastiveLVM(1, "auto", inference=clvm.VariationalBayes(tol=0.1))
-    with pytest.warns(UserWarning, match="uses all 50 dimensions"):
-        model.fit(X, background=B)
-    larger = clvm.ContrastiveLVM(
-        1, 89, shared_prior="ard", inference=clvm.VariationalBayes(tol=0.1)
-    )
-    assert larger.fit(X, background=B).n_shared_ == 60
+    for n_features in (3, 4, 9):
+        X, B = rng.standard_normal((2, 60, n_features))
+        for noise in ("isotropic", "feature"):
+            model = clvm.ContrastiveLVM(1, likelihood=clvm.Gaussian(noise))
+            assert model.fit(X, background=B).n_shared_ <= n_features - 2
+
+
+def test_auto_explains_at_most_99_percent_of_the_variance() -> None:
+    """Directions that hardly vary count as noise, however well they are known."""
+    rng = np.random.default_rng(0)
+    deviation = np.geomspace(1.0, 1e-4, 20)
+    X, B = deviation * rng.standard_normal((2, 2000, 20))
+    share = np.cumsum(deviation**2) / (deviation**2).sum()
+    model = clvm.ContrastiveLVM(1).fit(X, background=B)
+    assert abs(model.n_shared_ - int((share < 0.99).sum()) - 1) <= 1
 
 
 def test_random_restarts_of_a_model_that_sizes_itself() -> None:

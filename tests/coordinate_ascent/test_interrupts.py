@@ -99,3 +99,17 @@ def test_a_second_interrupt_ends_the_fit(monkeypatch: pytest.MonkeyPatch) -> Non
             except KeyboardInterrupt:
                 return
     pytest.fail("no second interrupt has ended a fit")
+
+
+def test_an_interrupt_between_restarts_keeps_what_was_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, B = data()
+    with monkeypatch.context() as patch:
+        count = interrupt_at(patch, set())
+        clvm.ContrastiveLVM(**MODELS["em"]).fit(X, background=B)
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, {len(count) + 1})  # the first row step of the second start
+        with pytest.warns(UserWarning, match="before a restart had begun; the best state so far"):
+            model = clvm.ContrastiveLVM(**MODELS["restarts"]).fit(X, background=B)
+    assert np.isfinite(model.lower_bound_)

@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import contrastive_lvm as clvm
+from contrastive_lvm.arrays import noise_of
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.coordinate_ascent.variational_bayes import VariationalBayes
@@ -21,6 +22,9 @@ from contrastive_lvm.posterior import Posterior
 from tests.oracles import Array
 
 D = 7
+NOISE = [
+    clvm.Gaussian(noise, sets) for noise in ("isotropic", "feature") for sets in ("shared", "own")
+]
 # Activity by blocks: the number of components, and the sets in which they are active.
 DESIGNS: dict[str, dict[str, tuple[int, tuple[str, ...]]]] = {
     "one set": {"all": (2, ("a",))},
@@ -50,14 +54,17 @@ def model_of(design: str, likelihood: Any = None, prior: Any = None) -> Model:
     return Model(sets, made, clvm.Gaussian() if likelihood is None else likelihood)
 
 
-def rows_of(model: Model, seed: int, missing: float = 0.0, n_rows: int = 40) -> list[Array]:
+def rows_of(
+    model: Model, seed: int, missing: float = 0.0, n_rows: int = 40, more_noise: float = 0.0
+) -> list[Array]:
     rng = np.random.default_rng(seed)
     L = {block.name: 1.5 * rng.normal(size=(D, block.n_components)) for block in model.blocks}
     sets = []
     for i, name in enumerate(model.sets):
         active = [L[block.name] for block in model.blocks if name in block.sets]
         X = sum(rng.normal(size=(n_rows + 5 * i, W.shape[1])) @ W.T for W in active)
-        X = X + 0.6 * rng.normal(size=(n_rows + 5 * i, D)) + rng.normal(size=D)
+        noise = (0.6 + i * more_noise) * rng.normal(size=(n_rows + 5 * i, D))
+        X = X + noise + rng.normal(size=D)
         sets.append(np.where(rng.random(X.shape) < missing, np.nan, X))
     return sets
 
@@ -67,7 +74,7 @@ def brute_force(model: Model, found: Posterior, sets: list[Array]) -> float:
     total = 0.0
     for name, X in zip(model.sets, sets, strict=True):
         active = [found.loadings[block.name] for block in model.blocks if name in block.sets]
-        cov = np.diag(found.noise_variance) + sum(W @ W.T for W in active)
+        cov = np.diag(found.nuisance_of(name).noise) + sum(W @ W.T for W in active)
         for row in X:
             seen = ~np.isnan(row)
             if seen.any():
@@ -77,13 +84,13 @@ def brute_force(model: Model, found: Posterior, sets: list[Array]) -> float:
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "missing"])
-@pytest.mark.parametrize("noise", ["isotropic", "feature"])
+@pytest.mark.parametrize("noise", NOISE, ids=repr)
 @pytest.mark.parametrize("design", DESIGNS)
 def test_the_bound_is_the_joint_gaussian_log_density(
-    design: str, noise: Any, missing: float
+    design: str, noise: clvm.Gaussian, missing: float
 ) -> None:
-    model = model_of(design, clvm.Gaussian(noise))
-    sets = rows_of(model, seed=1, missing=missing)
+    model = model_of(design, noise)
+    sets = rows_of(model, seed=1, missing=missing, more_noise=0.4)
     engine = EM(max_iter=60)
     found = engine._run(model, engine._prepare(model, sets))
     assert found.lower_bound == pytest.approx(brute_force(model, found, sets), rel=1e-9)
@@ -91,10 +98,13 @@ def test_the_bound_is_the_joint_gaussian_log_density(
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "missing"])
+@pytest.mark.parametrize("noise", [NOISE[0], *NOISE[2:]], ids=repr)
 @pytest.mark.parametrize("design", DESIGNS)
-def test_it_ends_where_no_parameter_can_be_improved(design: str, missing: float) -> None:
-    model = model_of(design)
-    sets = rows_of(model, seed=2, missing=missing)
+def test_it_ends_where_no_parameter_can_be_improved(
+    design: str, noise: clvm.Gaussian, missing: float
+) -> None:
+    model = model_of(design, noise)
+    sets = rows_of(model, seed=2, missing=missing, n_rows=150, more_noise=0.4)
     engine = EM(tol=1e-10, max_iter=5000)
     found = engine._run(model, engine._prepare(model, sets))
     best, rng = brute_force(model, found, sets), np.random.default_rng(0)
@@ -103,8 +113,10 @@ def test_it_ends_where_no_parameter_can_be_improved(design: str, missing: float)
             step = 1e-4 * rng.normal(size=found.loadings[block.name].shape)
             moved = {**found.loadings, block.name: found.loadings[block.name] + step}
             assert brute_force(model, found._replace(loadings=moved), sets) <= best + 1e-7
-        noise = found.noise_variance * (1.0 + 1e-4 * rng.choice([-1.0, 1.0]))
-        assert brute_force(model, found._replace(noise_variance=noise), sets) <= best + 1e-7
+        one = np.s_[..., :1] if noise.noise == "isotropic" else np.s_[...]
+        sign = rng.choice([-1.0, 1.0], size=found.noise_variance[one].shape)
+        psi = found.noise_variance * (1.0 + 1e-4 * sign)
+        assert brute_force(model, found._replace(noise_variance=psi), sets) <= best + 1e-7
         name = rng.choice(model.sets)
         means = {**found.means, name: found.means[name] + 1e-4 * rng.normal(size=D)}
         assert brute_force(model, found._replace(means=means), sets) <= best + 1e-7
@@ -126,41 +138,47 @@ def test_planted_covariances_come_back() -> None:
 def student_bound(problem: Problem, sets: list[Array], point: Array) -> float:
     """Repeat one evaluation for Student-t rows, a row and an entry at a time."""
     p, likelihood, total = problem.unflatten(point), problem.likelihood, 0.0
-    for name, X, mean in zip(problem.model.sets, sets, p.means, strict=True):
+    for i, (name, X, mean) in enumerate(zip(problem.model.sets, sets, p.means, strict=True)):
+        psi = noise_of(p.psi, i)
         L = p.L[:, problem.model.active_columns(name)]
         for row in X:
             seen = np.flatnonzero(~np.isnan(row))
-            A = np.eye(L.shape[1]) + (L[seen].T / p.psi[seen]) @ L[seen]
-            h = np.linalg.solve(A, L[seen].T @ ((row - mean) / p.psi)[seen])
+            A = np.eye(L.shape[1]) + (L[seen].T / psi[seen]) @ L[seen]
+            h = np.linalg.solve(A, L[seen].T @ ((row - mean) / psi)[seen])
             second = np.linalg.inv(A) + np.outer(h, h)
             chi2 = np.zeros((1, D))
             for d in seen:
                 r = row[d] - mean[d]
-                chi2[0, d] = (r * r - 2 * r * L[d] @ h + L[d] @ second @ L[d]) / p.psi[d]
+                chi2[0, d] = (r * r - 2 * r * L[d] @ h + L[d] @ second @ L[d]) / psi[d]
             scales = likelihood.scales(chi2, np.array([float(len(seen))]), df=p.df)
             divergence = 0.5 * (np.trace(second) - L.shape[1] + np.linalg.slogdet(A)[1])
-            noise = 0.5 * np.log(2 * np.pi * p.psi[seen]).sum()
+            noise = 0.5 * np.log(2 * np.pi * psi[seen]).sum()
             total += float(scales.bound[0]) - noise - divergence
     return total
 
 
 @pytest.mark.parametrize("per", ["element", "sample"])
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "missing"])
+@pytest.mark.parametrize("own", ["shared", "own"])
 @pytest.mark.parametrize("design", DESIGNS)
-def test_the_student_bound_is_that_of_a_plain_loop(design: str, missing: float, per: Any) -> None:
-    model = model_of(design, clvm.StudentT(df=3.0, per=per))
+def test_the_student_bound_is_that_of_a_plain_loop(
+    design: str, own: Any, missing: float, per: Any
+) -> None:
+    model = model_of(design, clvm.StudentT(df=3.0, per=per, sets=own))
     sets = rows_of(model, seed=4, missing=missing, n_rows=12)
     problem = Problem(model, EM()._prepare(model, sets))
-    size = D * model.n_columns + 1 + D * len(model.sets)  # loadings, noise, means
+    n_noise = len(model.sets) if own == "own" else 1
+    size = D * model.n_columns + n_noise + D * len(model.sets)  # loadings, noise, means
     point = 0.3 * np.random.default_rng(5).normal(size=size)
     value, _ = problem.evaluate(point, problem.first_carry())
     assert value == pytest.approx(student_bound(problem, sets, point), rel=1e-9)
 
 
 @pytest.mark.parametrize("per", ["element", "sample"])
+@pytest.mark.parametrize("own", ["shared", "own"])
 @pytest.mark.parametrize("design", DESIGNS)
-def test_student_fits_never_lower_their_bound(design: str, per: Any) -> None:
-    model = model_of(design, clvm.StudentT(df="learn", per=per, noise="feature"))
+def test_student_fits_never_lower_their_bound(design: str, own: Any, per: Any) -> None:
+    model = model_of(design, clvm.StudentT(df="learn", per=per, noise="feature", sets=own))
     engine = EM(max_iter=40)
     found = engine._run(model, engine._prepare(model, rows_of(model, seed=6, missing=0.1)))
     assert (np.diff(found.lower_bounds) >= -1e-9 * abs(found.lower_bound)).all()
@@ -173,8 +191,9 @@ def rows_bound(model: Model, found: Posterior, sets: list[Array]) -> float:
     if found.loading_covariance is not None:
         i, j = np.tril_indices(model.n_columns)
         covariance[:, i, j] = covariance[:, j, i] = found.loading_covariance.T
-    L, psi, total = np.hstack(list(found.loadings.values())), found.noise_variance, 0.0
+    L, total = np.hstack(list(found.loadings.values())), 0.0
     for name, X in zip(model.sets, sets, strict=True):
+        psi = found.nuisance_of(name).noise
         at = model.active_columns(name)
         second = L[:, at, None] * L[:, None, at] + covariance[:, at[:, None], at]
         for row in X:
@@ -188,10 +207,13 @@ def rows_bound(model: Model, found: Posterior, sets: list[Array]) -> float:
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.15], ids=["complete", "missing"])
+@pytest.mark.parametrize("noise", [NOISE[0], *NOISE[2:]], ids=repr)
 @pytest.mark.parametrize("design", DESIGNS)
-def test_the_bound_under_ard_is_that_of_a_plain_loop(design: str, missing: float) -> None:
+def test_the_bound_under_ard_is_that_of_a_plain_loop(
+    design: str, noise: clvm.Gaussian, missing: float
+) -> None:
     prior = clvm.ARD(a0=2.0, b0=1.0)
-    model = model_of(design, prior=prior)
+    model = model_of(design, noise, prior)
     sets, engine = rows_of(model, seed=7, missing=missing), VariationalBayes(max_iter=30)
     found = engine._run(model, engine._prepare(model, sets))
     sized = model.with_sizes({name: L.shape[1] for name, L in found.loadings.items()})
@@ -217,9 +239,10 @@ def test_ard_finds_the_size_of_each_block(design: str, missing: float) -> None:
 
 
 @pytest.mark.parametrize("prior", [clvm.GroupLasso(8.0), clvm.Horseshoe()], ids=repr)
+@pytest.mark.parametrize("noise", NOISE[:2], ids=repr)
 @pytest.mark.parametrize("design", DESIGNS)
-def test_priors_fit_every_design(design: str, prior: Any) -> None:
-    model = model_of(design, prior=prior)
+def test_priors_fit_every_design(design: str, noise: clvm.Gaussian, prior: Any) -> None:
+    model = model_of(design, noise, prior)
     engine = VariationalBayes() if prior._unsupported_reason(posterior=False) else EM()
     engine = replace(engine, max_iter=60)
     found = engine._run(model, engine._prepare(model, rows_of(model, seed=8, missing=0.1)))

@@ -15,8 +15,7 @@ from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.rows.data import summarize
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.masked_rows import MaskedRows
-from contrastive_lvm.rows.moments import first_pass
-from contrastive_lvm.rows.scatter import DenseScatter
+from contrastive_lvm.rows.scatter import DenseScatter, first_pass
 from tests.oracles import (
     Array,
     Side,

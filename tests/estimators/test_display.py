@@ -66,6 +66,8 @@ def fitted(kind: str, names: list[str] | None = None) -> Any:
         return clvm.ContrastiveLVM(2, 2).fit(target, background=background)
     if kind == "ContrastivePCA":
         return clvm.ContrastivePCA(2, alpha=1.0).fit(target, background=background)
+    if kind == "GeneralizedContrastivePCA":
+        return clvm.GeneralizedContrastivePCA(2).fit(target, background=background)
     if kind == "ContrastiveVAE":
         return clvm.ContrastiveVAE(2, 2, **small).fit(target, background=background)
     if kind == "VAE":
@@ -73,7 +75,8 @@ def fitted(kind: str, names: list[str] | None = None) -> Any:
     return clvm.PPCA(2).fit(target)
 
 
-KINDS = ("ContrastiveLVM", "PPCA", "ContrastivePCA", "ContrastiveVAE", "VAE")
+PROJECTIONS = ("ContrastivePCA", "GeneralizedContrastivePCA")
+KINDS = ("ContrastiveLVM", "PPCA", *PROJECTIONS, "ContrastiveVAE", "VAE")
 
 
 def card_of(model: Any) -> str:
@@ -100,10 +103,10 @@ def test_every_estimator_has_a_whole_card(kind: str) -> None:
     assert "url(" not in card
     assert "@import" not in card
     assert tags.text.startswith(f"{kind}, fitted to 60 ")
-    both = kind.startswith("Contrastive")
+    both = "Contrastive" in kind
     assert ("60 target and 50 background rows of 6 features" in tags.text) == both
     assert any(name in tags.text for name in names)
-    assert ("bound" in tags.text) == (kind != "ContrastivePCA")
+    assert ("bound" in tags.text) == (kind not in PROJECTIONS)
     assert len(card) < 20_000
 
 

@@ -80,7 +80,7 @@ def is_same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
 
 MODELS = {
     "gaussian": (clvm.ContrastiveLVM(1, 1), NEW, 12),
-    "ard, missing entries": (clvm.ContrastiveLVM(1, "auto"), GAPS, 12),
+    "ard, missing entries": (clvm.ContrastiveLVM(1, "auto", shared_prior="ard"), GAPS, 12),
     "student t": (clvm.ContrastiveLVM(1, 1, likelihood="student_t"), GAPS, 12),
     "svi": (clvm.ContrastiveLVM(1, 1, inference=clvm.SVI(max_iter=20), random_state=0), NEW, 4),
     "ppca": (clvm.PPCA(1), NEW, 12),

@@ -205,7 +205,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "AnnData": (AnnDataLike, "adata.X, or use contrastive_lvm.anndata.fit"),
     "estimator": (clvm.PPCA, r"is PPCA\(\) of type PPCA, which is not data"),
 }
-MODELS = [clvm.ContrastiveLVM(1, 1), clvm.PPCA(1), clvm.ContrastivePCA(1)]
+MODELS = [
+    clvm.ContrastiveLVM(1, 1),
+    clvm.PPCA(1),
+    clvm.ContrastivePCA(1),
+    clvm.GeneralizedContrastivePCA(1),
+]
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -348,7 +353,7 @@ def test_tail_probabilities_are_those_of_the_marginal() -> None:
     from contrastive_lvm.estimators.prediction_model import tail_probabilities
 
     model = fit(GAPS)
-    view: Any = model._fitted()._target
+    view: Any = model._fitted().view("target")
     covariance = view.L @ view.L.T + np.diag(view.psi)
     expected = []
     for row in GAPS:

@@ -103,7 +103,7 @@ def test_a_parquet_file_that_claims_too_much(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"a": np.zeros(3_000_000)}).to_parquet(path)
     assert read_table(path).n_rows == 3_000_000
-    from contrastive_lvm.io.stored_size import refuse_claim
+    from contrastive_lvm.io.atomic import refuse_claim
 
     with pytest.raises(ValueError, match="claims 16,000,000,000 bytes, but only 700 are stored"):
         refuse_claim(path, 16 * 10**9, 700)

@@ -34,6 +34,7 @@ def fitted() -> list[Any]:
         clvm.ContrastiveLVM(2, 2, target_prior=clvm.Horseshoe(delta=0.5)),
         clvm.ContrastiveLVM(2, 2, target_prior=clvm.GroupLasso(30.0, groups={"g": ["a", "b"]})),
         clvm.ContrastivePCA(2),
+        clvm.GeneralizedContrastivePCA(2),
     ]
     for model in models:
         model.fit(frames[0], background=frames[1])

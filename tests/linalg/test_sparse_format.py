@@ -61,7 +61,7 @@ def test_damaged_matrices_are_refused(kind: str) -> None:
 
 def test_damaged_coordinates_are_refused() -> None:
     X = sp.coo_array(DENSE)
-    X.coords[1][0] = 9
+    X.col[0] = 9
     with pytest.raises(InvalidDataError, match="the index 9 in an axis of length 4"):
         as_csr(X, "X")
 

@@ -16,9 +16,8 @@ from scipy import sparse
 
 import contrastive_lvm as clvm
 from contrastive_lvm.report import page_data
-from contrastive_lvm.report.annotations import columns
-from contrastive_lvm.report.encode_arrays import CODES, coded
-from contrastive_lvm.report.fit_diagnostics import diagnostics
+from contrastive_lvm.report.advice import diagnostics
+from contrastive_lvm.report.encode_arrays import CODES, coded, columns
 from contrastive_lvm.report.page import escaped
 
 DATA = clvm.datasets.make_subgroups(60, 50, random_state=0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contrastive_lvm.report.verdict import not_tested, verdict
+from contrastive_lvm.report.evidence import not_tested, verdict
 
 
 def made(pvalue: float, n_target: int) -> Any:

@@ -43,15 +43,14 @@ def pvalue(X: Array, B: Array, **options: Any) -> float:
 # --- the statistic --------------------------------------------------------------------------------
 
 
-def brute_force(Y: Array, rows: Any, stretch: float, k: int) -> tuple[float, float]:
-    """Excess variance of single rows as units, written out."""
+def brute_force(Y: Array, rows: Any, stretch: float, k: int) -> tuple[float, float, float]:
+    """Excess variance of single rows as units, and log noise, written out."""
     own = Y[rows]
     A = stretch * np.mean([np.outer(y, y) for y in own - own.mean(axis=0)], axis=0)
     share = len(own) / len(Y) * max(np.linalg.eigvals(A[:k, :k]).real)
     outside = np.sort(np.linalg.eigvals(A[k:, k:]).real)
-    return np.log(share / (1.0 - share)), outside[-1] / outside[
-        : -int(np.ceil(len(outside) / 4))
-    ].mean()
+    noise = outside[: -int(np.ceil(len(outside) / 4))].mean()
+    return np.log(share / (1.0 - share)), np.log((outside**16).sum()) / 16, np.log(noise)
 
 
 def test_statistic_is_that_of_brute_force() -> None:
@@ -62,9 +61,13 @@ def test_statistic_is_that_of_brute_force() -> None:
     )
     found = cs.excess_variances(cs.UnitMoments(WhitenedRows(Y, 2), labels), "test")
     stretch = 1.0 / (1.0 - 18 / (12 * 29))
-    for i, rows in enumerate(labels.in_first):
-        expected = brute_force(Y, rows, stretch if i else 1.0, 2)
-        assert (found.inside[i], found.outside[i]) == pytest.approx(expected)
+    inside, outside, noise = np.transpose(
+        [brute_force(Y, rows, stretch if i else 1.0, 2) for i, rows in enumerate(labels.in_first)]
+    )
+    far = noise - noise.mean()
+    noise = np.where(far**2 > 2 * noise.var(), far - 2 * noise.var() / far, 0.0)
+    np.testing.assert_allclose(found.inside, inside)
+    np.testing.assert_allclose(found.outside, outside - noise)
 
 
 def test_stored_and_direct_second_moments_agree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +210,14 @@ def test_level(noise: float) -> None:
     assert 0.38 < found.mean() < 0.65
 
 
+def test_noise_is_made_equal_although_residuals_lack_the_shared_directions() -> None:
+    X, B = simulate(0, 2000, 2000, d=5, noise=2.0)
+    replicates = check_replicates([None, None], [2000, 2000])
+    rows = exchangeable_rows((X, B), replicates, np.random.default_rng(0))
+    variances = [(own[:, rows.n_shared :] ** 2).mean() for own in np.split(rows.values, 2)]
+    assert variances[0] == pytest.approx(variances[1], rel=0.05)
+
+
 def test_power_and_number_of_dimensions() -> None:
     found = clvm.contrast_test(
         *simulate(0, w=40.0)[:1], background=simulate(0, w=40.0)[1], random_state=0
@@ -284,3 +295,10 @@ def test_one_feature_and_constant_rows_are_refused() -> None:
         clvm.contrast_test(X[:, :1], background=B[:, :1])
     with pytest.raises(ValueError, match="do not vary"):
         clvm.contrast_test(np.ones((8, 3)), background=np.ones((8, 3)))
+
+
+def test_more_rows_than_memory_takes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("contrastive_lvm.resampling.contrast_test.MOST_ENTRIES", 47)
+    X, B = simulate(0, 8, 8, d=3)
+    with pytest.raises(InvalidDataError, match=r"48 entries.*drawn at random"):
+        clvm.contrast_test(X, background=B)

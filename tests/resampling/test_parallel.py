@@ -18,7 +18,7 @@ INTERRUPTED = """
 import time
 from contrastive_lvm.resampling.parallel import resample, seed_sequence
 
-def slow(rng):
+def slow(rngs):
     print("begun", flush=True)
     time.sleep(60)
 
@@ -26,14 +26,15 @@ resample(slow, 4, seed_sequence(0), n_jobs={n_jobs})
 """
 
 
-def draw(rng: np.random.Generator) -> float:
-    return float(rng.random())
+def draw(rngs: list[np.random.Generator]) -> list[float]:
+    return [float(rng.random()) for rng in rngs]
 
 
 def test_results_do_not_depend_on_the_number_of_workers() -> None:
     alone = resample(draw, 20, seed_sequence(1))
     assert len(set(alone)) == 20
     assert resample(draw, 20, seed_sequence(1), n_jobs=2) == alone
+    assert resample(draw, 20, seed_sequence(1), batch=7) == alone
     with joblib.parallel_config(backend="threading", n_jobs=3):
         assert resample(draw, 20, seed_sequence(1)) == alone
 
@@ -68,8 +69,8 @@ def test_progress_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_an_error_in_a_resample_is_raised() -> None:
-    def fail(rng: np.random.Generator) -> None:
-        raise ZeroDivisionError(f"{rng.random() < 1}")
+    def fail(rngs: list[np.random.Generator]) -> list[float]:
+        raise ZeroDivisionError(f"{rngs[0].random() < 1}")
 
     with pytest.raises(ZeroDivisionError, match="True"):
         resample(fail, 3, seed_sequence(0), n_jobs=2)

@@ -9,7 +9,7 @@ import pytest
 
 import contrastive_lvm as clvm
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.rows import memory
+from contrastive_lvm.rows import data
 
 FITS: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
     "many rows": ((2000, 40), {}),
@@ -37,13 +37,13 @@ def rows(name: str, folder: Path) -> Any:
 def test_fits_need_at_least_the_estimate(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    estimates, estimate = [], memory.least_bytes
+    estimates, estimate = [], data.least_bytes
 
     def noted(*given: Any, **options: Any) -> int:
         estimates.append(estimate(*given, **options))
         return estimates[-1]
 
-    monkeypatch.setattr(memory, "least_bytes", noted)
+    monkeypatch.setattr(data, "least_bytes", noted)
     X = rows(name, tmp_path)
     model = clvm.ContrastiveLVM(3, 5, inference=clvm.EM(max_iter=2), **FITS[name][1])
     tracemalloc.start()
@@ -58,16 +58,16 @@ def test_fits_need_at_least_the_estimate(
 
 def test_a_fit_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).standard_normal((60, 5000))
-    monkeypatch.setattr(memory, "total_memory", lambda: 100_000)
+    monkeypatch.setattr(data, "total_memory", lambda: 100_000)
     reason = (
         r"^X has 5000 features, and a fit of 3 dimensions needs .* memory, .* use fewer columns"
     )
     with pytest.raises(InvalidDataError, match=reason):
         clvm.ContrastiveLVM(1, 2).fit(X, background=X[:30])
-    monkeypatch.setattr(memory, "total_memory", lambda: None)  # unknown
+    monkeypatch.setattr(data, "total_memory", lambda: None)  # unknown
     clvm.PPCA(2).fit(X)
 
 
 def test_the_memory_of_this_machine() -> None:
-    total = memory.total_memory()
+    total = data.total_memory()
     assert total is None or total > 1e8

@@ -23,9 +23,9 @@ from contrastive_lvm.rows import data, file_rows
 from contrastive_lvm.rows.dask_rows import DaskRows
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.masked_rows import MaskedRows
-from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import UNCHECKED, Chunk, is_out_of_core
 from contrastive_lvm.rows.row_cache import DiskCache, MemoryCache
+from contrastive_lvm.rows.scatter import first_pass
 
 dask = pytest.importorskip("dask", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array", reason="the extra dask is not installed")

@@ -72,14 +72,14 @@ def density(
         raise TypeError(f"{model.likelihood!r} does not allow collapsed=True; use Gaussian().")
     D = rows[0].shape[1]
     loadings = {block.name: _loadings(block, D, augmented=augmented) for block in model.blocks}
-    learned = model.likelihood.parameters(D)
+    learned = model.likelihood._parameters_of_sets(D, len(model.sets))
     latents = {}
     for i, (name, data) in enumerate(zip(model.sets, rows, strict=True)):
         mean = flat_site(f"{name} mean", (D,))
         active = {b.name: loadings[b.name] for b in model.blocks if name in b.sets}
         if collapsed:
             L = jnp.concatenate([jnp.zeros((D, 0)), *active.values()], axis=1)
-            marginal_factor(f"{name} rows", data, mean, L, learned["noise"])
+            marginal_factor(f"{name} rows", data, mean, L, learned[i]["noise"])
             continue
         with numpyro.handlers.scale(scale=repeats[i] if repeats else 1.0):
             h = {block: _latents(block, name, len(data), L) for block, L in active.items()}
@@ -87,7 +87,7 @@ def density(
             if log_sizes:
                 predictor = predictor + _offset(model, log_sizes[i], D)
             x = jnp.asarray(data)
-            model.likelihood._observe(f"{name} rows", predictor, x, learned, augmented=augmented)
+            model.likelihood._observe(f"{name} rows", predictor, x, learned[i], augmented=augmented)
         latents[name] = h
     return Unobserved(loadings, latents)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm import prediction as predict
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix, noise_of
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.problem import Problem
@@ -128,7 +128,7 @@ def _chunk_latents(
 def _view(model: Model, i: int, L: Array, mean: Array, psi: Array) -> predict.Linear:
     """Return what rows of the i-th set follow."""
     active = np.ascontiguousarray(L[:, model.active_columns(model.sets[i])])
-    return predict.Linear(Loadings(active), mean, psi)
+    return predict.Linear(Loadings(active), mean, noise_of(psi, i))
 
 
 def _linear_start(
@@ -137,17 +137,18 @@ def _linear_start(
     """Return the start of a model with a closed form."""
     fitted, engine = _closed_form(model)
     data = prepare(sets, scale_mixture=fitted.likelihood._is_scale_mixture)
+    fitted = engine._sized(fitted, data)
     starts = deterministic_starts(Problem(fitted, data, posterior=engine._posterior))
     if seed is not None:
         first = starts[0][0]
         starts = [(first, random_start(first, np.random.default_rng(seed)))]
     problem, point = engine._best(starts)[:2] if settle else starts[0]
     p, sizes = problem.unflatten(point), {b.name: b.n_components for b in problem.model.blocks}
-    sized, psi = model.with_sizes(sizes), np.broadcast_to(p.psi, (len(p.L),)).copy()
+    sized, psi = model.with_sizes(sizes), p.psi
     views = [_view(sized, i, p.L, mean, psi) for i, mean in enumerate(p.means)]
     latents = [predict.latent_means(view, X) for view, X in zip(views, sets, strict=True)]
-    nuisance = Nuisance(psi, np.zeros(len(psi)), p.df or None)
-    stds = tuple(_latent_std(view.L, psi) for view in views)
+    nuisance = Nuisance(psi, np.zeros(len(p.L)), p.df or None)
+    stds = tuple(_latent_std(view.L, view.psi) for view in views)
     return StartingPoint(sized, p.L, p.means, nuisance, tuple(latents), stds, problem.unit)
 
 

@@ -149,7 +149,11 @@ def public_draws(model: Model, n_features: int, values: dict[str, Array]) -> dic
     kept = {"log density", *row_sites(model), *(f"{name} mean" for name in model.sets)}
     kept |= {f"{block.name} loadings" for block in model.blocks}
     found = {name: left.pop(name) for name in list(left) if name in kept}
-    return found | model.likelihood._public_draws(left, n_features) | public
+    learned = model.likelihood._public_draws(left, n_features)
+    if model.likelihood._has_own_noise:
+        noise = learned.pop("noise variance")
+        learned |= {f"{name} noise variance": noise[:, :, i] for i, name in enumerate(model.sets)}
+    return found | learned | public
 
 
 def prior_states(

@@ -110,7 +110,7 @@ def _read(
     model: Path, file: Path, where: list[str] | None, output: Path | None, of: str = "target"
 ) -> Applied:
     from contrastive_lvm.io.tables.prepare import frame, read_rows
-    from contrastive_lvm.io.tables.size_factor_column import sizes_of
+    from contrastive_lvm.io.tables.row_columns import sizes_of
     from contrastive_lvm.io.tables.write import ending_of
 
     if of not in ("target", "background"):

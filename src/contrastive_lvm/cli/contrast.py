@@ -57,7 +57,7 @@ def contrast(
 
 
 def _facts(found: "ContrastTest", sets: "Sets") -> Facts:
-    from contrastive_lvm.report.verdict import verdict
+    from contrastive_lvm.report.evidence import verdict
 
     said = verdict(found)
     tables = {"target": sets.target, "background": sets.background}
@@ -76,7 +76,7 @@ def _facts(found: "ContrastTest", sets: "Sets") -> Facts:
 
 
 def _text(facts: Facts) -> str:
-    from contrastive_lvm.report.verdict import rounded
+    from contrastive_lvm.report.evidence import rounded
 
     table = [("dimension", "p-value")]
     table += [(f"target {k}", rounded(p)) for k, p in enumerate(facts["pvalues"], start=1)]

@@ -12,11 +12,12 @@ from contrastive_lvm.cli.output import Contrastive, Facts, announce, as_text, sa
 from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from contrastive_lvm.arrays import Matrix
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.io.tables.prepare import Sets
+
+WITHOUT_ERRORS = (
+    "Loadings have no standard errors, which would take a while; --bootstrap 200 gives them."
+)
 
 
 def fit(
@@ -34,7 +35,9 @@ def fit(
     model: options.Model = "clvm",
     n_target: options.NTarget = "2",
     n_shared: options.NShared = None,
+    n_background: options.NBackground = 0,
     likelihood: options.Likelihood = "gaussian",
+    own_noise: options.OwnNoise = False,
     size_factors: options.SizeFactors = None,
     replicates: options.Replicates = None,
     shared_prior: options.SharedPrior = None,
@@ -51,14 +54,14 @@ def fit(
     top: options.Top = 5,
     resamples: options.Resamples = None,
     bootstrap: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
             min=0,
-            help="Number of fits to resampled rows that give loadings standard errors, such as "
-            "200; 0 prints none.",
+            help="Number of fits to resampled rows that give loadings standard errors; by default "
+            "200 where that takes about a second, and none otherwise or with 0.",
         ),
-    ] = 0,
+    ] = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -73,7 +76,7 @@ def fit(
     from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, setting_files
     from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.report.advice import data_advice, fit_advice
-    from contrastive_lvm.report.evidence import gather
+    from contrastive_lvm.report.evidence import gather, has_errors
     from contrastive_lvm.report.findings import findings
 
     settings = setting_files(model, likelihood, shared_prior, target_prior, inference)
@@ -85,7 +88,9 @@ def fit(
         model=model,
         n_target=n_target,
         n_shared=n_shared,
+        n_background=n_background,
         likelihood=likelihood,
+        own_noise=own_noise,
         size_factors=size_factors,
         shared_prior=shared_prior,
         target_prior=target_prior,
@@ -115,6 +120,8 @@ def fit(
         "warnings": list(dict.fromkeys(advice)),
         "model": str(path),
     }
+    unsure = bootstrap is None and has_errors(estimator) and evidence.bootstrap is None
+    facts["hint"] = WITHOUT_ERRORS if unsure else None
     facts |= {"seed": seed, "report": None if report is None else str(report)}
     say(as_text(facts) if as_json else format_summary(facts))
 
@@ -152,7 +159,7 @@ def read(
 
 def fit_sets(estimator: Contrastive, sets: "Sets", **arguments: object) -> None:
     """Fit an estimator to two sets, with the size factors and replicates that columns give."""
-    from contrastive_lvm.io.tables.size_factor_column import sizes_of
+    from contrastive_lvm.io.tables.row_columns import sizes_of
     from contrastive_lvm.report.evidence import replicates_of
 
     column = sets.preparation.sizes
@@ -160,18 +167,9 @@ def fit_sets(estimator: Contrastive, sets: "Sets", **arguments: object) -> None:
     arguments |= sizes_of(sets.background, column, "background_size_factors")
     if hasattr(estimator, "inference"):  # networks have no test that replicates change
         arguments |= replicates_of(sets)
-    target, background = frames(sets)
+    target, background = sets.frames()
     announce("Fitting")
     estimator.fit(target, background=background, **arguments)
-
-
-def frames(sets: "Sets") -> "tuple[Matrix | pd.DataFrame, Matrix | pd.DataFrame | None]":
-    """Return the rows of the target and of the background as estimators take them."""
-    from contrastive_lvm.io.tables.prepare import frame
-
-    named = sets.preparation.named
-    background = None if sets.background is None else frame(sets.background, named=named)
-    return frame(sets.target, named=named), background
 
 
 def save(estimator: Contrastive, sets: "Sets", path: Path) -> None:

@@ -17,6 +17,7 @@ def format_summary(facts: Facts) -> str:
     if facts["selected_features"] is not None:
         lines += ["", f"{len(facts['selected_features'])} of {facts['features']} features selected"]
     lines += ["", _outliers(facts["outliers"])]
+    lines += [facts["hint"]] if facts["hint"] else []
     lines += [f"warning: {warning}" for warning in facts["warnings"]]
     report = facts["report"] or f"run clvm report {facts['model']} to write one"
     return "\n".join([*lines, f"model: {facts['model']}", f"report: {report}"])
@@ -24,8 +25,7 @@ def format_summary(facts: Facts) -> str:
 
 def reading_facts(sets: "Sets") -> Facts:
     """Return what became of the columns of the files, and the rows of each group."""
-    tables = [table for table in (sets.target, sets.background) if table is not None]
-    origin = sets.preparation.origin
+    tables, origin = sets.tables, sets.preparation.origin
     by = None if origin is None else origin.choice.by
     identifiers = {name for table in tables for name in table.identifiers}
     text = {str(name) for table in tables for name in table.annotations.columns} - identifiers
@@ -63,10 +63,7 @@ def _data(facts: Facts) -> list[str]:
     ]
     scale = "" if facts["scale"] == "none" else f", {facts['scale']} scaling"
     ended = ending(facts["iterations"], converged=facts["converged"])
-    model = (
-        f"{'model':12}{facts['estimator']}, {facts['n_target']} target and {facts['n_shared']} "
-        f"shared dimensions, {facts['likelihood']}; {ended}"
-    )
+    model = f"{'model':12}{facts['estimator']}, {facts['size']}, {facts['likelihood']}; {ended}"
     features = f"{'features':12}{facts['features']:,}{scale}"
     return [*sets, features, *describe_reading(facts["columns"]), model]
 

@@ -18,6 +18,7 @@ import typer
 
 from contrastive_lvm import __version__
 from contrastive_lvm.cli.apply import denoise, impute, transform
+from contrastive_lvm.cli.compare import compare
 from contrastive_lvm.cli.contrast import contrast
 from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
@@ -135,5 +136,7 @@ def main(
 
 
 app.command("test")(contrast)
-for command in (fit, report, transform, impute, denoise, select, demo, reproduce, datasets):
+for command in (
+    fit, report, transform, impute, denoise, select, compare, demo, reproduce, datasets,
+):  # fmt: skip
     app.command()(command)

@@ -9,6 +9,7 @@ import typer
 OPTION_OF = {
     "n_target": "--n-target",
     "n_shared": "--n-shared",
+    "n_background": "--n-background",
     "likelihood": "--likelihood",
     "shared_prior": "--shared-prior",
     "target_prior": "--target-prior",
@@ -114,8 +115,14 @@ NTarget = Annotated[
 NShared = Annotated[
     str | None,
     typer.Option(
-        metavar="N", help="Number of dimensions shared by both sets, or auto (default 10; vae 8)."
+        metavar="N", help="Number of dimensions shared by both sets, or auto (default auto; vae 8)."
     ),
+]
+NBackground = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Number of dimensions only the background has.")
+]
+OwnNoise = Annotated[
+    bool, typer.Option("--own-noise", help="Give each set noise variances of its own.")
 ]
 Likelihood = Annotated[
     str,

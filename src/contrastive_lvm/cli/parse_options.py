@@ -17,7 +17,6 @@ from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.io.atomic import is_special, kind_of
-from contrastive_lvm.likelihoods.mixed import Mixed
 
 FIT_SETTINGS = {"resume"}  # settings of --model vae that are arguments of `fit`
 NO_COUNTS = "needs --likelihood poisson or negative_binomial; otherwise leave it out."
@@ -30,7 +29,9 @@ def build_estimator(
     model: str = "clvm",
     n_target: str | int = 2,
     n_shared: str | None = None,
+    n_background: int = 0,
     likelihood: str = "gaussian",
+    own_noise: bool = False,
     size_factors: str | None = None,
     shared_prior: str | None = None,
     target_prior: str | None = None,
@@ -47,12 +48,13 @@ def build_estimator(
         "random_state": seed,
         "verbose": verbose,
     }
-    common["likelihood"] = _sized(_likelihood(likelihood), size_factors, kind)
+    noise = _with_own_noise(_likelihood(likelihood)) if own_noise else _likelihood(likelihood)
+    common["likelihood"] = _sized(noise, size_factors, kind)
     if n_shared is not None:
         common["n_shared"] = _size("--n-shared", n_shared)
     linear = {"shared_prior": shared_prior, "target_prior": target_prior, "inference": inference}
     if kind == "vae":
-        _refuse_linear_options(linear | {"n_init": n_init})
+        _refuse_linear_options(linear | {"n_init": n_init, "n_background": n_background})
         return _network(settings, common)
     _check_settings("--model", kind, settings, ())
     objects: dict[str, Any] = {
@@ -63,7 +65,7 @@ def build_estimator(
     if inference != "auto":
         engines = (*ENGINES, "auto")
         objects["inference"] = _build("--inference", inference, engines, engine_class)
-    return ContrastiveLVM(**common, **objects, n_init=n_init)
+    return ContrastiveLVM(**common, **objects, n_background=n_background, n_init=n_init)
 
 
 def fit_arguments(model: str) -> Settings:
@@ -109,8 +111,17 @@ def _likelihood(text: str) -> Any:
     if word != "mixed":
         known = (*LIKELIHOODS, "mixed")
         return _build("--likelihood", text, known, LIKELIHOODS.__getitem__)
+    from contrastive_lvm.likelihoods.mixed import Mixed
+
     _check_settings("--likelihood", word, settings, ("features",))
     return Mixed(_feature_table("--likelihood", "features", settings.get("features")))
+
+
+def _with_own_noise(likelihood: Any) -> Any:
+    if not hasattr(likelihood, "sets"):
+        reason = "has no noise variances; leave --own-noise out."
+        raise InvalidParameterError("--likelihood", likelihood, reason)
+    return replace(likelihood, sets="own")
 
 
 def _sized(likelihood: Any, size_factors: str | None, model: str) -> Any:

@@ -64,7 +64,7 @@ def report(
         named = Origin(file, background_file, choice)
         origin = _with_choice_of_fit(named, preparation)
     announce(f"Reading {origin.target.name}")
-    sets = read_again(preparation, origin, alone=estimator.n_shared_ == 0)
+    sets = read_again(preparation, origin, alone=estimator.n_shared == 0)
     write_page(estimator, sets, path, title or origin.target.name)
     facts = {"report": str(path), "bytes": path.stat().st_size}
     say(as_text(facts) if as_json else f"report: {path}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.fit import fit_sets, frames, read, save
+from contrastive_lvm.cli.fit import fit_sets, read, save
 from contrastive_lvm.cli.output import (
     Contrastive,
     Facts,
@@ -115,7 +115,7 @@ def _follow_path(estimator: Contrastive, sets: "Sets", strengths: int) -> tuple[
     """Fit the group lasso at all strengths; return the path and the model chosen from it."""
     from contrastive_lvm.estimators.lasso_path import group_lasso_path
 
-    target, background = frames(sets)
+    target, background = sets.frames()
     announce("Fitting")
     path = group_lasso_path(estimator, target, background=background, n_rhos=strengths)
     steps = zip(path.rhos, path.n_selected, path.log_likelihoods, strict=True)

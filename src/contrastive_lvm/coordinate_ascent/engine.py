@@ -8,11 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, noise_of
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.coordinate_ascent.ard_pruning import without_unsupported_columns
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
-from contrastive_lvm.coordinate_ascent.starts import deterministic_starts, random_start
+from contrastive_lvm.coordinate_ascent.starts import (
+    deterministic_starts,
+    random_start,
+    with_supported_sizes,
+)
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import LeftOut
 from contrastive_lvm.linalg.anderson import Ascent, AscentInterrupted, ascend
@@ -87,9 +91,14 @@ class CoordinateAscent(Engine):
             n_columns=0 if model.drops_columns else sum(b.n_components for b in model.blocks),
         )
 
+    def _sized(self, model: Model, data: Data) -> Model:
+        """Return the model with the sizes of automatic blocks found from the rows."""
+        with one_blas_thread if data.narrow else nullcontext():
+            return with_supported_sizes(model, data)
+
     def _run(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
         """Fit from the deterministic starts, or from a random one when a seed is given."""
-        with one_blas_thread() if data.narrow else nullcontext():
+        with one_blas_thread if data.narrow else nullcontext():
             problem = Problem(model, data, posterior=self._posterior)
             starts = deterministic_starts(problem)
             if seed is not None:
@@ -173,7 +182,6 @@ def left_out_entries(problem: Problem, point: Array, carry: Carry) -> LeftOut:
     """Predict entries of evenly spaced rows from the others of their rows."""
     p, parts = problem.unflatten(point), []
     n_features, n_rows = problem.data.n_features, sum(r.shape[0] for r in problem.data.readers)
-    psi = np.broadcast_to(p.psi, (n_features,))
     scaler = partial(problem.likelihood.scales, df=p.df)
     for i, (rows, reader) in enumerate(zip(problem.data.sets, problem.data.readers, strict=True)):
         n = min(reader.shape[0], -(-LEFT_OUT * reader.shape[0] // (n_features * n_rows)))
@@ -182,7 +190,8 @@ def left_out_entries(problem: Problem, point: Array, carry: Carry) -> LeftOut:
         given = rows.weights if isinstance(rows, ScaleMixtureRows) else None
         weights = np.ones(n) if given is None else given[at]
         X = reader.load() if n == reader.shape[0] else reader.take(at)
-        parts.append(left_out(Linear(active, p.means[i], psi, scaler), X, weights))
+        view = Linear(active, p.means[i], noise_of(p.psi, i), scaler)
+        parts.append(left_out(view, X, weights))
     return LeftOut(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
@@ -201,7 +210,7 @@ def _posterior(
     L, psi, means = p.L, p.psi, p.means
     if data.span is not None:
         L, means = data.span.lift(L), tuple(data.span.means)
-        psi = np.full(data.n_features, psi[0])
+        psi = np.repeat(psi[..., :1], data.n_features, axis=-1)
     R = np.zeros((L.shape[1], L.shape[1]))
     for block, columns in zip(model.blocks, model.columns, strict=True):
         keep = block.prior._has_own_columns

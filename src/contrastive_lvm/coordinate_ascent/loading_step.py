@@ -10,6 +10,9 @@ and `mean_s += (e_s - f_s' l_d) / n_s`. Under variational Bayes columns with a p
 `C_d = (sum_s M_s / psi_d + diag Lambda_d)^-1` over those columns; the others are points (the
 paper's table of models; a posterior under a flat prior would be improper). All blocks are solved
 jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z and t.
+
+Where sets have noise variances of their own, psi is that of the first set, and the statistics of
+set s are weighted by `psi / psi_s`: the equations stay as they are.
 """
 
 from typing import NamedTuple
@@ -32,8 +35,8 @@ class LoadingStep(NamedTuple):
 
     loadings: Loadings
     mean_change: tuple[Array, ...]  # one (D,) per set
-    square: Array  # (D,) weighted, summed over rows and sets
-    entries: Array  # (D,) observed entries of all sets
+    square: Array  # (D,) weighted, summed over rows and sets; (S, D) where noise is a set's own
+    entries: Array  # (D,) or (S, D) observed entries
 
 
 class NormalEquations(NamedTuple):
@@ -49,6 +52,7 @@ class SetStatistics(NamedTuple):
 
     statistics: Statistics
     columns: Columns  # increasing
+    factor: Array | None = None  # (D,) or (1,) by which they are weighted; None if noise is shared
 
 
 def loading_step(
@@ -69,11 +73,11 @@ def loading_step(
 def normal_equations(sets: list[SetStatistics], K: int) -> NormalEquations:
     """Sum the sets' statistics over the columns that each of them uses."""
     D = len(sets[0].statistics.square)
-    shared = all(s.moment.shape[1] == 1 for s, _ in sets)
+    shared = all(s.moment.shape[1] == 1 for s, *_ in sets)
     moment = np.zeros((K * (K + 1) // 2, 1 if shared else D))
     cross = np.zeros((D, K))
     eliminated = np.zeros((D, K, K)) if not shared else None
-    for s, columns in sets:
+    for s, columns, _ in sets:
         pairs = packed.full_index(K)[np.ix_(columns, columns)]
         moment[pairs[packed.pair_indices(len(columns))]] += s.moment
         cross[:, columns] += s.cross
@@ -153,20 +157,40 @@ def completed(
     sets: list[SetStatistics], equations: NormalEquations, loadings: Loadings
 ) -> LoadingStep:
     """Return means and expected squared residuals that go with given loadings."""
-    L = loadings.mean
-    square, changes = np.zeros(len(L)), []
-    for s, columns in sets:
-        active = L[:, columns]
+    changes = []
+    for s, columns, _ in sets:
+        active = loadings.mean[:, columns]
         fitted = np.einsum("dk,kd->d", active, np.broadcast_to(s.first, active.T.shape))
         changes.append((s.residual - fitted) / s.weight)
+    entries = [s.entries for s, *_ in sets]
+    own = [_own_squares(s, loadings, s.factor) for s in sets if s.factor is not None]
+    if own:
+        return LoadingStep(loadings, tuple(changes), np.stack(own), np.stack(entries))
+    square = _squares(sets, equations, loadings)
+    return LoadingStep(loadings, tuple(changes), square, np.sum(entries, axis=0))
+
+
+def _own_squares(own: SetStatistics, loadings: Loadings, factor: Array) -> Array:
+    """Return a set's expected squared residuals, the factor undone, (D,)."""
+    alone = [own._replace(columns=np.arange(len(own.columns)))]
+    equations = normal_equations(alone, len(own.columns))
+    return _squares(alone, equations, loadings.columns(own.columns)) / factor
+
+
+def _squares(sets: list[SetStatistics], equations: NormalEquations, loadings: Loadings) -> Array:
+    """Return expected squared residuals of the rows of all sets with their means at their best.
+
+    What is left is quadratic in the loadings alone.
+    """
+    L = loadings.mean
+    square = np.zeros(len(L))
+    for s, *_ in sets:
         square += s.square - s.residual**2 / s.weight
-    # With the means at their best, what is left is quadratic in the loadings alone.
     product = L @ equations.reduced if equations.reduced.ndim == 2 else _each(equations.reduced, L)
     square += np.einsum("dk,dk->d", L, product - 2.0 * equations.cross)
     if loadings.cov is not None:
         square += loadings.cov.inner(equations.moment)
-    entries = np.sum([s.entries for s, _ in sets], axis=0)
-    return LoadingStep(loadings, tuple(changes), np.maximum(square, 0.0), entries)
+    return np.maximum(square, 0.0)
 
 
 def _each(matrices: Array, vectors: Array) -> Array:

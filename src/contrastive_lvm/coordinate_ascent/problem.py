@@ -7,11 +7,12 @@ row step, as a sum of named parts.
 """
 
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.arrays import Array, Parameters, Statistics, noise_of
 from contrastive_lvm.coordinate_ascent.loading_step import (
     LoadingStep,
     NormalEquations,
@@ -59,7 +60,8 @@ class Problem:
     """A model and its rows as the ascent of a bound over a flat vector.
 
     The vector holds loadings and (when entries are missing or weighted) means in units of the
-    features' standard deviations, log noise variances, and the log degrees of freedom if learned.
+    features' standard deviations, log noise variances (of all sets or of each), and the log degrees
+    of freedom if learned.
     """
 
     def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
@@ -69,8 +71,11 @@ class Problem:
         self.likelihood = model.likelihood
         self.steady_sweeps = STEADY_SWEEPS if self.likelihood._is_scale_mixture else 0
         self.floor = self.likelihood._noise_floor(data.variance, data.n_features)
-        variance = self.floor / FLOOR
-        self.unit, self.ceiling = np.sqrt(variance), 10.0 * variance
+        self.unit = np.sqrt(self.floor / FLOOR)
+        if self.likelihood._has_own_noise:  # a set that never varies has a share of the others'
+            own = [self.likelihood._noise_floor(v, data.n_features) for v in data.variances]
+            self.floor = np.maximum(own, FLOOR * self.floor)
+        self.ceiling = 10.0 * self.floor / FLOOR
         self.active = [model.active_columns(name) for name in model.sets]
         uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
         sizes = [block.n_components for block in model.blocks]
@@ -82,8 +87,8 @@ class Problem:
 
     def flatten(self, parameters: Parameters) -> Array:
         """Return parameters as one vector."""
-        psi = parameters.psi[:1] if self.likelihood._is_isotropic else parameters.psi
-        parts = [(parameters.L / self.unit[:, None]).ravel(), np.log(psi)]
+        psi = parameters.psi[..., :1] if self.likelihood._is_isotropic else parameters.psi
+        parts = [(parameters.L / self.unit[:, None]).ravel(), np.log(psi).ravel()]
         if not self.data.complete:
             parts += [mean / self.unit for mean in parameters.means]
         if self.likelihood._has_df_step:
@@ -93,9 +98,11 @@ class Problem:
     def unflatten(self, point: Array) -> Parameters:
         """Return the parameters of a vector, noise variances kept within their limits."""
         D, K = len(self.unit), self.model.n_columns
-        n_noise = 1 if self.likelihood._is_isotropic else D
+        shape = (*self.floor.shape[:-1], 1 if self.likelihood._is_isotropic else D)
+        n_noise = prod(shape)
         L = point[: D * K].reshape(D, K) * self.unit[:, None]
-        psi = np.clip(np.exp(point[D * K : D * K + n_noise]), self.floor, self.ceiling)
+        log_psi = point[D * K : D * K + n_noise].reshape(shape)
+        psi = np.clip(np.exp(log_psi), self.floor, self.ceiling)
         if self.data.complete:
             return Parameters(L, psi, tuple(s.mean for s in self.data.sets))
         df = self.likelihood._first_df()
@@ -139,17 +146,22 @@ class Problem:
         sums, weights = self.data.row_step(active, p, carry.weights, scaler)
         for name, found in zip(self.model.sets, sums, strict=True):
             parts[f"{name} rows"] = found.statistics.bound
-        statistics = [
-            SetStatistics(s.statistics, c) for s, c in zip(sums, self.active, strict=True)
-        ]
         results = RowResults(
-            statistics,
+            [self._in_units_of_first(i, s.statistics, p.psi) for i, s in enumerate(sums)],
             Carry(carry.cov, states, weights),
             sum(s.log_excess for s in sums),
             sum(s.n_scales for s in sums),
             parts,
         )
         return sum(parts.values()), results
+
+    def _in_units_of_first(self, i: int, statistics: Statistics, psi: Array) -> SetStatistics:
+        """Return the statistics of a set in units of the first set's noise."""
+        if psi.ndim == 1:
+            return SetStatistics(statistics, self.active[i])
+        factor = psi[0] / psi[i]
+        factor = factor[:1] if self.likelihood._is_isotropic else factor
+        return SetStatistics(statistics.weighted(factor), self.active[i], factor)
 
     def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
         """Update loadings and means jointly, then the noise, then the degrees of freedom."""
@@ -180,7 +192,8 @@ class Problem:
             return self._proximal_step(old, found), states
         precision = self._precision(states)
         for _ in range(MOST_REPEATS if K <= MOST_REPEATED_COLUMNS else 1):
-            step = loading_step(found.statistics, K, old.psi, precision, self.uncertain)
+            psi = noise_of(old.psi, 0)
+            step = loading_step(found.statistics, K, psi, precision, self.uncertain)
             if not precision.any():
                 break
             states = self._updated(states, step.loadings.squares())
@@ -211,7 +224,8 @@ class Problem:
             self.model.blocks, found.carry.states, self.model.columns, strict=True
         ):
             if block.n_components:
-                L[:, columns] = _block_step(equations, L, columns, old.psi, block.prior, state)
+                psi = noise_of(old.psi, 0)
+                L[:, columns] = _block_step(equations, L, columns, psi, block.prior, state)
         return completed(found.statistics, equations, Loadings(L))
 
     def slope_without(self, block: str, point: Array, carry: Carry) -> Array:
@@ -224,7 +238,7 @@ class Problem:
         rest[:, columns] = 0.0
         matrix = np.broadcast_to(equations.reduced, (*p.L.shape, p.L.shape[1]))[:, columns]
         pull = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, rest)
-        slope: Array = pull / p.psi[:, None]
+        slope: Array = pull / noise_of(p.psi, 0)[:, None]
         return slope
 
     def _in_best_coordinates(self, loadings: Loadings, sets: list[SetStatistics]) -> Loadings:
@@ -248,7 +262,7 @@ def _latent_moment(sets: list[SetStatistics], columns: slice) -> tuple[Array, fl
     """Return `sum_i E[h_i h_i']` of a block over the sets that use it, and their rows."""
     width, n_rows = columns.stop - columns.start, 0.0
     moment = np.zeros((width, width))
-    for statistics, active in sets:
+    for statistics, active, _ in sets:
         own = np.flatnonzero((active >= columns.start) & (active < columns.stop))
         if len(own):
             moment += packed.unpack(statistics.latent[:, None])[0][np.ix_(own, own)]

@@ -15,24 +15,25 @@ from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
-from contrastive_lvm.estimators.frames import follows_output, unnamed
+from contrastive_lvm.estimators.frames import RowNumbers, follows_output
 from contrastive_lvm.estimators.input_rows import (
     check_latents,
+    check_variances,
+    mean_score,
     open_input,
     read_rows,
     rows_for_fit,
+    unnamed,
 )
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks
-from contrastive_lvm.estimators.object_arrays import RowNumbers
-from contrastive_lvm.estimators.validation import check_variances, mean_score
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.progress import verbosity
 from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import RowReader, is_out_of_core
+from contrastive_lvm.rows.scatter import first_pass
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, fit_networks
 from contrastive_lvm.vae.network_rows import NetworkRows

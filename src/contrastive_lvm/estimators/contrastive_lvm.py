@@ -11,10 +11,15 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
+from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import refuse_background_as_y
-from contrastive_lvm.estimators.linear_fit import read_input, run_engine, warn_about_fit
+from contrastive_lvm.estimators.linear_fit import (
+    read_input,
+    run_engine,
+    supported_dimensions,
+    warn_about_fit,
+)
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
-from contrastive_lvm.estimators.object_arrays import RowNumbers
 from contrastive_lvm.estimators.parse_params import (
     EngineLike,
     LikelihoodLike,
@@ -22,9 +27,8 @@ from contrastive_lvm.estimators.parse_params import (
     RandomState,
 )
 from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
-from contrastive_lvm.estimators.prediction_model import PredictionModel
+from contrastive_lvm.estimators.prediction_model import contrastive_predictions
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.target_dimensions import supported_dimensions
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import verbosity
@@ -49,10 +53,16 @@ class ContrastiveLVM(LinearPredictions):
         `"auto"` takes the number that `contrast_test` supports at 5 %, which may be 0.
     n_shared : int or "auto"
         Latent dimensions shared with the background; at 0 the background may be left out, which
-        is probabilistic PCA of the target. `"auto"` starts from 50 (or as many as the data
-        allows) under an `ARD` prior, which drops those that the data does not support.
+        is probabilistic PCA of the target. `"auto"` counts, before the fit, the directions of both
+        sets that rise above the noise, of which it takes at most those that explain 99 % of the
+        variance, and at most 50 (20 where entries are missing or have heavy tails). With
+        `shared_prior="ard"` it starts from 50 and drops those that the data does not support.
+    n_background : int
+        Latent dimensions that only the background has, under `shared_prior` as given. Without them
+        structure of the background alone is taken for shared.
     likelihood : str or object
-        `"gaussian"`; `Gaussian(noise="feature")` gives every feature a noise variance of its own;
+        `"gaussian"`; `Gaussian(noise="feature")` gives every feature a noise variance of its own,
+        `Gaussian(sets="own")` each set;
         `"student_t"`, `StudentT(df, per)`, has heavy tails, an entry or a row at a time;
         `"poisson"` and `"negative_binomial"` are for counts, `"bernoulli"` for binary data, and
         `Mixed({kind: features})` gives each feature its own.
@@ -67,7 +77,8 @@ class ContrastiveLVM(LinearPredictions):
         Fits to run, the first from a deterministic start, the others from random ones; the best
         is kept.
     random_state : int, RandomState instance or None
-        Seeds the random starts of `n_init > 1`, and `SVI` and `NUTS`; nothing else is random.
+        Seeds the random starts of `n_init > 1`, the test behind `n_target="auto"`, and `SVI` and
+        `NUTS`; nothing else is random.
     verbose : bool
         Report the progress of the fit on stderr.
 
@@ -77,14 +88,17 @@ class ContrastiveLVM(LinearPredictions):
         `W'`: orthogonal rows, ordered by variance, the largest loading of each positive.
     shared_components_ : ndarray of shape (n_shared, n_features)
         `S'`, in the same form.
+    background_components_ : ndarray of shape (n_background, n_features)
+        Loadings of what only the background has, in the same form.
     target_components_std_, shared_components_std_ : ndarray or None
         Posterior standard deviations of the components; None where they are points, that is
         under EM and in a block without a prior. They suppose the latents known, and are too
         small for that: a quarter to three quarters of exact ones on a small test problem.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of the two sets.
-    noise_variance_ : float or ndarray of shape (n_features,)
-        Noise variance: one number when isotropic, zero where the likelihood has none.
+    noise_variance_, background_noise_variance_ : float or ndarray of shape (n_features,)
+        Noise variances of the two sets, which differ only with `sets="own"`: one number when
+        isotropic, zero where the likelihood has none.
     dispersion_ : ndarray of shape (n_features,) or None
         Of negative binomial features, zero for others.
     target_variance_ratio_, shared_variance_ratio_ : ndarray
@@ -97,7 +111,7 @@ class ContrastiveLVM(LinearPredictions):
     selected_features_ : ndarray of bool of shape (n_features,)
         Features with a nonzero target loading; under a horseshoe those that its rule
         `P(rho^2 tau^2 < delta) > p0` does not drop.
-    n_target_, n_shared_ : int
+    n_target_, n_shared_, n_background_ : int
         Dimensions in use.
     lower_bound_, lower_bounds_ : float, ndarray
         The bound at the end and after each sweep; with Gaussian noise and no priors it is the
@@ -140,8 +154,9 @@ class ContrastiveLVM(LinearPredictions):
     def __init__(
         self,
         n_target: int | str = 2,
-        n_shared: int | str = 10,
+        n_shared: int | str = "auto",
         *,
+        n_background: int = 0,
         likelihood: LikelihoodLike = "gaussian",
         shared_prior: PriorLike = None,
         target_prior: PriorLike = None,
@@ -152,6 +167,7 @@ class ContrastiveLVM(LinearPredictions):
     ) -> None:
         self.n_target = n_target
         self.n_shared = n_shared
+        self.n_background = n_background
         self.likelihood = likelihood
         self.shared_prior = shared_prior
         self.target_prior = target_prior
@@ -309,10 +325,12 @@ class ContrastiveLVM(LinearPredictions):
     def _publish(self, posterior: Posterior, model: Model) -> None:
         """Give the results the names that users know."""
         self.posterior_ = posterior
-        self._prediction_model = PredictionModel(posterior, model.likelihood)
+        self._prediction_model = contrastive_predictions(posterior, model.likelihood)
         W, S = posterior.loadings["target"], posterior.loadings["shared"]
-        psi, stds = posterior.noise_variance, posterior.loading_stds()
+        (psi, background_psi), stds = self._noise_of_sets(), posterior.loading_stds()
         self.target_components_, self.shared_components_ = W.T.copy(), S.T.copy()
+        B = posterior.loadings.get("background", W[:, :0])
+        self.background_components_, self.n_background_ = B.T.copy(), B.shape[1]
         self.shared_components_std_, self.target_components_std_ = (
             None if std is None else np.ascontiguousarray(std.T)
             for std in (stds["shared"], stds["target"])
@@ -321,6 +339,7 @@ class ContrastiveLVM(LinearPredictions):
         self.background_mean_ = posterior.means.get("background", self.mean_)
         one_noise = model.likelihood._is_isotropic or not psi.any()
         self.noise_variance_ = float(psi[0]) if one_noise else psi
+        self.background_noise_variance_ = float(background_psi[0]) if one_noise else background_psi
         self.dispersion_ = posterior.dispersion
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
         shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
@@ -335,6 +354,11 @@ class ContrastiveLVM(LinearPredictions):
         self.lower_bound_, self.lower_bounds_ = posterior.lower_bound, posterior.lower_bounds
         self.lower_bound_error_ = posterior.lower_bound_error
         self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
+
+    def _noise_of_sets(self) -> tuple[Array, Array]:
+        """Return the noise variances of target and background, (D,)."""
+        found = [self.posterior_.nuisance_of(name).noise for name in self.posterior_.means]
+        return found[0], found[-1]
 
     def _fitted_state(self) -> dict[str, object]:
         # What SVI continues from is as large as the data.

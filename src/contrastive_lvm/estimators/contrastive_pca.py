@@ -1,29 +1,22 @@
 """Contrastive PCA (Abid et al. 2018), the baseline that needs a contrast parameter."""
 
-from typing import Any, ClassVar, NamedTuple, Self
+import warnings
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_number
-from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
-from contrastive_lvm.estimators.input_rows import (
-    by_chunks,
-    read_rows,
-    refuse_background_as_y,
-    rows_for_fit,
-)
-from contrastive_lvm.estimators.validation import check_variances, warn_about_equal_sets
+from contrastive_lvm.estimators.base_estimator import all_or_nothing
+from contrastive_lvm.estimators.contrastive_projection import ContrastiveProjection
+from contrastive_lvm.estimators.input_rows import check_variances
 from contrastive_lvm.io.value_checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
-from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import reduce_to_span
-from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.scatter import first_pass
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
 N_CANDIDATES = 4
@@ -38,7 +31,7 @@ LEARNED = {
 }
 
 
-class ContrastivePCA(Estimator):
+class ContrastivePCA(ContrastiveProjection):
     """Directions of much variance in the target and little in the background.
 
     The leading eigenvectors of `cov(target) - alpha cov(background)` (Abid et al. 2018; eq. 1 of
@@ -83,8 +76,6 @@ class ContrastivePCA(Estimator):
     ((400, 2), (2, 30), 4)
     """
 
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
-
     def __init__(
         self, n_components: int = 2, *, alpha: str | float = "auto", scale: bool = False
     ) -> None:
@@ -94,28 +85,24 @@ class ContrastivePCA(Estimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Self:
-        """Fit to a target set and a background; neither may hold NaN."""
+        """Fit to a target set and a background; neither may hold NaN.
+
+        Several backgrounds are given by name, as a dict of row sets: `cov(background)` is then
+        the mean of their covariances, whatever their numbers of rows.
+        """
         q = check_integer("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)
-        target = rows_for_fit(self, X, missing=False)
-        if background is None:
-            refuse_background_as_y(X, y)
-            raise ValueError(
-                "background=None, but ContrastivePCA compares X with it; pass background=..., "
-                "or use sklearn.decomposition.PCA."
-            )
-        others = rows_for_fit(self, background, name="background", missing=False)
-        warn_about_equal_sets(target, others)
-        most = min(target.shape[1], target.shape[0] + others.shape[0] - 2)
+        sets = self._read_sets(X, y, background)
+        n_rows, n_features = sum(rows.shape[0] for rows in sets), self.n_features_in_
+        most = min(n_features, n_rows - len(sets))
         if q > most:
             raise ValueError(
-                f"n_components={q} must be at most {most}, the lesser of the {target.shape[1]} "
-                "feature(s) and the rows of both sets less their means; use fewer."
+                f"n_components={q} must be at most {most}, the lesser of the {n_features} "
+                "feature(s) and the rows of all sets less their means; use fewer."
             )
-        contrast = _contrast(target, others, scale=self.scale)
+        contrast = _contrast(sets, scale=self.scale)
         self.mean_, self.scale_ = contrast.mean, contrast.scale
         self._choose(contrast, alpha, q)
-        self.n_samples_, self.n_background_samples_ = target.shape[0], others.shape[0]
         return self
 
     def _choose(self, contrast: "_Contrast", alpha: float | None, q: int) -> None:
@@ -126,24 +113,6 @@ class ContrastivePCA(Estimator):
         self.alphas_components_ = np.array([contrast.lift(spaces[i]).T for i in candidates])
         best = int(np.argmax([contrast.merit(spaces[i]) for i in candidates]))
         self.alpha_, self.components_ = float(self.alphas_[best]), self.alphas_components_[best]
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
-    @by_chunks
-    def transform(self, X: Any) -> Array:
-        """Project new rows: `(x - mean_) / scale_` on the components."""
-        check_is_fitted(self)
-        rows = read_rows(self, X, missing=False)
-        projected = np.empty((rows.shape[0], len(self.components_)))
-        for part in row_slices(*rows.shape):
-            projected[part] = (widen(rows[part]) - self.mean_) / self.scale_ @ self.components_.T
-        return projected
-
-    def fit_transform(self, X: Any, y: object = None, *, background: Any = None) -> Array:
-        """Fit, then `transform(X)`."""
-        return self.fit(X, y, background=background).transform(X)
 
     def _fitted_state(self) -> dict[str, object]:
         return {name: getattr(self, f"{name}_") for name in LEARNED}
@@ -160,12 +129,6 @@ class ContrastivePCA(Estimator):
         for name, value in state.items():
             setattr(self, f"{name}_", value)
         self.components_ = self.alphas_components_[list(self.alphas_).index(self.alpha_)]
-
-    def __sklearn_tags__(self) -> Tags:
-        """Accept no missing entries."""
-        tags: Tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = False
-        return tags
 
 
 class _Contrast(NamedTuple):
@@ -200,25 +163,28 @@ class _Contrast(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
-def _contrast(target: Rows, background: Rows, *, scale: bool) -> _Contrast:
-    n_rows, D = target.shape[0] + background.shape[0], target.shape[1]
+def _contrast(sets: list[Rows], *, scale: bool) -> _Contrast:
+    n_rows, D = sum(rows.shape[0] for rows in sets), sets[0].shape[1]
     if n_rows < D and not scale:
-        sets = [X.load() if isinstance(X, RowReader) else X for X in (target, background)]
-        span = reduce_to_span(sets)
-        first, second = (s.matrix / s.n_rows for s in span.scatters)
+        span = reduce_to_span([X.load() if isinstance(X, RowReader) else X for X in sets])
+        first, second = _target_and_background([s.matrix / s.n_rows for s in span.scatters])
         basis = span.lift(np.eye(len(first)))
         traces = [float(np.trace(C)) for C in (first, second)]
         check_variances(np.diag(first + second), [np.zeros(1)], traces)
         return _Contrast((first, second), span.means[0], np.ones(D), basis)
-    readers = (X if isinstance(X, RowReader) else LocalRows(X) for X in (target, background))
+    readers = (X if isinstance(X, RowReader) else LocalRows(X) for X in sets)
     found = [first_pass(rows, scatter=True) for rows in readers]
     pooled: Array = np.sum([m.square for m in found], axis=0) / n_rows
     totals = [float(m.square.sum() / m.n_rows) for m in found]
     check_variances(pooled, [m.mean for m in found], totals)
     divisor = np.sqrt(np.where(pooled > 0, pooled, 1.0)) if scale else np.ones(D)
     units = np.outer(divisor, divisor)
-    first, second = (m.scatter / m.n_rows / units for m in found)
+    first, second = _target_and_background([m.scatter / m.n_rows / units for m in found])
     return _Contrast((first, second), found[0].mean, divisor, None)
+
+
+def _target_and_background(covariances: list[Array]) -> tuple[Array, Array]:
+    return covariances[0], np.mean(covariances[1:], axis=0)
 
 
 def _medoids(spaces: list[Array]) -> list[int]:
@@ -228,7 +194,9 @@ def _medoids(spaces: list[Array]) -> list[int]:
     affinity = np.array([[_alikeness(U, V) for V in spaces] for U in spaces])
     affinity = np.maximum((affinity + affinity.T) / 2.0, 1e-6)  # keeps the graph connected
     clusters = SpectralClustering(N_CANDIDATES, affinity="precomputed", random_state=0)
-    labels = clusters.fit_predict(affinity)
+    with warnings.catch_warnings():  # where ARPACK fails, another solver takes over
+        warnings.simplefilter("ignore", RuntimeWarning)
+        labels = clusters.fit_predict(affinity)
     chosen = []
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)

@@ -65,7 +65,7 @@ def leakage(
     --------
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+    >>> model = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)
     >>> found = clvm.leakage(model, data.target, data.background, labels=data.target_labels)
     >>> bool(found.target_r2 < 0.1), bool(found.label_accuracy_of_target > 0.95)
     (True, True)

@@ -12,16 +12,16 @@ from sklearn.exceptions import ConvergenceWarning
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
 from contrastive_lvm.estimators import parse_params
-from contrastive_lvm.estimators.input_rows import rows_for_fit
-from contrastive_lvm.estimators.object_arrays import RowNumbers
-from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
-from contrastive_lvm.estimators.validation import (
+from contrastive_lvm.estimators.frames import RowNumbers
+from contrastive_lvm.estimators.input_rows import (
     check_sample_weight,
     check_variances,
     refuse_empty_columns,
     refuse_too_many_dimensions,
+    rows_for_fit,
     warn_about_equal_sets,
 )
+from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
@@ -30,8 +30,8 @@ from contrastive_lvm.linalg.matrices import column_variances
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.data import Data
-from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.scatter import first_pass
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
@@ -50,6 +50,41 @@ class FitInput(NamedTuple):
     weights: list[Array | None]  # of the rows of each set, None where all are 1
 
 
+def supported_dimensions(
+    estimator: "ContrastiveLVM", X: Any, background: Any, groups: tuple[Any, Any]
+) -> int | None:
+    """Check the replicates of rows, and return what `"auto"` stands for; None for a given number.
+
+    Replicates with rows in both sets are pairs.
+    """
+    automatic = estimator.n_target == "auto"
+    given = [own for own in groups if own is not None]
+    if not automatic and not given:
+        return None
+    if background is None and automatic:
+        raise ValueError(
+            "background=None, but n_target='auto' compares X with it; pass background=... or "
+            "give n_target as a number."
+        )
+    from contrastive_lvm.resampling.contrast_test import contrast_test
+    from contrastive_lvm.resampling.replicates import check_replicates
+
+    n_rows = [np.shape(rows)[0] for rows in (X, background) if rows is not None]
+    replicates = check_replicates(groups[: len(n_rows)], n_rows)
+    if not automatic:
+        return None
+    test = contrast_test(
+        X,
+        background=background,
+        model=estimator,
+        groups=groups[0],
+        background_groups=groups[1],
+        paired=replicates.in_several_sets,
+        random_state=estimator.random_state,
+    )
+    return test.n_target
+
+
 def read_input(
     estimator: "ContrastiveLVM",
     X: Any,
@@ -64,8 +99,8 @@ def read_input(
         warn_about_equal_sets(*sets)
     elif estimator.n_shared != 0:
         raise ValueError(
-            f"background=None, but n_shared={estimator.n_shared} shared dimensions are learned "
-            "from it; pass background=... or set n_shared=0."
+            f"background=None, but n_shared={estimator.n_shared!r} asks for shared dimensions, "
+            "which are learned from it; pass background=... or set n_shared=0."
         )
     elif weights[1] is not None:
         raise ValueError("background_sample_weight was given without a background; leave it out.")
@@ -106,19 +141,16 @@ def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
 def compress(given: FitInput, engine: CoordinateAscent) -> tuple[Model, Data]:
     """Compress both sets as far as coordinate ascent can use them so.
 
-    The model that comes with them has its priors in their units.
+    The model that comes with them has its priors in their units, and the sizes that they support.
     """
     data = engine._prepare(given.model, given.sets, given.weights)
     for name, rows, weights in zip(("X", "background"), data.sets, given.weights, strict=False):
         if weights is not None:  # a feature may be observed only in rows of weight 0
             refuse_empty_columns(rows.counts, name)
-    _check(given.model, data.variance, [rows.mean for rows in data.sets], data.variances)
-    return given.model.in_units_of(float(data.variance.sum()) / data.n_features), data
-
-
-def _check(model: Model, pooled: Array, means: Sequence[Array], variances: Sequence[Array]) -> None:
-    units = model.likelihood._has_closed_form  # counts and binary rows have none
-    check_variances(pooled, means, [float(v.mean()) for v in variances] if units else ())
+    means, of_sets = [rows.mean for rows in data.sets], [float(v.mean()) for v in data.variances]
+    check_variances(data.variance, means, of_sets)
+    model = given.model.in_units_of(float(data.variance.sum()) / data.n_features)
+    return engine._sized(model, data), data
 
 
 def run_engine(
@@ -126,7 +158,11 @@ def run_engine(
 ) -> list[Posterior]:
     """Fit the model `n_init` times, from different starts."""
     if isinstance(given.engine, CoordinateAscent):
-        runs = _ascents(given, given.engine, size_factors, rng.randint(MOST, size=n_init - 1))
+        for factors in size_factors:
+            if factors is not None:
+                given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
+        compressed = compress(given, given.engine)
+        runs = _ascents(given.engine, *compressed, rng.randint(MOST, size=n_init - 1))
     else:
         runs = _black_box(given, given.engine, size_factors, rng.randint(MOST, size=n_init))
     fits: list[Posterior] = []
@@ -143,24 +179,26 @@ def run_engine(
 
 
 def _ascents(
-    given: FitInput, engine: CoordinateAscent, size_factors: Sizes, seeds: np.ndarray
+    engine: CoordinateAscent, model: Model, data: Data, seeds: np.ndarray
 ) -> Iterator[Posterior]:
-    for factors in size_factors:
-        if factors is not None:
-            given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
-    model, data = compress(given, engine)
     for seed in (None, *seeds.tolist()):  # the first start is not random
         try:
             yield engine._run(model, data, seed=seed)
-        except AscentInterrupted as interrupt:
+        except KeyboardInterrupt as interrupt:
+            if not isinstance(interrupt, AscentInterrupted):
+                if seed is None:
+                    raise
+                _warn_of_interrupt("before a restart had begun")
+                return
             found = interrupted_posterior(interrupt)
-            warnings.warn(
-                f"interrupted after {found.n_iter} sweeps; the best state so far is kept.",
-                UserWarning,
-                stacklevel=5,
-            )
+            _warn_of_interrupt(f"after {found.n_iter} sweeps")
             yield found
             return
+
+
+def _warn_of_interrupt(when: str) -> None:
+    said = f"interrupted {when}; the best state so far is kept."
+    warnings.warn(said, UserWarning, stacklevel=6)
 
 
 def _black_box(
@@ -173,7 +211,8 @@ def _black_box(
         )
     variances, means = zip(*map(_moments, given.sets), strict=True)
     pooled = np.average(variances, axis=0, weights=[X.shape[0] for X in given.sets])
-    _check(given.model, pooled, means, variances)
+    units = given.model.likelihood._has_closed_form  # counts and binary rows have none
+    check_variances(pooled, means, [float(v.mean()) for v in variances] if units else ())
     # Predictors of counts and binary data have no units.
     unit = np.where(given.model.likelihood._is_on_data_scale(len(pooled)), pooled, 1.0)
     model = given.model.in_units_of(float(unit.mean()))
@@ -193,13 +232,6 @@ def _moments(rows: Rows) -> tuple[Array, Array]:
 
 
 def warn_about_fit(estimator: "ContrastiveLVM", engine: Engine) -> None:
-    """Warn of a fit that did not converge, or that uses all dimensions it was allowed."""
-    if estimator.n_shared == "auto" and estimator.n_shared_ >= parse_params.MOST_SHARED:
-        warnings.warn(
-            f"n_shared='auto' uses all {estimator.n_shared_} dimensions that it allows; to allow "
-            "more, give n_shared as a number and shared_prior='ard'.",
-            UserWarning,
-            stacklevel=4,
-        )
+    """Warn of a fit that did not converge."""
     if not estimator.converged_:
         warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=4)

@@ -11,23 +11,22 @@ from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators.base_estimator import Estimator
-from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, read_rows
+from contrastive_lvm.estimators.frames import RowNumbers, follows_output
+from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, mean_score, read_rows
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
-from contrastive_lvm.estimators.object_arrays import RowNumbers
 from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.estimators.prediction_model import (
+    BackgroundLatents,
     Latents,
     Outliers,
     PredictionModel,
     ranked,
     tail_probabilities,
 )
-from contrastive_lvm.estimators.validation import mean_score
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.posterior import Posterior
 
-SETS, PARTS = ("target", "background"), ("shared", "target")
+SETS, PARTS = ("target", "background"), ("shared", "target", "background")
 
 
 class LinearPredictions(Estimator):
@@ -69,8 +68,9 @@ class LinearPredictions(Estimator):
 
     def _kept(self, parts: tuple[str, ...], of: str) -> np.ndarray:
         """Return which latents belong to the named parts, (K,) bool."""
-        t = self.n_target_ if of == "target" else 0
-        return np.repeat(["target" in parts, "shared" in parts], [t, self.n_shared_])
+        columns = self._fitted().columns(of)
+        kept = [name in parts for name in columns]
+        return np.repeat(kept, [c.stop - c.start for c in columns.values()])
 
     @by_chunks
     def transform(self, X: Any, *, size_factors: RowNumbers = None) -> Array:
@@ -91,14 +91,16 @@ class LinearPredictions(Estimator):
         >>> data = clvm.datasets.make_subgroups(random_state=0)
         >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
         >>> model.transform(data.target[:3]).round(2)
-        array([[-0.99, -1.16],
-               [-0.86, -0.38],
-               [-0.89, -0.67]])
+        array([[-0.94, -1.22],
+               [-0.87, -0.39],
+               [-0.83, -0.68]])
         """
         model, rows = self._rows(X, "target", size_factors)
         return prediction.latent_means(model, rows)[:, : self.n_target_]
 
-    def latents(self, X: Any, *, of: str = "target", size_factors: RowNumbers = None) -> Latents:
+    def latents(
+        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None
+    ) -> Latents | BackgroundLatents:
         """Posterior of all latents of rows, with standard deviations and covariances.
 
         Parameters
@@ -112,7 +114,8 @@ class LinearPredictions(Estimator):
         -------
         Latents
             Named tuple `target, target_std, shared, shared_std, cov`; `cov` has shape (n, K, K),
-            the target's columns first, and may be read-only.
+            the target's columns first, and may be read-only. Rows of a background with dimensions
+            of its own (`n_background`) also have `background` and `background_std`.
 
         Examples
         --------
@@ -121,18 +124,23 @@ class LinearPredictions(Estimator):
         >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
         >>> latents = model.latents(data.target)
         >>> latents.target_std[0].round(3), latents.cov.shape
-        (array([0.181, 0.355]), (400, 12, 12))
+        (array([0.284, 0.2  ]), (400, 22, 22))
         """
-        return Latents(*self._latents(X, of=of, size_factors=size_factors))
+        found = self._latents(X, of=of, size_factors=size_factors)
+        return Latents(*found) if len(found) == 5 else BackgroundLatents(*found)
 
     @by_chunks
     def _latents(self, X: Any, *, of: str, size_factors: RowNumbers) -> tuple[Any, ...]:
         mean, cov = prediction.latent_moments(*self._rows(X, of, size_factors))
         std = np.sqrt(np.einsum("nkk->nk", cov))
-        if of == "background":
-            return None, None, mean, std, cov
-        t = self.n_target_
-        return mean[:, :t], std[:, :t], mean[:, t:], std[:, t:], cov
+        columns = self._fitted().columns(of)
+        parts = {n: (mean[:, columns[n]], std[:, columns[n]]) for n in columns}
+        return (
+            *parts.get("target", (None, None)),
+            *parts["shared"],
+            cov,
+            *parts.get("background", ()),
+        )
 
     @follows_output
     def inverse_transform(self, T: ArrayLike) -> Array:
@@ -169,8 +177,9 @@ class LinearPredictions(Estimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-        parts : tuple of {"shared", "target"}
-            What to add to the mean: `S E[z]`, `W E[t]`. Rows of the background have no target part.
+        parts : tuple of {"shared", "target", "background"}
+            What to add to the mean: `S E[z]`, `W E[t]`, or what only the background has. Rows of
+            the background have no target part, and rows of the target none of the background's.
         of : {"target", "background"}
         size_factors : array-like of shape (n,), optional, as in `fit`
 
@@ -258,7 +267,7 @@ class LinearPredictions(Estimator):
         >>> row[0, 0] = np.nan
         >>> filled, std = model.impute(row, return_std=True)
         >>> bool(np.isnan(filled).any()), float(std[0, 0].round(1))
-        (False, 1.8)
+        (False, 2.3)
         """
         filled, std = prediction.fill(*self._rows(X, of, size_factors), with_std=return_std)
         return filled if std is None else (filled, std)
@@ -298,7 +307,8 @@ class LinearPredictions(Estimator):
         """
         check_choice("of", of, (*SETS, "denoised"))
         n = check_integer("n_samples", n_samples, 1)
-        model = self._fitted().for_new_rows(of, n, size_factors)
+        of_set = "target" if of == "denoised" else of
+        model = self._fitted().for_new_rows(of_set, n, size_factors)
         rng = check_random_state(random_state)
         return prediction.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)
 
@@ -394,6 +404,6 @@ class LinearPredictions(Estimator):
         >>> data = clvm.datasets.make_subgroups(random_state=0)
         >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
         >>> round(model.score(data.target), 1)
-        -73.2
+        -72.7
         """
         return mean_score(self.score_samples(X, size_factors=size_factors), sample_weight)

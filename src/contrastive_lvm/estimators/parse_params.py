@@ -1,6 +1,7 @@
 """The model and the engine that the parameters of an estimator stand for."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
@@ -46,7 +47,7 @@ ENGINES = {  # in the order in which "auto" tries them; imported when they are a
     "nuts": "black_box.nuts.nuts.NUTS",
 }
 KNOWN_ENGINES = f"'auto', {', '.join(map(repr, ENGINES))} or an object such as EM()."
-MOST_SHARED = 50  # that n_shared="auto" starts from, where the data allows so many
+MOST_SHARED = 50  # that n_shared="auto" may choose, where the data allows so many
 
 
 class PriorMethods(Protocol):
@@ -134,23 +135,45 @@ def model(
             ("target_prior", estimator.target_prior),
         )
     )
+    noise = likelihood(estimator.likelihood)._bind(n_features, names)
+    n_background = check_integer("n_background", estimator.n_background, 0)
     n_shared = estimator.n_shared
-    if isinstance(n_shared, str) and n_shared == "auto":
-        n_shared = max(1, round(min(MOST_SHARED, n_features - 1, n_rows - n_target - 3)))
-        if estimator.shared_prior is None:
-            shared = ARD()
-        elif not shared._drops_columns:
-            reason = (
-                f"needs the prior ARD on the shared loadings, not {shared!r}; leave that prior "
-                "out, or choose a number of dimensions."
-            )
-            raise InvalidParameterError("n_shared", "auto", reason)
+    automatic = isinstance(n_shared, str) and n_shared == "auto"
+    if automatic:
+        n_others = n_target + n_background
+        n_shared = _most_shared(n_features, n_rows, n_others, isotropic=noise._is_isotropic)
     n_shared = check_integer("n_shared", n_shared, 0)
+    if n_background and not background:
+        reason = "dimensions are learned from a background; pass background=... or use 0."
+        raise InvalidParameterError("n_background", n_background, reason)
     if n_target + n_shared == 0:
         reason = "leaves no latent dimension when none is shared; use at least one of either kind."
         raise InvalidParameterError("n_target", n_target, reason)
-    noise = likelihood(estimator.likelihood)._bind(n_features, names)
-    return contrastive_model(n_target, n_shared, noise, shared, target, background=background)
+    found = contrastive_model(
+        n_target,
+        n_shared,
+        noise,
+        shared,
+        target,
+        n_background=n_background,
+        background_prior=shared,
+        background=background,
+    )
+    if not automatic or shared._drops_columns:
+        return found
+    block, *others = found.blocks
+    return replace(found, blocks=(replace(block, automatic=n_shared > 0), *others))
+
+
+def _most_shared(n_features: int, n_rows: float, n_others: int, *, isotropic: bool) -> int:
+    """Return the largest number of shared dimensions that `"auto"` may choose.
+
+    The noise needs a dimension, or as many as the D covariances of the features allow where each
+    has a noise variance (Ledermann's bound, `K <= D + 1/2 - sqrt(2 D + 1/4)` for all columns),
+    beside `n_others` target and background dimensions.
+    """
+    columns = n_features - 1 if isotropic else n_features + 0.5 - np.sqrt(2 * n_features + 0.25)
+    return max(0, int(min(MOST_SHARED, columns - n_others, n_rows - n_others - 3)))
 
 
 def contrastive_model(
@@ -160,9 +183,13 @@ def contrastive_model(
     shared_prior: AnyPrior | None = None,
     target_prior: AnyPrior | None = None,
     *,
+    n_background: int = 0,
+    background_prior: AnyPrior | None = None,
     background: bool = True,
 ) -> Model:
     """Return the paper's model: a block that both sets share, and one that only the target has.
+
+    With `n_background` there is also one that only the background has.
 
     Examples
     --------
@@ -173,7 +200,10 @@ def contrastive_model(
     sets = ("target", "background") if background else ("target",)
     shared = Block("shared", n_shared, sets, shared_prior or Flat())
     target = Block("target", n_target, ("target",), target_prior or Flat())
-    return Model(sets, (shared, target), likelihood or Gaussian())
+    blocks: tuple[Block, ...] = (shared, target)
+    if n_background:
+        blocks += (Block("background", n_background, sets[1:], background_prior or Flat()),)
+    return Model(sets, blocks, likelihood or Gaussian())
 
 
 def _named(name: str, value: object, words: dict[str, type[Kind]], kind: type[object]) -> Kind:

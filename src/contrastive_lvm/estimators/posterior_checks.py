@@ -6,13 +6,13 @@ import numpy as np
 
 from contrastive_lvm.draws import Draws, dimensions
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, optional, whole
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.model import Block, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import Prior
 
 TABLE = {
-    "noise_variance": array("D", values="not negative"),
     "lower_bounds": array("sweeps"),
     "n_iter": whole(),
     "converged": flag(),
@@ -34,6 +34,9 @@ def check_posterior(posterior: object, n_features: int, n_rows: dict[str, int]) 
     check_values({name: array("D") for name in means}, means, dict(sizes))
     K = sum(L.shape[1] for L in loadings.values())
     check_values(TABLE, posterior, {**sizes, "packed": K * (K + 1) // 2})
+    own = (len(means),) if np.ndim(posterior.noise_variance) == 2 else ()
+    noise = array(*own, "D", values="not negative")
+    check_values({"noise_variance": noise}, posterior, dict(sizes))
     if not len(posterior.lower_bounds):
         raise ValueError("lower_bounds is empty")
     if posterior.loading_covariance is not None:
@@ -67,14 +70,21 @@ def check_posterior_of(model: Model, posterior: Posterior) -> None:
     for name in ("df", "dispersion"):
         if hasattr(model.likelihood, name) and getattr(posterior, name) is None:
             raise ValueError(f"it lacks what {model.likelihood!r} learns, {name!r}")
-    D = len(posterior.noise_variance)
-    zeros = np.zeros((1, D))
-    with np.errstate(all="ignore"):
-        density = model.likelihood._expected(zeros, zeros, zeros, posterior.nuisance).value
-    if not np.isfinite(density).all():
-        raise ValueError(f"its noise is out of the range of {model.likelihood!r}")
+    _check_noise(model.likelihood, posterior)
     for block in model.blocks:
         _check_block(block, posterior)
+
+
+def _check_noise(likelihood: Likelihood, posterior: Posterior) -> None:
+    if (posterior.noise_variance.ndim == 2) != likelihood._has_own_noise:
+        raise ValueError(f"its noise variances are not those of {likelihood!r}")
+    zeros = np.zeros((1, posterior.noise_variance.shape[-1]))
+    for name in posterior.means:
+        with np.errstate(all="ignore"):
+            nuisance = posterior.nuisance_of(name)
+            density = likelihood._expected(zeros, zeros, zeros, nuisance).value
+        if not np.isfinite(density).all():
+            raise ValueError(f"its noise is out of the range of {likelihood!r}")
 
 
 def _check_block(block: Block, posterior: Posterior) -> None:
@@ -133,6 +143,6 @@ def _check_axes(draws: Draws, sizes: dict[str, int]) -> None:
     for name, value in draws.values.items():
         axes, shape = dimensions(name), value.shape[2:]
         wanted = tuple(sizes.get(axis, n) for axis, n in zip(axes, shape, strict=False))
-        one_for_all = not shape and name in ("noise variance", "dispersion")
+        one_for_all = not shape and name.endswith(("noise variance", "dispersion"))
         if not one_for_all and (len(shape) < len(axes) or shape[: len(axes)] != wanted):
             raise ValueError(f"its draws of {name!r} have shape {shape} in place of {wanted}")

@@ -15,15 +15,17 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
-from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, read_rows, rows_for_fit
-from contrastive_lvm.estimators.object_arrays import RowNumbers
-from contrastive_lvm.estimators.parse_params import RandomState
-from contrastive_lvm.estimators.validation import (
+from contrastive_lvm.estimators.frames import RowNumbers, follows_output
+from contrastive_lvm.estimators.input_rows import (
+    by_chunks,
+    check_latents,
     check_variances,
     mean_score,
+    read_rows,
     refuse_too_many_dimensions,
+    rows_for_fit,
 )
+from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical

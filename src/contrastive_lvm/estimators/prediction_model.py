@@ -1,15 +1,16 @@
 """A fitted model as predictions use it, size factors of rows, and outliers ranked by weight."""
 
 import warnings
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.estimators.object_arrays import RowNumbers, number_per_row
+from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, ScaleMixture
 from contrastive_lvm.posterior import Posterior
@@ -28,7 +29,19 @@ class Latents(NamedTuple):
     target_std: Array | None  # (N, n_target) standard deviation
     shared: Array  # (N, n_shared)
     shared_std: Array  # (N, n_shared)
-    cov: Array  # (N, K, K), the target's columns first, then the shared ones
+    cov: Array  # (N, K, K), columns of the target, then shared ones
+
+
+class BackgroundLatents(NamedTuple):
+    """Posterior of the latents of background rows where the background has its own dimensions."""
+
+    target: None
+    target_std: None
+    shared: Array  # (N, n_shared) mean
+    shared_std: Array  # (N, n_shared) standard deviation
+    cov: Array  # (N, K, K), shared columns, then those of the background
+    background: Array  # (N, n_background)
+    background_std: Array  # (N, n_background)
 
 
 class Outliers(NamedTuple):
@@ -67,33 +80,40 @@ class Learned(NamedTuple):
 class PredictionModel:
     """A fitted model as predictions use it; the models of its sets are made once, when asked for.
 
-    In the model of target rows the columns of the target come first.
+    `blocks` are those active in each set, in the order in which their latents are returned.
     """
 
     posterior: Posterior
     likelihood: Likelihood
+    blocks: Mapping[str, tuple[str, ...]]
+    _views: dict[str, View] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
-    def _target(self) -> View:
-        return self._of_set(("target", "shared"), self.posterior.means["target"])
+    def view(self, of: str) -> View:
+        """Return what rows of a set follow; a set without rows in the fit is like the first."""
+        if of not in self._views:
+            name = of if of in self.posterior.means else next(iter(self.posterior.means))
+            self._views[of] = self._of_set(self.blocks[of], name)
+        return self._views[of]
 
-    @cached_property
-    def _background(self) -> View:
-        means = self.posterior.means
-        return self._of_set(("shared",), means.get("background", means["target"]))
+    def columns(self, of: str) -> dict[str, slice]:
+        """Return where each active block's latents are among those of a set."""
+        sizes = [self.posterior.loadings[name].shape[1] for name in self.blocks[of]]
+        ends = np.cumsum(sizes).tolist()
+        places = zip(self.blocks[of], sizes, ends, strict=True)
+        return {name: slice(end - n, end) for name, n, end in places}
 
-    def _of_set(self, blocks: tuple[str, ...], mean: Array) -> View:
+    def _of_set(self, blocks: tuple[str, ...], name: str) -> View:
         p, likelihood, df = self.posterior, self.likelihood, self.posterior.df or 0.0
-        loadings = p.joint_loadings(blocks)
+        loadings, mean, nuisance = p.joint_loadings(blocks), p.means[name], p.nuisance_of(name)
         if not isinstance(likelihood, ScaleMixture):
-            learned, sized = Learned(likelihood, p.nuisance), likelihood._sized_features(len(mean))
+            learned, sized = Learned(likelihood, nuisance), likelihood._sized_features(len(mean))
             return Generalised(loadings, mean, learned, np.zeros(0), sized)
         if not likelihood._is_scale_mixture:
-            return Linear(loadings, mean, p.noise_variance)
+            return Linear(loadings, mean, nuisance.noise)
         return Linear(
             loadings,
             mean,
-            p.noise_variance,
+            nuisance.noise,
             partial(likelihood.scales, df=df),
             likelihood._variance_factor(df),
             partial(likelihood._draw_scales, df),
@@ -101,7 +121,7 @@ class PredictionModel:
 
     def for_rows(self, of: str, rows: Matrix, size_factors: RowNumbers) -> View:
         """Return what given rows of a set follow; sizes not given come from the rows' totals."""
-        found = self._background if of == "background" else self._target
+        found = self.view(of)
         if size_factors is not None:
             return self.for_new_rows(of, rows.shape[0], size_factors)
         if isinstance(found, Linear):
@@ -117,18 +137,27 @@ class PredictionModel:
 
     def for_new_rows(self, of: str, n: int, size_factors: RowNumbers = None) -> View:
         """Return what rows yet to be made follow, of size 1 unless given."""
-        found = self._background if of == "background" else self._target
+        found = self.view(of)
         sizes = given_sizes(self.likelihood, size_factors, (n, len(found.mean)))
         return found if isinstance(found, Linear) else found._replace(log_sizes=sizes)
 
     def without_rows(self) -> "PredictionModel":
         """Leave out what grows with the data of the fit."""
         light = self.posterior._replace(weights=(), state=None, draws=None)
-        return PredictionModel(light, self.likelihood)
+        return PredictionModel(light, self.likelihood, self.blocks)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy and pickle the fit alone."""
-        return PredictionModel, (self.posterior, self.likelihood)
+        return PredictionModel, (self.posterior, self.likelihood, self.blocks)
+
+
+def contrastive_predictions(posterior: Posterior, likelihood: Likelihood) -> PredictionModel:
+    """Return predictions for target and background; latents of the target's own come first."""
+    order = {"target": ("target", "shared"), "background": ("shared", "background")}
+    found = {
+        of: tuple(b for b in blocks if b in posterior.loadings) for of, blocks in order.items()
+    }
+    return PredictionModel(posterior, likelihood, found)
 
 
 def sizes_of_sets(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.estimators.object_arrays import RowNumbers
+from contrastive_lvm.estimators.frames import RowNumbers
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM

@@ -107,19 +107,27 @@ def _rows(model: Any) -> str:
 
 
 def _model(model: Any) -> str:
-    if hasattr(model, "n_target_"):
-        size = f"{model.n_target_} target and {model.n_shared_} shared dimensions"
-    else:
-        size = f"{model._n_features_out} dimensions"
+    size = size_of(model)
     if hasattr(model, "likelihood"):
         return f"{size}, {short(model.likelihood)}"
     return f"{size}, contrast alpha {model.alpha_:.3g}" if hasattr(model, "alpha_") else size
 
 
+def size_of(model: Any) -> str:
+    """Return how many dimensions of each kind a model has."""
+    if not hasattr(model, "n_target_"):
+        return f"{model._n_features_out} dimensions"
+    n_background = getattr(model, "n_background_", 0)
+    if not n_background:
+        return f"{model.n_target_} target and {model.n_shared_} shared dimensions"
+    rest = f"{model.n_shared_} shared and {n_background} background dimensions"
+    return f"{model.n_target_} target, {rest}"
+
+
 def short(likelihood: object) -> str:
     """A likelihood as it is written, or its name where that would be long."""
     text = likelihood if isinstance(likelihood, str) else repr(likelihood)
-    return text if len(text) < 60 else type(likelihood).__name__
+    return text if len(text) < 75 else type(likelihood).__name__
 
 
 def _ended(model: Any, *, converged: bool) -> str:

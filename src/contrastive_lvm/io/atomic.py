@@ -1,4 +1,7 @@
-"""Files that appear whole or not at all: written under a temporary name, then moved."""
+"""Files that appear whole or not at all: written under a temporary name, then moved.
+
+Files that claim to be larger than what they store are refused before any memory is taken.
+"""
 
 import os
 import secrets
@@ -101,3 +104,21 @@ def _is_same(path: Path, other: Path) -> bool:
 def _not_writable(path: Path, error: OSError, name: str) -> OSError:
     reason = error.strerror or error
     return type(error)(f"{name}={path} cannot be written ({reason}); choose another file.")
+
+
+def refuse_claim(path: Path, claimed: int, stored: int) -> None:
+    """Refuse to read more than a gigabyte from a file that stores less than 1/2000 of it.
+
+    No compression that files use makes data that vary so much smaller; deflate cannot pass 1/1032.
+    """
+    if claimed > max(1 << 30, 2000 * stored):
+        raise ValueError(
+            f"{path} claims {claimed:,} bytes, but only {stored:,} are stored; save it again."
+        )
+
+
+def refuse_holes(path: Path) -> None:
+    """Refuse a file that consists of holes, which read as zeros."""
+    found = path.stat()
+    if hasattr(found, "st_blocks"):  # not on Windows
+        refuse_claim(path, found.st_size, 512 * found.st_blocks)

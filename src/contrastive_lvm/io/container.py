@@ -15,8 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from contrastive_lvm.io.atomic import write_atomically
-from contrastive_lvm.io.stored_size import refuse_holes
+from contrastive_lvm.io.atomic import refuse_holes, write_atomically
 
 Arrays = dict[str, np.ndarray]
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]

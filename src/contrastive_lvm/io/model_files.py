@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.io.class_paths import class_path, find_class
 from contrastive_lvm.io.container import (
     JsonObject,
     ModelFileError,
@@ -22,7 +21,7 @@ from contrastive_lvm.io.container import (
     read_container,
     write_container,
 )
-from contrastive_lvm.io.flatten import flatten, unflatten
+from contrastive_lvm.io.flatten import class_path, find_class, flatten, unflatten
 from contrastive_lvm.io.value_checks import check_values, optional, whole
 
 FORMAT = "contrastive-lvm"

@@ -23,11 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm._jax import JaxArray, double_precision, flat_site, load, module
-from contrastive_lvm.arrays import LOG_2PI, Array, Matrix
+from contrastive_lvm.arrays import LOG_2PI, Array, Matrix, noise_of
 from contrastive_lvm.linalg.matrices import column_means
 
 BoolArray = npt.NDArray[np.bool_]
 Noise = Literal["isotropic", "feature"]
+NoiseSets = Literal["shared", "own"]
 SiteParameters = dict[str, JaxArray]  # what is learned, by name
 NODES = 32  # of quadrature over the predictor, for densities without expectations of their own
 FLOOR = 1e-6  # least noise variance, relative to the variance of the data
@@ -37,13 +38,17 @@ CONSTANT = 1e-24  # a feature whose variance is below this share of the mean's d
 class Nuisance(NamedTuple):
     """What a likelihood learns beside the predictor, a value per feature."""
 
-    noise: Array  # (D,) noise variances, zero where a likelihood has none
+    noise: Array  # (D,) noise variances, zero where a likelihood has none; (S, D) of each set's own
     dispersion: Array  # (D,) of negative binomials, zero elsewhere
     df: float | None = None  # of Student-t noise
 
     def of(self, columns: np.ndarray) -> "Nuisance":
         """Return the values of some features."""
-        return Nuisance(self.noise[columns], self.dispersion[columns], self.df)
+        return Nuisance(self.noise[..., columns], self.dispersion[columns], self.df)
+
+    def of_set(self, i: int) -> "Nuisance":
+        """Return the values of the i-th set."""
+        return self._replace(noise=noise_of(self.noise, i))
 
 
 class Expected(NamedTuple):
@@ -102,6 +107,11 @@ class Likelihood(ABC):
         return False
 
     @property
+    def _has_own_noise(self) -> bool:
+        """Tell whether each set has noise variances of its own."""
+        return False
+
+    @property
     def _needs_proper_prior(self) -> bool:
         """Tell whether no row rules out long loadings, so that a flat prior stays improper."""
         return False
@@ -109,6 +119,10 @@ class Likelihood(ABC):
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
         """Return what the likelihood learns from NumPyro sites; nothing unless it says so."""
         return {}
+
+    def _parameters_of_sets(self, n_features: int, n_sets: int) -> list[SiteParameters]:
+        """Return what the likelihood learns from NumPyro sites, for each set."""
+        return [self.parameters(n_features)] * n_sets
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
         """Return mean and variance of new entries whose predictors are `N(m, v)`."""
@@ -196,6 +210,10 @@ class Likelihood(ABC):
         """Return what values of the likelihood's NumPyro sites stand for."""
         return Nuisance(np.zeros(n_features), np.zeros(n_features))
 
+    def _noise_of_features(self, noise: Array, n_features: int) -> Array:
+        """Return noise variances, (D,) or (S, D), from values of the likelihood's site."""
+        return noise
+
     def _public_draws(self, values: dict[str, Array], n_features: int) -> dict[str, Array]:
         """Return draws of the likelihood's sites, (chains, draws, ...), as users see them."""
         public = {"log noise": "noise variance", "log df": "df", "log dispersion": "dispersion"}
@@ -212,12 +230,14 @@ class Likelihood(ABC):
 class ScaleMixture(Likelihood):
     """Gaussian noise whose variance `psi_d / u` has a random scale u, for each entry or row.
 
-    Subclasses have a field `noise` and write `scales`.
+    Subclasses have a field `noise` and write `scales`; with a field `sets`, which is `"own"` or
+    `"shared"`, noise variances may differ between sets.
     """
 
     _has_closed_form: ClassVar[bool] = True
     _is_scale_mixture: ClassVar[bool] = True
     noise: Noise
+    sets: NoiseSets = "shared"
 
     def scales(self, chi2: Array, entries: Array, df: float) -> Scales:
         """Return weights `E[u]` and their part of the bound from `E[e^2] / psi`, (B, D).
@@ -230,6 +250,10 @@ class ScaleMixture(Likelihood):
     def _is_isotropic(self) -> bool:
         return self.noise == "isotropic"
 
+    @property
+    def _has_own_noise(self) -> bool:
+        return self.sets == "own"
+
     def _noise_floor(self, variance: Array, n_features: int) -> Array:
         """Return the least noise variance of each feature, (D,), from the data's variances."""
         mean = float(variance.sum()) / n_features
@@ -238,7 +262,13 @@ class ScaleMixture(Likelihood):
         return FLOOR * np.where(variance > CONSTANT * mean, variance, mean)
 
     def _noise_step(self, square: Array, count: Array, n_features: int) -> Array:
-        """Maximise over the noise: expected squared residuals over observed entries, (D,)."""
+        """Maximise over the noise: expected squared residuals over observed entries, (D,).
+
+        Sets with noise of their own have a row each, (S, D).
+        """
+        if square.ndim == 2:
+            pairs = zip(square, count, strict=True)
+            return np.stack([self._noise_step(own, n, n_features) for own, n in pairs])
         if self._is_isotropic:
             entries = float(count.sum()) * n_features / len(count)
             return np.full(len(square), float(square.sum()) / entries)
@@ -278,10 +308,17 @@ class ScaleMixture(Likelihood):
         """Draw scales of new entries, (N, D), or rows, (N, 1)."""
         return np.ones((shape[0], 1))
 
-    def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
+    def parameters(self, n_features: int, prefix: str = "", n_sets: int = 1) -> SiteParameters:
         """Return the noise variance; its logarithm is a site of density 1."""
-        shape = () if self._is_isotropic else (n_features,)
+        sets = (n_sets,) if self._has_own_noise else ()
+        shape = sets if self._is_isotropic else (*sets, n_features)
         return {"noise": load().jnp.exp(flat_site(f"{prefix}log noise", shape))}
+
+    def _parameters_of_sets(self, n_features: int, n_sets: int) -> list[SiteParameters]:
+        if not self._has_own_noise:
+            return super()._parameters_of_sets(n_features, n_sets)
+        found = self.parameters(n_features, n_sets=n_sets)
+        return [{**found, "noise": found["noise"][i]} for i in range(n_sets)]
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
         """Return the predictor, and its variance with the noise's."""
@@ -299,6 +336,8 @@ class ScaleMixture(Likelihood):
 
     def _network_parameters(self, n_features: int) -> dict[str, Array] | None:
         """Return the noise variance, at first all the variance of standardised data."""
+        if self._has_own_noise:
+            return None
         return {"noise": np.ones(() if self._is_isotropic else (n_features,))}
 
     def _expected(
@@ -314,13 +353,19 @@ class ScaleMixture(Likelihood):
 
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         log_noise = np.log(nuisance.noise)
-        return {"log noise": np.asarray(log_noise.mean() if self._is_isotropic else log_noise)}
+        return {
+            "log noise": np.asarray(log_noise.mean(axis=-1)) if self._is_isotropic else log_noise
+        }
 
     def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
         log_noise = values.get("log noise")
-        noise = np.zeros(n_features) if log_noise is None else np.exp(log_noise)
-        df = self._first_df() or None
-        return Nuisance(np.broadcast_to(noise, (n_features,)).copy(), np.zeros(n_features), df)
+        noise, df = np.zeros(n_features), self._first_df() or None
+        if log_noise is not None:
+            noise = self._noise_of_features(np.exp(log_noise), n_features)
+        return Nuisance(noise, np.zeros(n_features), df)
+
+    def _noise_of_features(self, noise: Array, n_features: int) -> Array:
+        return np.repeat(noise[..., None], n_features, axis=-1) if self._is_isotropic else noise
 
     def _log_noise_floor(self, unit: Array) -> dict[str, Array]:
         least = np.log(FLOOR) + 2.0 * np.log(unit)

@@ -11,6 +11,7 @@ from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
     Expected,
     Noise,
+    NoiseSets,
     Nuisance,
     ScaleMixture,
     SiteParameters,
@@ -24,24 +25,29 @@ class Gaussian(ScaleMixture):
     Parameters
     ----------
     noise : {"isotropic", "feature"}
-        One noise variance for all features (the paper's `sigma^2`), or one per feature. Both are
-        shared by all sets. A variance is kept above 1e-6 of the data's (of the feature's own
-        for `"feature"`; of the mean over features where a feature is constant), since the
-        likelihood is unbounded where loadings fit a feature exactly.
+        One noise variance for all features (the paper's `sigma^2`), or one per feature. A
+        variance is kept above 1e-6 of the data's (of the feature's own for `"feature"`; of the
+        mean over features where a feature is constant), since the likelihood is unbounded where
+        loadings fit a feature exactly.
+    sets : {"shared", "own"}
+        Whether all sets share the noise variances, or each set has its own. Noise of its own
+        absorbs a set that is merely noisier than the others.
 
     Examples
     --------
     >>> import contrastive_lvm as clvm
     >>> clvm.Gaussian(noise="feature")
-    Gaussian(noise='feature')
+    Gaussian(noise='feature', sets='shared')
     """
 
     noise: Noise = "isotropic"
+    sets: NoiseSets = "shared"
 
     _is_scale_mixture: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_choice("noise", self.noise, get_args(Noise))
+        check_choice("sets", self.sets, get_args(NoiseSets))
 
     def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the normal log density, in JAX."""

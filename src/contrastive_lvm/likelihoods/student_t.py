@@ -14,6 +14,7 @@ from contrastive_lvm.likelihoods.base import (
     Expected,
     LeftOut,
     Noise,
+    NoiseSets,
     Nuisance,
     ScaleMixture,
     Scales,
@@ -50,20 +51,24 @@ class StudentT(ScaleMixture):
         What a scale belongs to.
     noise : {"isotropic", "feature"}
         One `psi` for all features, or one per feature.
+    sets : {"shared", "own"}
+        Whether all sets share `psi`, or each set has its own; they share the degrees of freedom.
 
     Examples
     --------
     >>> import contrastive_lvm as clvm
     >>> clvm.StudentT(df="learn")
-    StudentT(df='learn', per='element', noise='isotropic')
+    StudentT(df='learn', per='element', noise='isotropic', sets='shared')
     """
 
     df: float | str = START_DF
     per: Per = "element"
     noise: Noise = "isotropic"
+    sets: NoiseSets = "shared"
 
     def __post_init__(self) -> None:
         check_choice("noise", self.noise, get_args(Noise))
+        check_choice("sets", self.sets, get_args(NoiseSets))
         check_choice("per", self.per, get_args(Per))
         if self.df != "learn":
             check_positive("df", self.df, what="a positive number or 'learn'")
@@ -72,9 +77,9 @@ class StudentT(ScaleMixture):
         """Return gamma posteriors of the scales: their means, and the Student-t log density."""
         return (_element_scales if self.per == "element" else _row_scales)(df, chi2, entries)
 
-    def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
+    def parameters(self, n_features: int, prefix: str = "", n_sets: int = 1) -> SiteParameters:
         """Return noise and df, sites of density 1 in their logarithms (df within its limits)."""
-        found = super().parameters(n_features, prefix)
+        found = super().parameters(n_features, prefix, n_sets)
         if not self._learns_df:
             return {**found, "df": load().jnp.asarray(self._first_df())}
         between = (float(np.log(LEAST_DF)), float(np.log(MOST_DF)))

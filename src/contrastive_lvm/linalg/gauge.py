@@ -27,21 +27,24 @@ def canonical(block: Array) -> Array:
 
 
 def canonical_rotation(block: Array, *, keep_columns: bool = False) -> Array:
-    """The (K, K) orthogonal matrix that brings a block to its canonical form."""
-    if block.shape[1] == 0:
-        return np.empty((0, 0))
+    """The (..., K, K) orthogonal matrices that bring (..., D, K) blocks to their canonical form."""
+    K = block.shape[-1]
+    if K == 0:
+        return np.empty((*block.shape[:-2], 0, 0))
     if keep_columns:
-        R = np.eye(block.shape[1])[:, np.argsort(-(block**2).sum(axis=0), kind="stable")]
+        R = np.eye(K)[np.argsort(-(block**2).sum(axis=-2), kind="stable")]
     else:
-        R = np.linalg.svd(np.linalg.qr(block, mode="r"))[2].T
-    return np.ascontiguousarray(R * signs(block @ R))
+        R = np.linalg.svd(np.linalg.qr(block, mode="r"))[2]
+    R = np.swapaxes(R, -1, -2)
+    return np.ascontiguousarray(R * signs(block @ R)[..., None, :])
 
 
 def signs(block: Array) -> Array:
-    """What makes the largest entry of each column positive, (K,)."""
+    """What makes the largest entry of each column of (..., D, K) blocks positive, (..., K)."""
     size = np.abs(block)
-    largest = (size >= (1.0 - TIE) * size.max(axis=0)).argmax(axis=0)
-    return np.where(block[largest, np.arange(block.shape[1])] < 0, -1.0, 1.0)
+    largest = (size >= (1.0 - TIE) * size.max(axis=-2, keepdims=True)).argmax(axis=-2)
+    found = np.take_along_axis(block, largest[..., None, :], axis=-2)[..., 0, :]
+    return np.where(found < 0, -1.0, 1.0)
 
 
 def signed(block: Array) -> Array:

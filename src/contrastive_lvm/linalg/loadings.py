@@ -6,6 +6,7 @@ alike) the covariances share their eigenvectors, `C_d = V diag(s_d) V'`, and K c
 hundreds; otherwise they are packed, one per feature.
 """
 
+from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ class PackedCovariance(NamedTuple):
 
     def diagonal(self) -> Array:
         """Return the variances, (D, K)."""
-        K = packed.size_of(self.values)
+        K = isqrt(2 * len(self.values))
         return np.ascontiguousarray(self.values[np.diagonal(packed.full_index(K))].T)
 
     def weighted_sum(self, weights: Array) -> Array:
@@ -36,7 +37,7 @@ class PackedCovariance(NamedTuple):
 
     def inner(self, moment: Array) -> Array:
         """Return `tr(C_d M_d)`, (D,)."""
-        i, j = packed.pair_indices(packed.size_of(self.values))
+        i, j = packed.pair_indices(isqrt(2 * len(self.values)))
         twice = np.where(i == j, 1.0, 2.0)[:, None]
         traces: Array = (self.values * (twice * moment)).sum(axis=0)
         return traces
@@ -47,7 +48,7 @@ class PackedCovariance(NamedTuple):
 
     def columns(self, index: Columns) -> "PackedCovariance":
         """Return the covariances of some columns."""
-        where = packed.full_index(packed.size_of(self.values))[np.ix_(index, index)]
+        where = packed.full_index(isqrt(2 * len(self.values)))[np.ix_(index, index)]
         return self._replace(values=self.values[where[packed.pair_indices(len(index))]])
 
     def transformed(self, R: Array) -> "PackedCovariance":

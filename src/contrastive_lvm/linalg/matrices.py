@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 BLOCK_ELEMENTS = 1 << 19
-
-
 MOST_ROWS = 2048  # per-row K x K work stays in cache
 
 
@@ -43,7 +41,7 @@ def densify(rows: Matrix) -> Dense:
 
 def widen(rows: Matrix) -> Array:
     """A block as dense float64 (NaN kept)."""
-    return np.asarray(densify(rows), dtype=np.float64)
+    return np.asarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
 
 
 def stacked(parts: Sequence[Matrix]) -> Matrix:

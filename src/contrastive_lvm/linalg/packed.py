@@ -2,10 +2,12 @@
 
 A stack of P symmetric K x K matrices is stored as `(Q, P)`: row q of the lower triangle, one
 matrix a column. The loops below run over K and every operation is a long vector over the
-stack, which is several times faster than a LAPACK call per matrix at K of 2 to 30.
+stack, which is several times faster than a LAPACK call per matrix at K of 2 to 30. From
+Q = K (K + 1) / 2 follows that K is the integer part of the root of 2 Q.
 """
 
 from functools import cache
+from math import isqrt
 
 import numpy as np
 
@@ -46,13 +48,7 @@ def pack_products(rows: Array, scale: Array) -> Array:
 
 def unpack(packed: Array) -> Array:
     """(Q, P) to (P, K, K)."""
-    K = size_of(packed)
-    return np.ascontiguousarray(np.moveaxis(packed[full_index(K)], 2, 0))
-
-
-def size_of(packed: Array) -> int:
-    """K from Q = K (K + 1) / 2."""
-    return int((np.sqrt(8 * len(packed) + 1) - 1) / 2)
+    return np.ascontiguousarray(np.moveaxis(packed[full_index(isqrt(2 * len(packed)))], 2, 0))
 
 
 def invert(packed: Array, out: Array | None = None) -> tuple[Array, Array]:
@@ -65,7 +61,7 @@ def invert(packed: Array, out: Array | None = None) -> tuple[Array, Array]:
     >>> inverse.ravel(), float(logdet[0].round(4))
     (array([0.5 , 0.  , 0.25]), 2.0794)
     """
-    K = size_of(packed)
+    K = isqrt(2 * len(packed))
     C = np.empty((0, 0, packed.shape[1]))
     if K:
         C = _cholesky(_unpacked(packed, K))

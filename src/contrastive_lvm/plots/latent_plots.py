@@ -1,18 +1,21 @@
 """Latents as points or densities, one panel or several side by side."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.stats import gaussian_kde
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, learned, read_points, row_groups
-from contrastive_lvm.plots.kernel_density import density_curve, draw_contours
+
+if TYPE_CHECKING:
+    from contrastive_lvm.resampling.comparison import Comparison
 
 
 def plot_latents(
@@ -63,7 +66,7 @@ def plot_latents(
 
 
 def plot_comparison(
-    panels: Mapping[str, Any],
+    panels: "Mapping[str, Any] | Comparison",
     labels: Any = None,
     *,
     kind: str = "points",
@@ -74,8 +77,8 @@ def plot_comparison(
 
     Parameters
     ----------
-    panels : mapping of str to array-like of shape (n, k)
-        Title and latents of each panel, from left to right.
+    panels : mapping of str to array-like of shape (n, k), or Comparison
+        Title and latents of each panel, from left to right; or what `compare_methods` returned.
     labels : array-like of shape (n,), optional
         Group of each row. Names stand at the centres of the groups in the panels that separate
         them, or in one legend if no panel does.
@@ -95,6 +98,9 @@ def plot_comparison(
     >>> [ax.get_title(loc="left") for ax in figure.axes]
     ['one', 'another']
     """
+    if not isinstance(panels, Mapping):  # a comparison
+        titles = (f"{name}, stability {x:.2f}" for name, x in panels.table["stability"].items())
+        panels = dict(zip(titles, panels.latents.values(), strict=True))
     points = _panels(panels)
     groups = row_groups(labels, len(next(iter(points.values()))))
     wide = min(len(points), check_integer("columns", columns or len(points), 1))
@@ -226,7 +232,7 @@ def _densities(ax: Axes, points: Array, groups: Grouping, *, points_too: bool) -
     bare, corners = np.ones(len(points), dtype=bool), []
     for code in np.unique(groups.codes):
         own = groups.codes == code
-        enclosed = draw_contours(ax, points[own], groups.colour(code))
+        enclosed = _draw_contours(ax, points[own], groups.colour(code))
         bare[own] = points_too or enclosed is None
         corners.append(points[own] if enclosed is None else enclosed)
     if bare.any():
@@ -264,7 +270,7 @@ def _histograms(ax: Axes, values: Array, groups: Grouping, kind: str) -> Array:
     centres = []
     for code in np.unique(groups.codes):
         members, colour = values[groups.codes == code], groups.colour(code)
-        curve = None if kind == "points" else density_curve(members, at)
+        curve = None if kind == "points" else _density_curve(members, at)
         if curve is not None:
             curve *= edges[1] - edges[0]  # rows per bin, as the histogram has
             ax.plot(at, curve, color=colour, linewidth=1.5)
@@ -309,3 +315,37 @@ def _handles(groups: Grouping) -> list[Line2D]:
     for handle, code in zip(handles, names, strict=True):
         handle.set(marker=style.marker_of(code), color=style.colour_of(code))
     return handles
+
+
+def _draw_contours(ax: Axes, points: Array, colour: str) -> Array | None:
+    """Draw contours of one group; return the corners around them, or None without a density."""
+    kernel = _kernel(points)
+    if kernel is None:
+        return None
+    reach = 3.0 * np.sqrt(np.diag(kernel.covariance))
+    low, high = points.min(axis=0) - reach, points.max(axis=0) + reach
+    x, y = np.meshgrid(*(np.linspace(a, b, 60) for a, b in zip(low, high, strict=True)))
+    density = kernel(np.vstack([x.ravel(), y.ravel()])).reshape(x.shape)
+    levels = density.max() * np.array([0.1, 0.35, 0.6, 0.85])
+    ax.contourf(x, y, density, levels=[levels[0], 1.01 * density.max()], colors=colour, alpha=0.1)
+    ax.contour(x, y, density, levels=levels, colors=colour, linewidths=1.0)
+    seen = np.column_stack([x[density > levels[0]], y[density > levels[0]]])
+    return np.array([seen.min(axis=0), seen.max(axis=0)])
+
+
+def _density_curve(values: Array, at: Array) -> Array | None:
+    """Return the rows per unit of length of one group, or None if it has no density."""
+    kernel = _kernel(values[:, None])
+    return None if kernel is None else np.asarray(len(values) * kernel(at[None, :]))
+
+
+def _kernel(points: Array) -> gaussian_kde | None:
+    """Return a kernel density, or None for rows that are too few or on a line."""
+    if len(points) > 2000:  # more would not change it visibly
+        points = points[np.random.default_rng(0).choice(len(points), 2000, replace=False)]
+    if len(points) <= points.shape[1]:
+        return None
+    spread = np.linalg.eigvalsh(np.atleast_2d(np.cov(points.T)))
+    if not spread[0] > 1e-10 * spread[-1]:
+        return None
+    return gaussian_kde(points.T)

@@ -1,9 +1,11 @@
-"""Encode arrays as text for the page: base64 of little-endian numbers."""
+"""Encode arrays and annotations of rows for the page: base64 of little-endian numbers."""
 
 import base64
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from contrastive_lvm.arrays import Array
 
@@ -43,3 +45,58 @@ def coded(values: Array) -> Packed:
         codes = np.rint((values - low) / step)
     codes[~observed] = CODES + 1
     return packed(codes, "<u2") | {"low": low.tolist(), "step": step.tolist()}
+
+
+def columns(target: pd.DataFrame, background: pd.DataFrame | None) -> list[Packed]:
+    """Encode all annotations, the rows of the target first, then those of the background.
+
+    A column holds numbers (`values`) or groups (`levels` and a code for each row, -1 for none).
+    """
+    frames = [target] if background is None else [target, background]
+    names = dict.fromkeys(str(name) for frame in frames for name in frame.columns)
+    return [_column(name, _joined([_own(name, f) for f in frames])) for name in names]
+
+
+def _joined(parts: "list[pd.Series[Any]]") -> "pd.Series[Any]":
+    """Join the parts of a column; the order of categories is kept where all parts share them."""
+    kinds = [part.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
+    if kinds and all(part.dtype == kinds[0] or part.isna().all() for part in parts):
+        parts = [part.astype(kinds[0]) for part in parts]
+    joined: pd.Series[Any] = pd.concat(parts)
+    return joined
+
+
+def _own(name: str, frame: pd.DataFrame) -> "pd.Series[Any]":
+    for column in frame.columns:
+        if str(column) == name:
+            found: pd.Series[Any] = frame[column]
+            boolean = pd.api.types.is_bool_dtype(found)  # true and false are groups
+            return found.astype("string").astype(object) if boolean else found
+    return pd.Series(np.full(len(frame), np.nan), index=frame.index)
+
+
+def _column(name: str, values: "pd.Series[Any]") -> Packed:
+    if pd.api.types.is_numeric_dtype(values):
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if not _names_groups(numbers):
+            finite = np.where(np.isfinite(numbers), numbers, np.nan)
+            return {"name": name, "kind": "number", "values": packed(finite)}
+        values = values.astype("Int64") if np.isnan(numbers).any() else values.astype(int)
+    codes, levels = _groups(values)
+    kind = "group" if len(levels) <= 60 else "text"  # for tooltips and search, not for a legend
+    return {"name": name, "kind": kind, "levels": levels, "codes": packed(codes, "<i4")}
+
+
+def _names_groups(numbers: np.ndarray) -> bool:
+    """Return whether numbers are up to eight integers, which name groups rather than amounts."""
+    seen = np.unique(numbers[~np.isnan(numbers)])
+    return len(seen) <= 8 and bool((seen == np.rint(seen)).all())
+
+
+def _groups(values: "pd.Series[Any]") -> tuple[np.ndarray, list[str]]:
+    """Return codes and names of groups, in the order of categories, numbers or the alphabet."""
+    try:
+        codes, levels = pd.factorize(values, sort=True)
+    except TypeError:  # types that cannot be compared
+        codes, levels = pd.factorize(values.astype("string"), sort=True)
+    return codes, [str(level) for level in levels]

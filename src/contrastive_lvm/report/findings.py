@@ -6,9 +6,9 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.summary import leading, short, target_loadings
+from contrastive_lvm.estimators.summary import leading, short, size_of, target_loadings
 from contrastive_lvm.io.tables.prepare import Sets, frame
-from contrastive_lvm.io.tables.size_factor_column import sizes_of
+from contrastive_lvm.io.tables.row_columns import sizes_of
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices
 from contrastive_lvm.report.evidence import Evidence
@@ -59,6 +59,8 @@ class Facts(TypedDict):
     scale: str
     n_target: int
     n_shared: int
+    n_background: int
+    size: str
     variance: Shares
     dimensions: list[dict[str, object]]
     selected_features: list[str] | None
@@ -93,6 +95,8 @@ def findings(
         "scale": sets.preparation.scaling.method,
         "n_target": int(model.n_target_),
         "n_shared": int(model.n_shared_),
+        "n_background": int(getattr(model, "n_background_", 0)),
+        "size": size_of(model),
         "variance": _shares(model, sets),
         "dimensions": _dimensions(model, sets, top, evidence.standard_errors(model)),
         "selected_features": ranked_features(model, sets) if drops_features(model) else None,

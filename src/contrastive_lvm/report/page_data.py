@@ -8,12 +8,12 @@ import scipy
 from contrastive_lvm import __version__
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.prepare import Sets, frame
-from contrastive_lvm.io.tables.size_factor_column import sizes_of
+from contrastive_lvm.io.tables.row_columns import sizes_of
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.plots.style import shortened
-from contrastive_lvm.report.annotations import columns
-from contrastive_lvm.report.encode_arrays import Packed, coded, packed
+from contrastive_lvm.report.advice import diagnostics
+from contrastive_lvm.report.encode_arrays import Packed, coded, columns, packed
 from contrastive_lvm.report.evidence import Evidence, gather
 from contrastive_lvm.report.findings import (
     Facts,
@@ -27,7 +27,6 @@ from contrastive_lvm.report.findings import (
     set_facts,
     some_rows,
 )
-from contrastive_lvm.report.fit_diagnostics import diagnostics
 
 MOST_ROWS = 100_000  # of a set that are drawn, chosen at random if there are more
 MOST_ENTRIES = 4_000_000  # observed values in the page, two bytes each
@@ -165,7 +164,7 @@ def _columns(sets: Sets, fits: Outlyingness, shown: np.ndarray) -> list[Packed]:
 
 def _values(loadings: Array, sets: Sets) -> Packed:
     """Encode observed values, in the units of the data, of all or of the most relevant features."""
-    tables = [t for t in (sets.target, sets.background) if t is not None]
+    tables = sets.tables
     n, d = sum(t.n_rows for t in tables), len(sets.preparation.features)
     most = min(d, max(FEWEST_FEATURES, MOST_ENTRIES // n))
     ranked = np.argsort(-(loadings**2).sum(axis=0), kind="stable")

@@ -27,7 +27,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import subspace_angles
 from scipy.stats import t as student_t
 from sklearn.base import clone
 
@@ -144,8 +143,8 @@ def bootstrap(
         high=fit + half,
         selection_frequency=np.mean([_selected(study, each) for each in results], axis=0),
         sign_stability=(np.sign(W) == np.sign(fit)).mean(axis=0),
-        subspace_angles=np.array([_angles(resampled, fit) for resampled in W]),
-        n_target=np.array([_in_use(resampled) for resampled in W]),
+        subspace_angles=_angles(W, fit),
+        n_target=_in_use(W),
         stable_features=None,
         expected_false_selections=None,
         confidence_level=level,
@@ -212,17 +211,25 @@ def _resampled(
     """Refit the model under each of the weights that are drawn with each seed."""
     n_jobs = options.n_jobs if study.refit.can_travel else 1
     run = partial(_refits, draw, study.refit, study.replicates)
-    found = resample(run, options.n_resamples, seeds, name="bootstrap", n_jobs=n_jobs)
-    return [each for refits in found for each in refits]
+    batch = study.refit.batch
+    return resample(run, options.n_resamples, seeds, batch=batch, name="bootstrap", n_jobs=n_jobs)
 
 
 def _refits(
-    draw: Draw, refit: Refit, replicates: Replicates, rng: np.random.Generator
+    draw: Draw, refit: Refit, replicates: Replicates, rngs: list[np.random.Generator]
 ) -> list[Refitted]:
+    weights = [_allowed(draw, refit, replicates, rng) for rng in rngs]
+    return refit.many([each for drawn in weights for each in drawn])
+
+
+def _allowed(
+    draw: Draw, refit: Refit, replicates: Replicates, rng: np.random.Generator
+) -> Sequence[tuple[Array, ...]]:
+    """Draw weights until the model can be fitted under them."""
     for _ in range(MOST_DRAWS):
         weights = draw(replicates, rng)
         if all(refit.allows(each) for each in weights):
-            return [refit(each) for each in weights]
+            return weights
     kind = "groups" if replicates.labelled else "X"
     reason = (
         f"leaves too few distinct rows or observed entries to fit the model in {MOST_DRAWS} "
@@ -244,18 +251,20 @@ def aligned(components: Array, fit: Array) -> Array:
 
 
 def _angles(components: Array, fit: Array) -> Array:
-    """Return principal angles between two row spaces; a right angle where one has no rows."""
-    used = components[np.linalg.norm(components, axis=1) > 0]
-    angles = np.full(len(fit), np.pi / 2)
-    if len(used) and len(fit):
-        found = subspace_angles(used.T, fit.T)
-        angles[len(angles) - len(found) :] = found
-    return angles
+    """Return principal angles between row spaces, (B, K), descending; right where a row is zero."""
+    bases = [
+        np.linalg.qr(np.swapaxes(rows, -1, -2))[0]
+        * (np.linalg.norm(rows, axis=-1) > 0)[..., None, :]
+        for rows in (components, fit)
+    ]
+    cosines = np.linalg.svd(np.swapaxes(bases[0], -1, -2) @ bases[1], compute_uv=False)
+    return np.asarray(np.arccos(np.minimum(cosines, 1.0))[:, ::-1])
 
 
-def _in_use(components: Array) -> int:
-    norms = np.linalg.norm(components, axis=1)
-    return int((norms > UNUSED * norms.max(initial=0.0)).sum())
+def _in_use(components: Array) -> Integers:
+    """Count the rows of each of B components, (B, K, D), that are not negligible."""
+    norms = np.linalg.norm(components, axis=2)
+    return np.asarray((norms > UNUSED * norms.max(axis=1, initial=0.0, keepdims=True)).sum(axis=1))
 
 
 def _target_block(study: _Study) -> Block:

@@ -8,8 +8,17 @@ variance of that set:
   it counts among the shared directions of all rows. The first set, with a share q of the rows, has
   the share `q l` of the variance of all rows along that direction; the number is the logarithm of
   the odds of that share, which has no upper limit;
-- *outside* of them, the largest eigenvalue divided by the mean of all but the largest quarter:
-  variance that stands out from the noise of the first set itself.
+- *outside* of them, the logarithm of `(sum_j l_j^16)^(1/16)` over the eigenvalues l, a maximum that
+  also grows with the second and third of them: over the largest alone, it raised the power for two
+  dimensions of half the noise variance from .28 to .30, and did not change it for one.
+
+Most of a difference between the noise variances of the sets is removed before. For the rest, the
+mean of all but the largest quarter of the eigenvalues is the noise v of the first set. Dividing by
+it would cost power, since it grows with the contrast. Therefore log v is shrunk by James and
+Stein's rule: with D its distance from its mean over divisions, and s^2 its variance over them, `D
+(1 - 2 s^2 / D^2)_+` is subtracted. In simulations (150 + 150 rows, 20 features) that raised power
+from .17 to .20 and from .62 to .70 for one dimension of half and of all the noise variance; sets
+whose noise deviations differ by 4 %, too little to be seen, are called contrast in 9 % of cases.
 
 Each is put on the scale on which its median over all divisions is 0 and its 95 % quantile is 1, and
 the statistic is the greater of the outside one and 0.6 times the inside one. Strong contrast is far
@@ -45,6 +54,11 @@ MOST_STORED = 1 << 24  # entries of the units' second moments, 128 MB
 CHUNK = 1 << 22  # entries of the second moments that are formed at a time, 32 MB
 MOST_SHARE = 0.999  # of the variance along a direction that counts as one set's own
 LEAST_EXCESS = 0.1  # of an eigenvalue that a covariance is divided by
+POWER = 16  # of eigenvalues in the smooth maximum
+SHRINKAGE = 2.0  # variances of log noise; with 1, the 9 % above were 7 %, with less power
+
+
+Measured = tuple[Array, Array, Array]
 
 
 class Excess(NamedTuple):
@@ -123,22 +137,25 @@ class UnitMoments:
         more = (self.stretch - 1.0) * (sums / counts[:, None]).T @ sums
         return np.asarray(own.T @ own + more)
 
-    def excess(self, moments: Array, n: Array) -> Excess:
-        """Return the excess variance for second moments of first sets of `n` rows."""
+    def excess(self, moments: Array, n: Array) -> Measured:
+        """Measure second moments of first sets of `n` rows: inside, outside, and log noise."""
         k, n_outside = self.n_shared, self.Y.shape[1] - self.n_shared
         outside = np.linalg.eigvalsh(moments[:, k:, k:])  # least first
         rank = min(n_outside, int(self.in_first[0] @ self.counts) - 1)
         noise = outside[:, : n_outside - math.ceil(SIGNAL_SHARE * rank)].mean(axis=1)
+        largest = np.maximum(outside[:, -1], np.finfo(float).tiny)
+        relative = np.maximum(outside / largest[:, None], 0.0) ** POWER
+        largest = np.log(largest) + np.log(relative.sum(axis=1)) / POWER
         inside: Array = np.zeros(len(moments))
         if k:
             share = n / len(self.Y) * np.linalg.eigvalsh(moments[:, :k, :k])[:, -1]
             share = np.clip(share, 1.0 - MOST_SHARE, MOST_SHARE)
             inside = np.log(share / (1.0 - share))
-        return Excess(inside, outside[:, -1] / np.maximum(noise, np.finfo(float).tiny))
+        return inside, largest, np.log(np.maximum(noise, np.finfo(float).tiny))
 
-    def chunk_excess(self, in_first: Flags) -> Excess:
-        """Return the excess variance of a few divisions that were not observed."""
-        with one_blas_thread():
+    def chunk_excess(self, in_first: Flags) -> Measured:
+        """Measure a few divisions that were not observed."""
+        with one_blas_thread:
             return self.excess(self.second_moments(in_first), in_first @ self.counts)
 
 
@@ -157,7 +174,8 @@ def excess_variances(moments: UnitMoments, name: str) -> Excess:
         for chunk, result in zip(chunks, calls, strict=True):
             found.append(result)
             advance(len(chunk), f"of {len(others)}")
-    return Excess(*(np.concatenate(each) for each in zip(*found, strict=True)))
+    inside, outside, noise = (np.concatenate(each) for each in zip(*found, strict=True))
+    return Excess(inside, outside - _shrunk(noise))
 
 
 def contrast_direction(moment: Array, n_shared: int, *, inside: bool) -> Array:
@@ -196,6 +214,13 @@ def without_direction(rows: WhitenedRows, direction: Array, *, inside: bool) -> 
     if not inside:
         basis = np.hstack([kept, basis[:, : len(own) - 1]])
     return WhitenedRows(rows.values @ basis, k - 1 if inside else k)
+
+
+def _shrunk(log_noise: Array) -> Array:
+    """Shrink values towards their mean, by what chance explains of their distance from it."""
+    distance = log_noise - log_noise.mean()
+    square = np.maximum(distance**2, np.finfo(float).tiny)
+    return np.asarray(distance * np.maximum(0.0, 1.0 - SHRINKAGE * log_noise.var() / square))
 
 
 def _standardized(values: Array) -> Array:

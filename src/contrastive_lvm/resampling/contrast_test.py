@@ -4,12 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.input_rows import rows_for_fit
-from contrastive_lvm.estimators.validation import check_variances
+from contrastive_lvm.estimators.input_rows import check_variances, rows_for_fit
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.resampling.contrast_statistic import (
@@ -26,6 +25,7 @@ from contrastive_lvm.rows.reader import RowReader
 
 LEVEL = 0.05
 MOST_DIMENSIONS = 10  # that are tested
+MOST_ENTRIES = 1 << 28  # of both sets, 2 GB; the test makes several copies of them
 
 
 class ContrastTest(NamedTuple):
@@ -95,8 +95,9 @@ def contrast_test(
     `docs/contrast_test.md` has measured levels and power. Contrast in a single feature cannot be
     told from noise of that feature that differs between the sets, and is not found.
 
-    Rows are read into memory. Permutations run side by side where `joblib.parallel_config` asks for
-    workers; the result does not depend on their number.
+    Rows are read into memory, and more than 2 GB of them are refused. Permutations run
+    side by side where `joblib.parallel_config` asks for workers; the result does not depend on
+    their number.
 
     Examples
     --------
@@ -168,18 +169,28 @@ def _method(replicates: Replicates, labels: SetLabels, *, paired: bool) -> str:
 def _read_sets(X: Any, background: Any) -> tuple[Array, Array]:
     """Read both sets into memory, as dense rows in double precision."""
     names = ContrastiveLVM()  # remembers the features of X
-    found = []
-    for name, given in (("X", X), ("background", background)):
-        rows = rows_for_fit(names, given, name=name)
-        rows = rows.load() if isinstance(rows, RowReader) else rows
-        dense = rows.toarray() if is_sparse(rows) else rows
-        found.append(np.asarray(dense, dtype=np.float64))
+    given = [
+        rows_for_fit(names, rows, name=name)
+        for name, rows in (("X", X), ("background", background))
+    ]
+    n_entries = sum(rows.shape[0] * rows.shape[1] for rows in given)
+    if n_entries > MOST_ENTRIES:
+        reason = (
+            f"and background have {n_entries:,} entries, but the test keeps all rows in memory and "
+            f"takes at most {MOST_ENTRIES:,}; give rows or replicates drawn at random from both."
+        )
+        raise InvalidDataError("X", reason)
+    found = [_dense(rows.load() if isinstance(rows, RowReader) else rows) for rows in given]
     if found[0].shape[1] < 2:
         reason = "has one feature, in which contrast cannot be told from noise; give at least two."
         raise InvalidDataError("X", reason)
     means = [np.nanmean(rows, axis=0) for rows in found]
     check_variances(np.nanvar(found[0], axis=0) + np.nanvar(found[1], axis=0), means)
     return found[0], found[1]
+
+
+def _dense(rows: Matrix) -> Array:
+    return np.asarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
 
 
 def _refuse_likelihood(model: Any) -> None:

@@ -25,7 +25,7 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.linear_fit import FitInput, read_input
-from contrastive_lvm.estimators.prediction_model import PredictionModel
+from contrastive_lvm.estimators.prediction_model import PredictionModel, contrastive_predictions
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -193,7 +193,7 @@ def _predictions(model: Model, fit: Posterior, found: Refitted) -> PredictionMod
         df=found.df,
         loading_covariance=None,
     )
-    return PredictionModel(posterior, model.likelihood)
+    return contrastive_predictions(posterior, model.likelihood)
 
 
 def _scores(predicted: PredictionModel, name: str, rows: Rows, held_out: Flags) -> Array:

@@ -181,7 +181,8 @@ def _missing_noise(Z: Array, n: int, replicates: Replicates) -> Array:
     feature lacks what else differs by so much.
     """
     found = find_factors(Z)
-    squares = found.residual(Z) ** 2
+    left = Z.shape[1] / (Z.shape[1] - found.n_shared)  # residuals lack the shared directions
+    squares = left * found.residual(Z) ** 2
     common = _lacking(squares.mean(axis=1, keepdims=True), n, replicates, Z.shape[1])
     own = _lacking(squares + np.repeat(common, [n, len(Z) - n], axis=0), n, replicates, Z.shape[1])
     return np.repeat((common + own) * found.scale**2, [n, len(Z) - n], axis=0)

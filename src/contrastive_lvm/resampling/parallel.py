@@ -1,9 +1,10 @@
 """Resamples side by side, each with a seed of its own.
 
 The random numbers of resample i come from the i-th child of one `SeedSequence`, so that results
-depend neither on the number of workers nor on the order in which they finish. Resamples run one
-after the other unless `n_jobs` or `joblib.parallel_config` asks for workers: most take about a
-millisecond, and a process needs a second to start.
+depend neither on the number of workers nor on the order in which they finish. A batch of resamples
+is one call, which spares small problems most of their overhead. Batches run one after the other
+unless `n_jobs` or `joblib.parallel_config` asks for workers: most take some milliseconds, and a
+process needs a second to start.
 """
 
 import logging
@@ -47,24 +48,28 @@ def seed_sequence(random_state: Any) -> np.random.SeedSequence:
 
 
 def resample(
-    function: Callable[[np.random.Generator], Result],
+    function: Callable[[list[np.random.Generator]], list[Result]],
     n_resamples: int,
     seeds: np.random.SeedSequence,
     *,
+    batch: int = 1,
     name: str = "resampling",
     n_jobs: int | None = None,
 ) -> list[Result]:
-    """Apply a function to `n_resamples` independent random generators, in order.
+    """Apply a function to `n_resamples` independent random generators, in batches and in order.
 
     Parameters
     ----------
     function : callable
-        A function of a generator; workers receive it with everything that it refers to, so that
-        it must be possible to pickle it when there are several.
+        A function of a list of generators that returns a list of results; workers receive it with
+        everything that it refers to, so that it must be possible to pickle it when there are
+        several.
     n_resamples : int
-        Number of calls.
+        Number of generators.
     seeds : SeedSequence
         The root of the generators' seeds.
+    batch : int
+        Number of generators in a call.
     name : str
         What is shown beside the progress.
     n_jobs : int or None
@@ -77,21 +82,23 @@ def resample(
 
     Examples
     --------
-    >>> resample(lambda rng: int(rng.integers(100)), 3, seed_sequence(0))
+    >>> resample(lambda rngs: [int(rng.integers(100)) for rng in rngs], 3, seed_sequence(0))
     [80, 66, 65]
     """
     children = seeds.spawn(n_resamples)
     workers = Parallel(n_jobs=n_jobs, return_as="generator")
-    calls = workers(delayed(_call)(function, child) for child in children)
-    results = []
+    batches = [children[i : i + batch] for i in range(0, n_resamples, batch)]
+    calls = workers(delayed(_call)(function, own) for own in batches)
+    results: list[Result] = []
     with closing(calls), progress(name, n_resamples, logger, unit="resample") as advance:
-        for result in calls:
-            results.append(result)
-            advance(1, f"of {n_resamples}")
+        for found, own in zip(calls, batches, strict=True):
+            results.extend(found)
+            advance(len(own), f"of {n_resamples}")
     return results
 
 
 def _call(
-    function: Callable[[np.random.Generator], Result], seed: np.random.SeedSequence
-) -> Result:
-    return function(np.random.default_rng(seed))
+    function: Callable[[list[np.random.Generator]], list[Result]],
+    seeds: list[np.random.SeedSequence],
+) -> list[Result]:
+    return function([np.random.default_rng(seed) for seed in seeds])

@@ -2,8 +2,9 @@
 
 Complete rows enter a Gaussian model through weighted scatters only, which are formed directly
 (`refit_rows.py`). Where sweeps of EM carry nothing but the parameters (Gaussian noise, no priors),
-Newton's method with a fixed matrix finds the new fit in a few of them (`newton.py`). Other models
-continue the ascent of their engine.
+Newton's method with a fixed matrix finds the new fits in a few of them (`newton.py`), those of
+many resamples at once if scatters suffice (`scatter_sweep.py`). Other models continue the ascent
+of their engine.
 """
 
 from collections.abc import Sequence
@@ -23,18 +24,21 @@ from contrastive_lvm.model import Block, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.resampling.newton import ASCENT_TOL, FixedNewton, Sweep, ascended, pays
 from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, refit_rows
-from contrastive_lvm.resampling.scatter_sweep import ScatterSweep
+from contrastive_lvm.resampling.scatter_sweep import ScatterStack, ScatterSweep
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.reader import RowReader
 from contrastive_lvm.rows.scatter import DenseScatter
 from contrastive_lvm.rows.threads import one_blas_thread
+
+MOST_AT_ONCE = 64  # refits; more are not faster
+ENTRIES_AT_ONCE = 1 << 18  # of the scatters of a set, 2 MB
 
 
 class Refitted(NamedTuple):
     """What a refit found, blocks in the canonical gauge."""
 
     loadings: dict[str, Array]  # (D, n) of each block
-    noise_variance: Array  # (D,)
+    noise_variance: Array  # (D,), or (S, D) where it is a set's own
     means: tuple[Array, ...]  # (D,) of each set
     df: float | None
     lower_bound: float
@@ -89,9 +93,9 @@ class Refit:
         self.carries_nothing = _carries_nothing(model, engine)
         self.newton = None
         if self.carries_nothing and pays(len(self.point), n_refits):
-            with one_blas_thread():
+            with one_blas_thread:
                 tangents = rotation_tangents(self.problem, start)
-                self.newton = FixedNewton(self._sweep(whole), self.point, tangents)
+                self.newton = FixedNewton(self._sweep([whole]), self.point, tangents)
 
     @classmethod
     def of_fit(cls, given: FitInput, posterior: Posterior, *, n_refits: int) -> "Refit":
@@ -116,40 +120,96 @@ class Refit:
         enough = min(distinct) >= 2 and sum(distinct) - len(distinct) > self.model.n_columns
         return enough and self.rows.observes_all(weights)
 
+    @property
+    def batch(self) -> int:
+        """How many refits are best asked for at once."""
+        alone = self.newton is None or self.model.likelihood._has_own_noise
+        if alone or not isinstance(self.rows, ScatterRows):
+            return 1
+        return max(1, min(MOST_AT_ONCE, ENTRIES_AT_ONCE // len(self.problem.unit) ** 2))
+
     def __call__(self, weights: Sequence[Array]) -> Refitted:
         """Fit the model under the weights of the rows of each set."""
         return self.refitted(self.rows.data(weights))
 
+    def many(self, draws: Sequence[Sequence[Array]]) -> list[Refitted]:
+        """Fit the model under each of several weights."""
+        if self.batch == 1:
+            return [self(weights) for weights in draws]
+        return self._by_newton([self.rows.data(weights) for weights in draws])
+
     def refitted(self, data: Data) -> Refitted:
         """Fit the model to compressed rows."""
-        data = data._replace(variance=self.problem.data.variance)  # the units stay the same
-        problem = Problem(self.model, data, posterior=self.engine._posterior)
-        memory, most = self.engine.memory, self.engine.max_iter
         if self.carries_nothing:
-            sweep = self._sweep(data)
-            found = self.newton.solve(sweep, self.point) if self.newton is not None else None
-            point, value = found or ascended(sweep, self.point, memory, most)
-            return self._refitted(problem.unflatten(point), value, {})
+            return self._by_newton([data])[0]
+        data = self._in_units_of_fit(data)
+        problem = Problem(self.model, data, posterior=self.engine._posterior)
         states = tuple(self.fit.prior_states[block.name] for block in self.model.blocks)
         start = problem.begin(self.point, Carry(None, states, (None,) * len(data.sets)))
+        memory, most = self.engine.memory, self.engine.max_iter
         end = ascend(
             problem, start.point, start.carry, memory=memory, max_sweeps=most, tol=ASCENT_TOL
         )
         names = [block.name for block in self.model.blocks]
         scales = dict(zip(names, end.info.carry.states, strict=True))
-        return self._refitted(problem.unflatten(end.point), float(end.trace[-1]), scales)
+        p = problem.unflatten(end.point)
+        return self._refitted([p], end.trace[-1:], scales)[0]
 
-    def _sweep(self, data: Data) -> Sweep:
-        scatters = [rows for rows in data.sets if isinstance(rows, DenseScatter)]
-        if len(scatters) == len(data.sets):
+    def _by_newton(self, draws: Sequence[Data]) -> list[Refitted]:
+        """Fit a model without priors to several compressed rows; EM finds what Newton misses."""
+        start = self._start(draws[0])
+        points, values = np.tile(start, (len(draws), 1)), np.zeros(len(draws))
+        found = np.zeros(len(draws), dtype=bool)
+        if self.newton is not None and len(start) == len(self.point):
+            points, values, found = self.newton.solve(self._sweep(draws), points)
+        for i in np.flatnonzero(~found).tolist():
+            sweep, limits = self._sweep([draws[i]]), (self.engine.memory, self.engine.max_iter)
+            points[i], values[i] = ascended(sweep, start, *limits)
+        pairs = zip(draws, points, strict=True)
+        return self._refitted([self._parameters(*pair) for pair in pairs], values, {})
+
+    def _start(self, data: Data) -> Array:
+        """Return the fit as a point of a problem; complete rows have no means to find."""
+        if data.complete and not self.problem.data.complete:
+            return self.point[: -len(data.sets) * len(self.problem.unit)]
+        return self.point
+
+    def _parameters(self, data: Data, point: Array) -> Parameters:
+        p = self.problem.unflatten(point)
+        return p._replace(means=tuple(s.mean for s in data.sets)) if data.complete else p
+
+    def _sweep(self, draws: Sequence[Data]) -> Sweep:
+        """Return the sweeps of several problems, or of one at any number of points."""
+        sets = list(zip(*(data.sets for data in draws), strict=True))
+        scatters = [
+            ScatterStack.of(own) for own in sets if all(isinstance(s, DenseScatter) for s in own)
+        ]
+        if len(scatters) == len(sets) and not self.model.likelihood._has_own_noise:
             return partial(self.scatter_sweep, scatters)
-        return partial(_sweep, Problem(self.model, data))
+        return partial(_sweep, Problem(self.model, self._in_units_of_fit(draws[0])))
 
-    def _refitted(self, p: Parameters, value: float, states: dict[str, object]) -> Refitted:
-        L, psi, means = self.rows.lift(p)
+    def _in_units_of_fit(self, data: Data) -> Data:
+        whole = self.problem.data
+        return data._replace(variance=whole.variance, variances=whole.variances)
+
+    def _refitted(
+        self, parameters: list[Parameters], values: Array, states: dict[str, object]
+    ) -> list[Refitted]:
+        lifted = [self.rows.lift(p) for p in parameters]
+        L = np.array([each[0] for each in lifted])
         blocks = zip(self.model.blocks, self.model.columns, strict=True)
-        loadings = {block.name: _canonical(L[:, columns], block) for block, columns in blocks}
-        return Refitted(loadings, psi, means, p.df or None, value, states)
+        loadings = {block.name: _canonical(L[:, :, columns], block) for block, columns in blocks}
+        return [
+            Refitted(
+                {name: own[i] for name, own in loadings.items()},
+                psi,
+                means,
+                p.df or None,
+                float(values[i]),
+                states,
+            )
+            for i, (p, (_, psi, means)) in enumerate(zip(parameters, lifted, strict=True))
+        ]
 
 
 def closed_form_engine(given: FitInput) -> CoordinateAscent:
@@ -177,9 +237,13 @@ def _canonical(L: Array, block: Block) -> Array:
     return np.asarray(L @ canonical_rotation(L, keep_columns=block.prior._has_own_columns))
 
 
-def _sweep(problem: Problem, point: Array) -> tuple[float, Array]:
-    value, found = problem.evaluate(point, problem.first_carry())
-    return value, problem.improve(point, found)[0]
+def _sweep(problem: Problem, points: Array) -> tuple[Array, Array]:
+    """Return the lower bound at each point of a problem, and where a sweep leads from there."""
+    values, images = np.empty(len(points)), np.empty_like(points)
+    for i, point in enumerate(points):
+        values[i], found = problem.evaluate(point, problem.first_carry())
+        images[i] = problem.improve(point, found)[0]
+    return values, images
 
 
 def rotation_tangents(problem: Problem, p: Parameters) -> Array:

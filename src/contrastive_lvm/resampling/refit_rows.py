@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.arrays import Array, Matrix, Parameters
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
 from contrastive_lvm.model import Model
@@ -44,7 +44,7 @@ class ScatterRows:
             return fit
         loadings = {name: self.basis.T @ L for name, L in fit.loadings.items()}
         return fit._replace(
-            loadings=loadings, noise_variance=fit.noise_variance[: self.basis.shape[1]]
+            loadings=loadings, noise_variance=fit.noise_variance[..., : self.basis.shape[1]]
         )
 
     def lift(self, p: Parameters) -> tuple[Array, Array, tuple[Array, ...]]:
@@ -53,7 +53,7 @@ class ScatterRows:
             return p.L, p.psi, p.means
         pairs = zip(self.origins, p.means, strict=True)
         means = tuple(origin + self.basis @ mean for origin, mean in pairs)
-        return self.basis @ p.L, np.full(len(self.basis), p.psi[0]), means
+        return self.basis @ p.L, np.repeat(p.psi[..., :1], len(self.basis), axis=-1), means
 
     def scatters(self, weights: Sequence[Array]) -> list[DenseScatter]:
         """Return the scatter of each set."""
@@ -67,9 +67,9 @@ class ScatterRows:
 
     def compressed(self, sets: list[DenseScatter]) -> Data:
         """Return given scatters as engines use them."""
-        variances = [s.square / s.n_rows for s in sets]
-        shares = [s.n_rows / sum(s.n_rows for s in sets) for s in sets]
-        pooled = np.average(variances, axis=0, weights=shares)
+        squares, n_rows = [s.square for s in sets], [s.n_rows for s in sets]
+        variances = [square / n for square, n in zip(squares, n_rows, strict=True)]
+        pooled = np.asarray(sum(squares) / sum(n_rows))
         narrow = len(pooled) <= NARROW
         return Data(
             sets=sets,
@@ -125,20 +125,22 @@ def refit_rows(
     """Return rows in the form that is compressed fastest; what is small is loaded."""
     n_rows, D = sum(rows.shape[0] for rows in sets), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
+    alike = model.likelihood._is_isotropic and model.treats_features_alike
+    span = few and alike and not engine._posterior
     loaded: list[Rows] = [
         X.load() if isinstance(X, RowReader) and (few or X.shape[0] * D <= MOST_LOADED) else X
         for X in sets
     ]
-    dense = [widen(X) for X in loaded if not isinstance(X, RowReader) and _has_scatter(X)]
+    most = D if span else MOST_FEATURES
+    dense = [widen(X) for X in loaded if not isinstance(X, RowReader) and _has_scatter(X, most)]
     if model.likelihood._is_scale_mixture or len(dense) < len(loaded):
         return EngineRows(loaded, model, engine)
-    alike = model.likelihood._is_isotropic and model.treats_features_alike
-    return ScatterRows(dense, span=few and alike and not engine._posterior)
+    return ScatterRows(dense, span=span)
 
 
-def _has_scatter(rows: Rows) -> bool:
+def _has_scatter(rows: Matrix, most_features: int) -> bool:
     """Tell whether rows are complete and small enough for scatters."""
-    if isinstance(rows, RowReader) or rows.shape[1] > MOST_FEATURES or has_missing(rows):
+    if rows.shape[1] > most_features or has_missing(rows):
         return False
     return not is_sparse(rows) or rows.shape[0] * rows.shape[1] <= MOST_LOADED
 
@@ -152,10 +154,13 @@ def weighted_scatter(rows: Array, weights: Array, *, n_outside: int = 0) -> Dens
     >>> weighted_scatter(rows, np.array([2.0, 1.0])).matrix
     array([[6.]])
     """
+    drawn = np.flatnonzero(weights)
+    if len(drawn) < len(weights):
+        rows, weights = rows[drawn], weights[drawn]
     n = float(weights.sum())
     mean = weights @ rows / n
-    centred = rows - mean
-    return DenseScatter(n, mean, (weights[:, None] * centred).T @ centred, n_outside)
+    scaled = (rows - mean) * np.sqrt(weights)[:, None]
+    return DenseScatter(n, mean, scaled.T @ scaled, n_outside)
 
 
 def without(whole: DenseScatter, part: DenseScatter) -> DenseScatter:

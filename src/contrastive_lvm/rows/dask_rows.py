@@ -52,6 +52,7 @@ class DaskRows(RowReader):
             raise InvalidDataError(name, reason)
         self.name, self.checks = name, checks
         self._running: list[Any] = []  # futures of a cluster
+        self.on_cluster = self._client is not None
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = precision(X.dtype)
         joined = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
@@ -67,11 +68,6 @@ class DaskRows(RowReader):
         """The client of the cluster that Dask is set to use now; None if there is none."""
         owner = getattr(dask("dask.base").get_scheduler(), "__self__", None)
         return owner if hasattr(owner, "scheduler_info") else None
-
-    @property
-    def on_cluster(self) -> bool:
-        """Whether Dask is set to use a cluster now."""
-        return self._client is not None
 
     @property
     def _in_process(self) -> bool:
@@ -155,7 +151,7 @@ class DaskRows(RowReader):
         client = self._client
         if client is not None:
             return list(client.gather(self._submit(graph, keys)))
-        with one_blas_thread():
+        with one_blas_thread:
             return list(dask().compute(*graph.delayed(keys)))
 
     def _submit(self, graph: "Graph", keys: list[Key]) -> list[Any]:

@@ -1,19 +1,28 @@
-"""Any number of row sets in the form that the sweeps use."""
+"""Any number of row sets in the form that the sweeps use.
+
+Fits that cannot fit into memory are refused before they start, since all sizes are known. The
+estimate counts only what every such fit holds at the same time, so that no fit is refused that
+would have succeeded: sets that are loaded, the loadings, and the sums over rows. It is a lower
+bound and a loose one: the peaks of seven small fits were 3.6 (a memory map that is loaded) to 250
+times as large (Student-t noise in memory). `tests/rows/test_memory.py` holds it below such peaks.
+"""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters, RowWeights
+from contrastive_lvm.arrays import Array, Parameters, RowWeights, noise_of
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Scaler
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.masked_rows import MaskedRows
-from contrastive_lvm.rows.memory import check_memory
-from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import RowReader, Rows
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
 from contrastive_lvm.rows.scale_mixture_rows import RowSums, ScaleMixtureRows
@@ -23,6 +32,7 @@ from contrastive_lvm.rows.scatter import (
     DenseScatter,
     OperatorScatter,
     Scatter,
+    first_pass,
 )
 from contrastive_lvm.rows.threads import together
 
@@ -31,8 +41,6 @@ Result = TypeVar("Result")
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
 NARROW = 256  # features: beyond, two threads of BLAS are faster than one
 MOST_LOADED = 1 << 23  # entries of a set that is worked on in memory, 64 MB in double precision
-
-
 Product = Callable[[Array], Array]  # M -> cov @ M
 
 
@@ -58,6 +66,7 @@ class Data(NamedTuple):
     narrow: bool  # sweeps have products of small matrices only, which threads do not speed up
     variances: list[Array]  # (D,) of the features of each set
     variance: Array  # (D,) of the features of all sets about their own means
+    clustered: bool = False  # workers of a cluster do the work, for several sets at the same time
 
     def row_step(
         self,
@@ -69,12 +78,14 @@ class Data(NamedTuple):
         """Return what the rows of each set add up to, and their weights from now on."""
 
         def step(i: int) -> tuple[RowSums, Cache | None]:
-            rows, given = self.sets[i], (active[i], p.psi, p.means[i])
+            rows, given = self.sets[i], (active[i], noise_of(p.psi, i), p.means[i])
             if isinstance(rows, ScaleMixtureRows):
                 return rows.sweep(*given, weights[i], scaler)
             return RowSums(rows.statistics(*given)), None
 
-        sums, renewed = zip(*_each(step, self.readers, range(len(self.sets))), strict=True)
+        sets = range(len(self.sets))
+        found = _at_once(step, sets, self.readers) if self.clustered else map(step, sets)
+        sums, renewed = zip(*found, strict=True)
         return list(sums), renewed
 
     def weights_in_memory(self, weights: Sequence[Cache | None]) -> tuple[RowWeights, ...]:
@@ -113,27 +124,30 @@ def prepare(
     columns of loadings that cannot fit into memory is refused.
     """
     given = [None] * len(sets) if weights is None else list(weights)
-    n_rows, D = sum(map(_total_weight, sets, given)), sets[0].shape[1]
+    totals = [X.shape[0] if w is None else float(w.sum()) for X, w in zip(sets, given, strict=True)]
+    if not all(total > 0 for total in totals):
+        raise ValueError("the weights of a set are all zero; give some rows a positive weight.")
+    n_rows, D = sum(totals), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
     scatter = not scale_mixture and D <= min(2 * n_rows, MOST_FEATURES)
     check_memory(sets, n_columns, loads=few, scatter=scatter)
-    readers = [_reader(X, load=few) for X in sets]
-    pairs = list(zip(readers, given, strict=True))
-    if scale_mixture:
-        return _data(_each(lambda pair: ScaleMixtureRows(*pair), readers, pairs), readers, D)
-    if span and few and not any(_sparse_or_missing(r) for r in readers):
-        found = reduce_to_span([r.load() for r in readers], given)
-        return _data(found.scatters, readers, D, found)
+    small = [few or X.shape[0] * X.shape[1] <= MOST_LOADED for X in sets]
+    loaded = [
+        X.load() if isinstance(X, RowReader) and load else X
+        for X, load in zip(sets, small, strict=True)
+    ]
+    readers = [X if isinstance(X, RowReader) else LocalRows(X) for X in loaded]
+    if not scale_mixture and span and few and not any(map(_sparse_or_missing, readers)):
+        within = reduce_to_span([r.load() for r in readers], given)
+        return _data(within.scatters, readers, D, within)
     most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
     dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
-    return _data(_each(lambda pair: summarize(*pair, dense=dense), readers, pairs), readers, D)
-
-
-def _total_weight(X: Rows, weights: Array | None) -> float:
-    total = float(X.shape[0] if weights is None else weights.sum())
-    if not total > 0:
-        raise ValueError("the weights of a set are all zero; give some rows a positive weight.")
-    return total
+    make: Callable[[RowReader, Array | None], RowSet]
+    make = ScaleMixtureRows if scale_mixture else partial(summarize, dense=dense)
+    if len(readers) > 1 and all(reader.on_cluster for reader in readers):
+        found = _at_once(lambda i: make(readers[i], given[i]), range(len(readers)), readers)
+        return _data(found, readers, D)._replace(clustered=True)
+    return _data(list(map(make, readers, given)), readers, D)
 
 
 def _data(
@@ -148,10 +162,49 @@ def _data(
     return Data(sets, readers, n_features, span, complete, narrow, variances, pooled)
 
 
-def _reader(X: Rows, *, load: bool) -> RowReader:
-    if not isinstance(X, RowReader):
-        return LocalRows(X)  # rows in memory have been checked
-    return LocalRows(X.load()) if load or X.shape[0] * X.shape[1] <= MOST_LOADED else X
+def check_memory(sets: Sequence[Rows], n_columns: int, *, loads: bool, scatter: bool) -> None:
+    """Refuse sets whose fit needs more memory than this machine, or this container, has.
+
+    `loads` says that sets out of core are read into memory; `scatter` that complete rows are
+    compressed to a matrix of all pairs of features.
+    """
+    needed, total = least_bytes(sets, n_columns, loads=loads, scatter=scatter), total_memory()
+    if total is not None and needed > total:
+        n_features = sets[0].shape[1]
+        reason = (
+            f"has {n_features} features, and a fit of {n_columns} dimensions needs at least "
+            f"{needed / 1e9:.3g} GB of memory, but there are {total / 1e9:.3g} GB; use fewer "
+            "columns or dimensions."
+        )
+        raise InvalidDataError("X", reason)
+
+
+def least_bytes(sets: Sequence[Rows], n_columns: int, *, loads: bool, scatter: bool) -> int:
+    """Return the bytes that a fit holds at once, beside rows that are in memory already.
+
+    Complete rows become a (D, D) matrix in each set, others K (K + 1) / 2 sums for each feature.
+    Which of the two is known only when the rows have been read, so that the lesser one counts.
+    """
+    n_features = int(sets[0].shape[1])
+    pairs = n_columns * (n_columns + 1) // 2
+    sums = min(n_features * len(sets), pairs) if scatter else 0
+    dense = [X for X in sets if isinstance(X, RowReader) and X.is_dense and not X.in_memory]
+    read = sum(X.shape[0] * X.shape[1] * X.dtype.itemsize for X in dense) if loads else 0
+    return read + 8 * n_features * (n_columns + sums)  # bytes, in double precision
+
+
+def total_memory() -> int | None:
+    """Return the memory and swap space of this machine or container; None if they are unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    limits = [sizes["MemTotal"]]
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of the container
+        with suppress(OSError, ValueError):  # no such file, or the word max
+            limits.append(int(Path("/sys/fs/cgroup", limit).read_text(encoding="ascii")))
+    return min(limits) + sizes.get("SwapTotal", 0)
 
 
 def _sparse_or_missing(reader: RowReader) -> bool:
@@ -166,15 +219,13 @@ def summarize(reader: RowReader, weights: Array | None, *, dense: bool) -> Scatt
         return MaskedRows(reader, found, weights)
     if found.raw is not None:
         return DenseScatter(found.n_rows, found.mean, found.scatter)
-    return OperatorScatter(found.n_rows, found.mean, found.square, reader, weights)
+    return OperatorScatter(found, reader, weights)
 
 
-def _each(
-    function: Callable[[Item], Result], readers: list[RowReader], items: Sequence[Item]
+def _at_once(
+    function: Callable[[Item], Result], items: Sequence[Item], readers: list[RowReader]
 ) -> list[Result]:
-    """Apply a function to one item after the other; on a cluster to several at the same time."""
-    if len(items) < 2 or not all(reader.on_cluster for reader in readers):
-        return list(map(function, items))
+    """Apply a function to all items at the same time; if one fails, the work of all ends."""
 
     def cancel() -> None:
         for reader in readers:

@@ -47,7 +47,10 @@ class LocalRows(RowReader):
         self.random_access = self.in_memory or is_map
         self.is_dense = not is_sparse(X) and not hasattr(X, "format")
         entries = X.nnz // self.shape[0] + 1 if is_sparse(X) else self.shape[1]
-        size = _rows_per_chunk(self.shape[0], entries, getattr(X, "chunks", None))
+        share = min(max(self.shape[0] * entries // SHARES, LEAST_ENTRIES), CHUNK_ENTRIES)
+        stored = getattr(X, "chunks", None)
+        unit = int(stored[0]) if stored else 1  # whole chunks of the file
+        size = max(unit, max(1, share // max(1, entries)) // unit * unit)
         self.slices = list(row_slices(self.shape[0], entries, elements=MOST_ENTRIES, most=size))
 
     def _read(self, rows: slice) -> Matrix:
@@ -147,14 +150,6 @@ class LocalRows(RowReader):
     def load(self) -> Matrix:
         """Return rows in memory as they are."""
         return self.X if self.in_memory else super().load()
-
-
-def _rows_per_chunk(n_rows: int, entries: int, stored: Any) -> int:
-    """Choose the rows of a chunk: a share of the set, in whole chunks of the file."""
-    share = min(max(n_rows * entries // SHARES, LEAST_ENTRIES), CHUNK_ENTRIES)
-    wanted = max(1, share // max(1, entries))
-    unit = int(stored[0]) if stored else 1
-    return max(unit, wanted // unit * unit)
 
 
 def _filled(results: Iterator[tuple[slice, Any]], n_rows: int) -> Any:

@@ -28,6 +28,7 @@ secant corrects that too. The steps begin at the mode, with `v = 0`.
 """
 
 from collections.abc import Iterator
+from math import isqrt
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -273,7 +274,7 @@ class RowAscent:
 
 def _product(cov: Array, gap: Array) -> Array:
     """`V G` of packed matrices, (K, K, B)."""
-    full = packed.full_index(packed.size_of(cov))
+    full = packed.full_index(isqrt(2 * len(cov)))
     product: Array = np.einsum("ikb,kjb->ijb", cov[full], gap[full])
     return product
 

@@ -16,9 +16,8 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import make_chunk
-from contrastive_lvm.rows.scatter import DenseScatter
+from contrastive_lvm.rows.scatter import DenseScatter, first_pass
 
 
 class Span(NamedTuple):

@@ -30,10 +30,9 @@ from contrastive_lvm.linalg.matrices import (
     row_slices,
     widen,
 )
-from contrastive_lvm.rows.moments import Moments
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache
-from contrastive_lvm.rows.scatter import MOST_FEATURES
+from contrastive_lvm.rows.scatter import MOST_FEATURES, Moments
 
 MOST_KEPT = 1 << 23  # entries of a set in memory whose sorted rows are kept, 64 MB in float64
 

@@ -75,11 +75,8 @@ class RowReader(ABC):
     random_access: bool = False  # whether single rows cost no more than rows of a chunk
     in_memory: bool = False
     is_dense: bool = False  # whether chunks are known to be arrays, not sparse matrices
-
-    @property
-    def on_cluster(self) -> bool:
-        """Whether other processes do the work, so that this one may ask for more meanwhile."""
-        return False
+    # Whether other processes do the work, so that this one may ask for more meanwhile.
+    on_cluster: bool = False
 
     def cancel(self) -> None:  # noqa: B027
         """End what other processes do for these rows; there are none unless a reader says so."""

@@ -22,9 +22,9 @@ from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.masked_rows import AvailableEntries
-from contrastive_lvm.rows.moments import first_pass
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
+from contrastive_lvm.rows.scatter import first_pass
 
 BLOCK_ELEMENTS = 1 << 17  # a few arrays of a block's size live at once
 EXACT = 1 << 21  # weights of a set that are kept in double precision

@@ -10,10 +10,16 @@ data share one interface:
 
 With fewer rows than features and isotropic noise, `gram_trick.reduce_to_span` first replaces the
 rows by their coordinates in an orthonormal basis of their span.
+
+One pass over all rows (`first_pass`) finds out which kind they are. Moments of chunks add up to
+those of all rows (Chan, Golub & LeVeque 1983, eq. 2.1), so that chunks may be anywhere, and each is
+read only once: the pass also refuses bad values.
 """
 
-from functools import partial
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +27,13 @@ import scipy.sparse as sp
 from contrastive_lvm.arrays import LOG_2PI, Array, Dense, Matrix, Sparse, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices, shift_columns, widen
+from contrastive_lvm.linalg.matrices import (
+    has_missing,
+    is_sparse,
+    row_slices,
+    shift_columns,
+    widen,
+)
 from contrastive_lvm.rows.reader import Chunk, RowReader
 
 SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
@@ -33,100 +45,88 @@ MOST_FEATURES = 3000  # above, products with rows in memory are cheaper than for
 MOST_FEATURES_OUT_OF_CORE = 6000  # above, the (D, D) matrix takes more than 290 MB
 
 
-class Scatter(Protocol):
-    """What the complete-data steps need to know of a row set."""
+class Scatter(ABC):
+    """Complete rows, as far as the steps of a fit need to know them."""
 
-    @property
-    def n_rows(self) -> float:
-        """Weight of all rows."""
-        ...
+    n_rows: float  # weight of all rows
+    mean: Array  # (D,)
+    square: Array  # (D,) diagonal of the scatter
+    counts: Array  # (D,) weight of the entries of each feature
+    n_outside = 0  # features beyond the span of the rows, which hold noise alone
 
-    @property
-    def mean(self) -> Array:
-        """Mean of the rows, (D,)."""
-        ...
-
-    @property
-    def square(self) -> Array:
-        """Diagonal of the scatter, (D,)."""
-        ...
-
-    @property
-    def counts(self) -> Array:
-        """Weight of the entries of each feature, (D,)."""
-        ...
-
+    @abstractmethod
     def product(self, M: Array) -> Array:
         """`T @ M`, (D, .)."""
-        ...
 
     def covariance_product(self, M: Array) -> Array:
         """`cov(x) @ M`, (D, .)."""
-        ...
+        return self.product(M) / self.n_rows
 
     def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
-        """Expected sufficient statistics."""
-        ...
+        """Expected sufficient statistics of the rows, centred at their own mean.
+
+        With `B = psi^-1 L A^-1` and `A = I + E[L' psi^-1 L]`: `sum_i r_i E[h_i]' = T B` and
+        `sum_i E[h_i h_i'] = n A^-1 + B' T B`. The `n_outside` dimensions that were left out when
+        the rows were reduced to their span hold noise alone, with variance `psi[0]`.
+        """
+        L, K = loadings.mean, loadings.mean.shape[1]
+        scaled = L / psi[:, None]
+        precision = np.eye(K) + L.T @ scaled
+        if loadings.cov is not None:
+            precision += loadings.cov.weighted_sum(1.0 / psi)
+        # With A = C C' and loadings L C^-T, directions that the rows hardly have are small, not
+        # differences of large products: nothing cancels even where there is next to no noise.
+        C = np.linalg.cholesky(precision)
+        inverse = np.linalg.inv(C)
+        whitened = scaled @ inverse.T
+        product = self.product(whitened)  # (D, K)
+        inner = whitened.T @ product
+        quadratic = float((self.square / psi).sum() - np.trace(inner))
+        logdet = 2.0 * float(np.log(np.diagonal(C)).sum())
+        n_features = len(psi) + self.n_outside
+        log_psi = float(np.log(psi).sum()) + self.n_outside * float(np.log(psi[0]))
+        bound = -0.5 * (self.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
+        moment = packed.pack(inverse.T @ (self.n_rows * np.eye(K) + inner) @ inverse)
+        return Statistics(
+            moment=moment,
+            first=np.zeros((K, 1)),
+            cross=product @ inverse,
+            residual=np.zeros(len(L)),
+            square=self.square,
+            weight=self.counts,
+            entries=self.counts,
+            latent=moment[:, 0],
+            n_rows=self.n_rows,
+            bound=bound,
+        )
 
 
-class DenseScatter(NamedTuple):
+class DenseScatter(Scatter):
     """The scatter as a matrix."""
 
-    n_rows: float
-    mean: Array
-    matrix: Array
-    n_outside: int = 0  # features beyond the span of the rows, which hold noise alone
-
-    @property
-    def square(self) -> Array:
-        """Diagonal of the scatter, (D,)."""
-        return np.ascontiguousarray(np.diagonal(self.matrix))
-
-    @property
-    def counts(self) -> Array:
-        """Weight of the entries of each feature, (D,)."""
-        return np.full(len(self.matrix), self.n_rows)
+    def __init__(self, n_rows: float, mean: Array, matrix: Array, n_outside: int = 0) -> None:
+        self.n_rows, self.mean, self.matrix, self.n_outside = n_rows, mean, matrix, n_outside
+        self.square: Array = np.ascontiguousarray(np.diagonal(matrix))
+        self.counts = np.full(len(matrix), n_rows)
 
     def product(self, M: Array) -> Array:
         """`T @ M`."""
         return self.matrix @ M
 
-    def covariance_product(self, M: Array) -> Array:
-        """`cov(x) @ M`."""
-        return self.product(M) / self.n_rows
 
-    def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
-        """Expected sufficient statistics; the mean of the rows is their own."""
-        return scatter_statistics(self, loadings, psi, self.n_outside)
-
-
-class OperatorScatter(NamedTuple):
+class OperatorScatter(Scatter):
     """The scatter as an operator on the rows: a pass for each product."""
 
-    n_rows: float
-    mean: Array
-    square: Array
-    reader: RowReader
-    weights: Array | None = None
-
-    @property
-    def counts(self) -> Array:
-        """Weight of the entries of each feature, (D,)."""
-        return np.full(len(self.mean), self.n_rows)
+    def __init__(self, found: "Moments", reader: RowReader, weights: Array | None) -> None:
+        self.n_rows, self.mean, self.square = found.n_rows, found.mean, found.square
+        self.counts = np.full(len(found.mean), found.n_rows)
+        self.reader, self.weights = reader, weights
 
     def product(self, M: Array) -> Array:
         """`T @ M`."""
         pivot = far_means(self.mean, self.square / self.n_rows)
         function = partial(_scatter_product, self.mean, pivot, M)
         return self.reader.reduce(function, np.add, weights=self.weights)
-
-    def covariance_product(self, M: Array) -> Array:
-        """`cov(x) @ M`."""
-        return self.product(M) / self.n_rows
-
-    def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
-        """Expected sufficient statistics; the mean of the rows is their own."""
-        return scatter_statistics(self, loadings, psi)
 
 
 def _scatter_product(mean: Array, pivot: Array, M: Array, chunk: Chunk) -> Array:
@@ -151,6 +151,116 @@ class RawSums(NamedTuple):
     origin: Array  # (D,)
     total: Array  # (D,); NaN where an entry is missing
     matrix: Array  # (D, D)
+
+
+class Moments(NamedTuple):
+    """Weighted moments of the observed entries, and of whole rows where nothing is missing."""
+
+    n_rows: float  # weight of the rows that have an observed entry
+    counts: Array  # (D,) weight of the observed entries
+    mean: Array  # (D,)
+    square: Array  # (D,) about the mean
+    complete: bool  # whether nothing is missing
+    n_empty: int = 0  # rows without any observed entry
+    raw: RawSums | None = None  # None when not asked for, or entries are missing
+
+    @property
+    def scatter(self) -> Array:
+        """Scatter of complete rows about their mean, (D, D)."""
+        if self.raw is None:
+            raise ValueError("rows with missing entries have no scatter; use MaskedRows.")
+        offset = self.raw.total / self.n_rows
+        centred: Array = self.raw.matrix - self.n_rows * np.outer(offset, offset)
+        return centred
+
+    def plus(self, other: "Moments") -> "Moments":
+        """Add the moments of other rows."""
+        counts = self.counts + other.counts
+        share = other.counts / np.maximum(counts, np.finfo(np.float64).tiny)
+        change, both = other.mean - self.mean, self.counts * share
+        mean = self.mean + change * share
+        return Moments(
+            self.n_rows + other.n_rows,
+            counts,
+            mean,
+            self.square + other.square + both * change**2,
+            self.complete and other.complete,
+            self.n_empty + other.n_empty,
+            self._joint(other, mean, both * change, change),
+        )
+
+    def _joint(self, other: "Moments", mean: Array, scaled: Array, change: Array) -> RawSums | None:
+        """Add raw sums: simply if they are about one origin, otherwise about the mean of both."""
+        mine, its = self.raw, other.raw
+        if mine is None or its is None:
+            return None
+        if np.array_equal(mine.origin, its.origin):
+            return RawSums(mine.origin, mine.total + its.total, mine.matrix + its.matrix)
+        matrix: Array = np.outer(scaled, change)
+        matrix += self.scatter
+        matrix += other.scatter
+        return RawSums(mean, np.zeros(len(mean)), matrix)
+
+
+def first_pass(reader: RowReader, weights: Array | None = None, *, scatter: bool) -> Moments:
+    """Compute the moments of all rows, which are checked on the way."""
+    function = partial(_moments, reader.checks.values, scatter)
+    found = reader.reduce(function, Moments.plus, weights=weights)
+    reader.checks.counts(found.counts)
+    return found
+
+
+def _moments(check: Callable[[Matrix], None], scatter: bool, chunk: Chunk) -> Moments:  # noqa: FBT001
+    """Compute a chunk's moments; with a scatter, rows are checked only if a sum is not finite."""
+    rows, weights = chunk.rows, chunk.weights
+    if not scatter:
+        check(rows)
+        return _column_moments(rows, weights)
+    raw = raw_sums(rows, weights)
+    if not np.isfinite(raw.total).all():
+        check(rows)
+        if has_missing(rows):
+            return _column_moments(rows, weights)
+    n = float(rows.shape[0] if weights is None else weights.sum())
+    offset = raw.total / n
+    square = np.diagonal(raw.matrix) - n * offset**2
+    counts = np.full(rows.shape[1], n)
+    mean, complete = raw.origin + offset, True
+    return Moments(n, counts, mean, square, complete, raw=raw)
+
+
+def _column_moments(rows: Matrix, weights: Array | None) -> Moments:
+    if is_sparse(rows) and not has_missing(rows):
+        return _sparse_moments(rows, weights)
+    return reduce(
+        Moments.plus,
+        (
+            _slice_moments(widen(rows[at]), None if weights is None else weights[at])
+            for at in row_slices(*rows.shape)
+        ),
+    )
+
+
+def _slice_moments(rows: Array, weights: Array | None) -> Moments:
+    seen = ~np.isnan(rows)
+    w = np.ones(len(rows)) if weights is None else weights
+    counts, complete = w @ seen, bool(seen.all())
+    filled = rows if complete else np.where(seen, rows, 0.0)
+    total = filled.sum(axis=0) if weights is None else w @ filled
+    mean = total / np.maximum(counts, np.finfo(np.float64).tiny)
+    centred = np.where(seen, rows - mean, 0.0)
+    square = (centred**2).sum(axis=0) if weights is None else w @ centred**2
+    some = seen.any(axis=1)
+    return Moments(float(w @ some), counts, mean, square, complete, int((~some).sum()))
+
+
+def _sparse_moments(rows: Sparse, weights: Array | None) -> Moments:
+    moved, pivot = centre_sparse(rows, weights)
+    ones = np.ones(rows.shape[0]) if weights is None else weights
+    n = float(ones.sum())
+    offset = moved.T @ ones / n
+    square = np.maximum(moved.multiply(moved).T @ ones - n * offset**2, 0.0)
+    return Moments(n, np.full(rows.shape[1], n), pivot + offset, square, complete=True)
 
 
 def raw_sums(X: Matrix, weights: Array | None = None) -> RawSums:
@@ -228,44 +338,3 @@ def centre_sparse(X: Sparse, weights: Array | None) -> tuple[Sparse, Array]:
 def far_means(mean: Array, variance: Array) -> Array:
     """Means of the columns that are far from zero, in their standard deviations; zero elsewhere."""
     return np.where(mean**2 > FAR * variance, mean, 0.0)
-
-
-def scatter_statistics(
-    data: Scatter, loadings: Loadings, psi: Array, n_outside: int = 0
-) -> Statistics:
-    """Expected sufficient statistics of complete rows, centred at their own mean.
-
-    With `B = psi^-1 L A^-1` and `A = I + E[L' psi^-1 L]`: `sum_i r_i E[h_i]' = T B` and
-    `sum_i E[h_i h_i'] = n A^-1 + B' T B`. The `n_outside` dimensions that were left out when the
-    rows were reduced to their span hold noise alone, with variance `psi[0]`.
-    """
-    L, K = loadings.mean, loadings.mean.shape[1]
-    scaled = L / psi[:, None]
-    precision = np.eye(K) + L.T @ scaled
-    if loadings.cov is not None:
-        precision += loadings.cov.weighted_sum(1.0 / psi)
-    # With A = C C' and loadings L C^-T, directions that the rows hardly have are small, not
-    # differences of large products: nothing cancels even where there is next to no noise.
-    C = np.linalg.cholesky(precision)
-    inverse = np.linalg.inv(C)
-    whitened = scaled @ inverse.T
-    product = data.product(whitened)  # (D, K)
-    inner = whitened.T @ product
-    quadratic = float((data.square / psi).sum() - np.trace(inner))
-    logdet = 2.0 * float(np.log(np.diagonal(C)).sum())
-    n_features = len(psi) + n_outside
-    log_psi = float(np.log(psi).sum()) + n_outside * float(np.log(psi[0]))
-    bound = -0.5 * (data.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
-    moment = packed.pack(inverse.T @ (data.n_rows * np.eye(K) + inner) @ inverse)
-    return Statistics(
-        moment=moment,
-        first=np.zeros((K, 1)),
-        cross=product @ inverse,
-        residual=np.zeros(len(L)),
-        square=data.square,
-        weight=data.counts,
-        entries=data.counts,
-        latent=moment[:, 0],
-        n_rows=data.n_rows,
-        bound=bound,
-    )

@@ -17,15 +17,14 @@ def mean_profile(likelihood: Likelihood, sets: list[Rows]) -> Array:
     sized = likelihood._sized_features(sets[0].shape[1])
     if not sized.any():
         return np.zeros(len(sized))
-    sums, counts = zip(*(_sums(X) for X in sets), strict=True)
+    sums, counts = zip(
+        *(X.reduce(_sums, _added) if isinstance(X, RowReader) else column_sums(X) for X in sets),
+        strict=True,
+    )
     return np.where(sized, sum(sums) / np.maximum(sum(counts), 1.0), 0.0)
 
 
-def _sums(X: Rows) -> Sums:
-    return X.reduce(_chunk_sums, _added) if isinstance(X, RowReader) else column_sums(X)
-
-
-def _chunk_sums(chunk: Chunk) -> Sums:
+def _sums(chunk: Chunk) -> Sums:
     return column_sums(chunk.rows)
 
 

@@ -29,7 +29,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Itera
     if workers == 1 or (isinstance(items, list) and len(items) < 2):
         yield from map(function, items)
         return
-    with one_blas_thread(), ThreadPoolExecutor(workers) as threads:
+    with one_blas_thread, ThreadPoolExecutor(workers) as threads:
         running: deque[Future[Result]] = deque()
         for item in items:
             # NumPy's settings for floating-point errors are those of the thread that asks.
@@ -91,11 +91,6 @@ class BlasLimit:
         self._lock, self._users = Lock(), 0
 
 
-_limit = BlasLimit()
+one_blas_thread = BlasLimit()  # for all threads of the process
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limit.lift_in_child)
-
-
-def one_blas_thread() -> BlasLimit:
-    """Limit BLAS to one thread; the limit holds for all threads of the process."""
-    return _limit
+    os.register_at_fork(after_in_child=one_blas_thread.lift_in_child)

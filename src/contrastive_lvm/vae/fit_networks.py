@@ -9,7 +9,7 @@ import numpy as np
 
 from contrastive_lvm.black_box.devices import Placement
 from contrastive_lvm.progress import progress
-from contrastive_lvm.rows.moments import Moments
+from contrastive_lvm.rows.scatter import Moments
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
 from contrastive_lvm.vae.network_rows import NetworkRows

@@ -6,7 +6,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.likelihoods.base import CONSTANT
-from contrastive_lvm.rows.moments import Moments
+from contrastive_lvm.rows.scatter import Moments
 from contrastive_lvm.vae.architecture import (
     Architecture,
     FeatureUnits,

@@ -329,7 +329,7 @@ def _posterior(start: StartingPoint, draws: Draws, n_warmup: int, *, complete: b
     return Posterior(
         loadings={name: drawn.mean(axis=(0, 1)) for name, drawn in loadings.items()},
         means={name: means[f"{name} mean"] for name in model.sets},
-        noise_variance=np.broadcast_to(means.get("noise variance", fixed.noise), (D,)).copy(),
+        noise_variance=_noise_variance(model, means, fixed.noise),
         lower_bounds=values["log density"].mean(axis=0),
         n_iter=n_chains * (n_warmup + n_draws),
         converged=complete and agree and draws.divergences <= FEW_DIVERGENT * n_chains * n_draws,
@@ -340,6 +340,16 @@ def _posterior(start: StartingPoint, draws: Draws, n_warmup: int, *, complete: b
         dispersion=None if dispersion is None else np.broadcast_to(dispersion, (D,)).copy(),
         draws=draws,
     )
+
+
+def _noise_variance(model: Model, means: dict[str, Array], fixed: Array) -> Array:
+    """Return noise variances, (D,) or (S, D), from means of their draws; `fixed` without any."""
+    likelihood, D = model.likelihood, len(fixed)
+    if likelihood._has_own_noise:
+        found = [means[f"{name} noise variance"] for name in model.sets]
+        return np.stack([likelihood._noise_of_features(noise, D) for noise in found])
+    noise = means.get("noise variance")
+    return fixed if noise is None else likelihood._noise_of_features(noise, D)
 
 
 def log_moments(draws: Array | None) -> LogMoments | None:

@@ -179,20 +179,28 @@ class CompiledNuts:
         def one(pair: tuple[JaxArray, dict[str, JaxArray]]) -> dict[str, JaxArray]:
             found: dict[str, JaxArray] = {}
             for i, (X, name) in enumerate(zip(sets, self.layout.model.sets, strict=True)):
-                found |= self._set_latents(jax.random.fold_in(pair[0], i), pair[1], X, name)
+                noise = jnp.exp(pair[1]["log noise"])
+                noise = noise[i] if self.layout.model.likelihood._has_own_noise else noise
+                key = jax.random.fold_in(pair[0], i)
+                found |= self._set_latents(key, pair[1], X, name, noise)
             return found
 
         keys = jax.random.split(jax.random.key(seed), len(drawn["log noise"]))
         return dict(jax.lax.map(one, (keys, drawn)))
 
     def _set_latents(
-        self, key: JaxArray, values: Mapping[str, JaxArray], X: JaxArray, name: str
+        self,
+        key: JaxArray,
+        values: Mapping[str, JaxArray],
+        X: JaxArray,
+        name: str,
+        noise_variance: JaxArray,
     ) -> dict[str, JaxArray]:
         """Draw the latents of the rows of one set, by site."""
         model, solve = self.layout.model, jax.scipy.linalg.solve_triangular
         active = [values[f"{b.name} loadings"] for b in model.blocks if name in b.sets]
         L = jnp.concatenate(active, axis=1)
-        rows = latent_gaussians(X, values[f"{name} mean"], L, jnp.exp(values["log noise"]))
+        rows = latent_gaussians(X, values[f"{name} mean"], L, noise_variance)
         noise = jax.random.normal(key, (*rows.mean.shape, 1))
         h = rows.mean + solve(rows.root, noise, lower=True, trans=1)[:, :, 0]
         return split_columns(h, latent_sites(model, name))

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from contrastive_lvm._jax import AnyArray, JaxArray, jnp
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, noise_of
 from contrastive_lvm.black_box.initialization import StartingPoint
 from contrastive_lvm.black_box.sites import Site, initial_values, latent_sites, split_columns
 from contrastive_lvm.draws import Freedom
@@ -155,17 +155,20 @@ def _units(start: StartingPoint, n_rows: Sequence[int]) -> dict[str, Array]:
 
     Means vary as those of rows do, together: their unit is a root of the covariance.
     """
-    model, found = start.model, {}
+    model = start.model
+    found: dict[str, Array] = {}
     noise = np.where(start.nuisance.noise > 0, start.nuisance.noise, start.unit**2)
     counts = dict(zip(model.sets, n_rows, strict=True))
-    for name, stds in zip(model.sets, start.latent_stds, strict=True):
-        L = start.L[:, model.active_columns(name)]
-        found[f"{name} mean"] = np.linalg.cholesky((L @ L.T + np.diag(noise)) / counts[name])
+    for i, (name, stds) in enumerate(zip(model.sets, start.latent_stds, strict=True)):
+        L, own = start.L[:, model.active_columns(name)], noise_of(noise, i)
+        covariance = (L @ L.T + np.diag(own)) / counts[name]
+        found[f"{name} mean"] = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         found |= split_columns(stds, latent_sites(model, name))
     for block, columns in zip(model.blocks, model.columns, strict=True):
         square = (start.L[:, columns] ** 2).sum(axis=1) / max(1, block.n_components)
         n = sum(counts[name] for name in block.sets)
-        found[f"{block.name} loadings"] = np.sqrt((noise + square) / n)[:, None]
+        noisy = np.atleast_2d(noise).mean(axis=0, dtype=np.float64)
+        found[f"{block.name} loadings"] = np.sqrt((noisy + square) / n)[:, None]
     return found
 
 

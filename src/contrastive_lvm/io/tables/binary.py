@@ -14,7 +14,7 @@ from scipy import sparse
 from contrastive_lvm.arrays import Matrix, Sparse
 from contrastive_lvm.datasets.download import reading
 from contrastive_lvm.datasets.tenx import read_10x
-from contrastive_lvm.io.stored_size import refuse_claim
+from contrastive_lvm.io.atomic import refuse_claim
 from contrastive_lvm.io.tables.from_frame import table_from_frame
 from contrastive_lvm.io.tables.table import (
     Table,

@@ -33,6 +33,16 @@ class Sets(NamedTuple):
     preparation: Preparation
     dropped: list[str]  # features that only one of two files has
 
+    @property
+    def tables(self) -> list[Table]:
+        """The target, and the background if there is one."""
+        return [self.target] if self.background is None else [self.target, self.background]
+
+    def frames(self) -> "tuple[Matrix | pd.DataFrame, Matrix | pd.DataFrame | None]":
+        """Return the rows of both sets as estimators take them."""
+        target, *other = (frame(table, named=self.preparation.named) for table in self.tables)
+        return target, other[0] if other else None
+
 
 def read_sets(
     target_file: Path,

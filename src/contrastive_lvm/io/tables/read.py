@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from contrastive_lvm.io.atomic import is_special, kind_of
-from contrastive_lvm.io.stored_size import refuse_holes
+from contrastive_lvm.io.atomic import is_special, kind_of, refuse_holes
 from contrastive_lvm.io.tables.read_csv import read_csv
 from contrastive_lvm.io.tables.recognize import is_identifier
 from contrastive_lvm.io.tables.table import Table, refuse_empty, some

@@ -34,13 +34,6 @@ class Table(NamedTuple):
         return self.row_names or [str(i) for i in range(1, self.n_rows + 1)]
 
 
-def annotation(table: Table, column: str, option: str, way: str) -> Column:
-    """Return a column that an option names, or refuse a table without it."""
-    if column not in table.annotations.columns:
-        raise ValueError(f"{option}: {table.source} has no column {column!r}; {way}.")
-    return table.annotations[column]
-
-
 def numbered(n: int) -> list[str]:
     """Make names for features that have none.
 

@@ -1,18 +1,48 @@
-"""Replicates of rows that a column of the file names, and signs that there are some."""
+"""Columns of a file that describe its rows: size factors, and replicates or signs of some."""
 
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from contrastive_lvm.io.tables.table import Column, Table, annotation
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.io.tables.table import Column, Table
 
 # Words by which people name a column of replicates.
 WORDS = {
     "animal", "batch", "donor", "individual", "mouse", "patient", "rat", "replicate", "run",
     "sample", "session", "subject",
 }  # fmt: skip
+
+
+def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Any]:
+    """Return the argument `name` of an estimator's method; none without a column or a table."""
+    if table is None or column is None:
+        return {}
+    given = annotation(table, column, "--size-factors", "add it, one positive number per row")
+    sizes, wrong = positive_numbers(given)
+    if len(wrong):
+        raise ValueError(
+            f"--size-factors: column {column!r} of {table.source} has "
+            f"{str(given.iloc[wrong[0]])!r} in row {table.labels()[wrong[0]]}; give one positive "
+            "number per row."
+        )
+    return {name: sizes}
+
+
+def positive_numbers(column: Column) -> tuple[Array, np.ndarray]:
+    """Return a column as numbers, and the positions of values that are no positive numbers."""
+    numbers: Array = pd.to_numeric(column.astype(object), errors="coerce").to_numpy(np.float64)
+    return numbers, np.flatnonzero(~(np.isfinite(numbers) & (numbers > 0)))
+
+
+def annotation(table: Table, column: str, option: str, way: str) -> Column:
+    """Return a column that an option names, or refuse a table without it."""
+    if column not in table.annotations.columns:
+        raise ValueError(f"{option}: {table.source} has no column {column!r}; {way}.")
+    return table.annotations[column]
 
 
 def groups_of(

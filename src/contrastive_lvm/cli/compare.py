@@ -1,0 +1,100 @@
+"""`clvm compare`: several methods on the same files, side by side."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contrastive_lvm.cli import options
+from contrastive_lvm.cli.fit import read
+from contrastive_lvm.cli.output import Facts, aligned, announce, as_text, say, user_warnings
+from contrastive_lvm.io.atomic import destination, write_atomically
+
+if TYPE_CHECKING:
+    from contrastive_lvm.resampling.comparison import Comparison
+
+
+def compare(
+    file: options.TargetFile,
+    background_file: options.BackgroundFile = None,
+    *,
+    by: options.By = None,
+    target: options.Target = None,
+    background: options.Background = None,
+    where: options.Where = None,
+    annotation: options.Annotation = None,
+    features: options.Features = None,
+    scale: options.Scale = "none",
+    layer: options.Layer = None,
+    replicates: options.Replicates = None,
+    n_components: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of dimensions of every method.")
+    ] = 2,
+    resamples: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Number of divisions of the rows into halves."),
+    ] = 10,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="Picture to write: .png, .svg, .pdf."),
+    ] = Path("comparison.png"),
+    colour: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Annotation that colours the rows.")
+    ] = None,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+) -> None:
+    """Compare PCA, PPCA, cPCA, gcPCA and cLVM on the same rows: a picture and a table.
+
+    Stability is how far two fits to halves of the rows agree, from 0 to 1; the log-likelihood is
+    that of a target row in the half that was left out.
+    """
+    from contrastive_lvm.cli.parse_options import build_estimator
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.row_columns import annotation as column_of
+    from contrastive_lvm.plots import plot_comparison
+    from contrastive_lvm.report.evidence import replicates_of
+    from contrastive_lvm.resampling.comparison import compare_methods
+
+    path = destination(output, "--output", inputs=[file, background_file])
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise ValueError(f"--output={output} is not a picture; end it with .png, .svg or .pdf.")
+    sides = (target or (), background or (), where or (), annotation or ())
+    choice = Choice(by, *sides, layer=layer, replicates=replicates)
+    estimator = build_estimator(n_shared="auto")
+    sets = read(file, background_file, choice, scale, estimator, features or ())
+    if sets.background is None:
+        raise ValueError("there is no background to compare the target with; name one.")
+    way = "name a column of text"
+    labels = None if colour is None else column_of(sets.target, colour, "--colour", way)
+    announce("Comparing")
+    with user_warnings() as said:
+        found = compare_methods(
+            sets.target.values,
+            background=sets.background.values,
+            n_components=n_components,
+            **replicates_of(sets),
+            n_resamples=resamples,
+            random_state=seed,
+        )
+        figure = plot_comparison(found, labels)
+    write_atomically(path, lambda out: figure.savefig(out, format=kind, dpi=150))
+    facts = {"methods": _facts(found), "picture": str(path), "warnings": said, "seed": seed}
+    say(as_text(facts) if as_json else _text(facts))
+
+
+def _facts(found: "Comparison") -> list[Facts]:
+    table = found.table.reset_index(names="method").astype(object)
+    rows = table.where(table.notna(), None).to_dict(orient="records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def _text(facts: Facts) -> str:
+    table = [("method", "stability", "log-likelihood", "seconds")]
+    for row in facts["methods"]:
+        score = row["log_likelihood"]
+        shown = "" if score is None else f"{score:.3f}"
+        table.append((row["method"], f"{row['stability']:.3f}", shown, f"{row['seconds']:.3f}"))
+    lines = [*aligned(table), "", f"picture: {facts['picture']}"]
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in facts["warnings"])])

@@ -1,0 +1,166 @@
+"""Several methods on the same two sets: what each shows, and how far its picture can be trusted.
+
+A method is fitted to a random half of the rows and to the other half, and both fits are applied to
+all target rows. The picture is stable if the two sets of latents agree up to a linear map: their
+squared canonical correlations, averaged over the dimensions, are 1 for the same picture and near 0
+for unrelated ones. A method with a likelihood scores the target rows of the other half.
+"""
+
+import inspect
+from collections.abc import Mapping
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.utils import get_tags
+
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
+from contrastive_lvm.estimators.generalized_contrastive_pca import GeneralizedContrastivePCA
+from contrastive_lvm.estimators.input_rows import as_rows
+from contrastive_lvm.estimators.ppca import PPCA
+from contrastive_lvm.linalg.matrices import has_missing, widen
+from contrastive_lvm.resampling.parallel import resample, seed_sequence
+from contrastive_lvm.resampling.replicates import Replicates, check_replicates, draw_halves
+
+TwoSets = tuple[Matrix, Matrix]
+
+
+class Comparison(NamedTuple):
+    """Target latents by method, and a table with one row per method."""
+
+    table: pd.DataFrame  # columns: stability, log_likelihood (NaN where there is none), seconds
+    latents: dict[str, Array]  # (n, n_components) of the fits to all rows
+
+
+class _Half(NamedTuple):
+    latents: Array  # of all target rows
+    score: float  # mean log-likelihood of the target rows of the other half
+
+
+def compare_methods(
+    X: Any,
+    *,
+    background: Any,
+    methods: Mapping[str, Any] | None = None,
+    n_components: int = 2,
+    groups: Any = None,
+    background_groups: Any = None,
+    n_resamples: int = 10,
+    random_state: Any = None,
+) -> Comparison:
+    """Compare methods on two sets: their latents, stability, held-out likelihood and time.
+
+    Parameters
+    ----------
+    X, background : array-like
+        The two sets. Methods that accept no missing entries see the means of the features of a
+        set in their place.
+    methods : mapping of str to estimator, optional
+        Unfitted estimators by name; those whose `fit` takes a background are given one. By
+        default PCA and probabilistic PCA of the target, contrastive PCA, generalized contrastive
+        PCA, and the contrastive latent variable model (`"cLVM"`).
+    n_components : int
+        Number of dimensions of the default methods.
+    groups, background_groups : array-like of shape (n,) and (m,), optional
+        The replicate of each row; halves are made of whole replicates.
+    n_resamples : int
+        Number of divisions into halves.
+    random_state : int, generator or None
+        Draws the halves.
+
+    Returns
+    -------
+    Comparison
+        `latents` by method, and a `table` by method: `stability`, the mean squared canonical
+        correlation of the latents of two halves, between 0 and 1; `log_likelihood`, per target
+        row of the half that was left out, NaN for methods without a likelihood (PCA has that of
+        probabilistic PCA); and `seconds`, of the fit to all rows.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> found = clvm.compare_methods(data.target, background=data.background, random_state=0)
+    >>> found.table["stability"].round(2).to_dict()["cLVM"]
+    0.99
+    >>> figure = clvm.plots.plot_comparison(found, data.target_labels)
+    """
+    n_components = check_integer("n_components", n_components, 1)
+    check_integer("n_resamples", n_resamples, 1)
+    chosen = default_methods(n_components) if methods is None else dict(methods)
+    sets = as_rows(X, "X"), as_rows(background, "background")
+    sizes = [rows.shape[0] for rows in sets]
+    replicates = check_replicates([groups, background_groups], sizes)
+    filled = (_fill(sets[0]), _fill(sets[1]))
+    rows, latents = [], {}
+    for name, estimator in chosen.items():
+        given = sets if get_tags(estimator).input_tags.allow_nan else filled
+        start = perf_counter()
+        model = _fitted(estimator, *given)
+        seconds = perf_counter() - start
+        latents[name] = np.asarray(model.transform(given[0]))
+        half = partial(_halves, estimator, given, replicates)
+        halves = resample(half, n_resamples, seed_sequence(random_state), name=name)
+        stability = [_agreement(first.latents, second.latents) for first, second in halves]
+        scores = [part.score for pair in halves for part in pair]
+        rows.append((float(np.mean(stability)), float(np.mean(scores)), seconds))
+    columns = ["stability", "log_likelihood", "seconds"]
+    return Comparison(pd.DataFrame(rows, index=list(chosen), columns=columns), latents)
+
+
+def default_methods(n_components: int) -> dict[str, Any]:
+    """Return the methods that are compared unless others are given."""
+    return {
+        "PCA": PCA(n_components),
+        "PPCA": PPCA(n_components),
+        "cPCA": ContrastivePCA(n_components),
+        "gcPCA": GeneralizedContrastivePCA(n_components),
+        "cLVM": ContrastiveLVM(n_components, "auto"),
+    }
+
+
+def _fitted(estimator: Any, target: Matrix, background: Matrix) -> Any:
+    takes_background = "background" in inspect.signature(estimator.fit).parameters
+    arguments = {"background": background} if takes_background else {}
+    return clone(estimator).fit(target, **arguments)
+
+
+def _halves(
+    estimator: Any, sets: TwoSets, replicates: Replicates, rngs: list[np.random.Generator]
+) -> list[tuple[_Half, _Half]]:
+    return [_two_halves(estimator, sets, replicates, rng) for rng in rngs]
+
+
+def _two_halves(
+    estimator: Any, sets: TwoSets, replicates: Replicates, rng: np.random.Generator
+) -> tuple[_Half, _Half]:
+    (target, background), (first, others) = sets, draw_halves(replicates, rng)[0]
+    halves = []
+    for in_target, in_background in ((first > 0, others > 0), (first == 0, others == 0)):
+        model = _fitted(estimator, target[in_target], background[in_background])
+        scored = hasattr(model, "score_samples")
+        score = float(np.mean(model.score_samples(target[~in_target]))) if scored else np.nan
+        halves.append(_Half(np.asarray(model.transform(target)), score))
+    return halves[0], halves[1]
+
+
+def _agreement(first: Array, second: Array) -> float:
+    """Return the mean squared canonical correlation of two sets of latents of the same rows."""
+    spaces = [np.linalg.qr(latents - latents.mean(axis=0))[0] for latents in (first, second)]
+    cosines = np.linalg.svd(spaces[0].T @ spaces[1], compute_uv=False)
+    return float(np.mean(cosines.clip(0.0, 1.0) ** 2))
+
+
+def _fill(rows: Matrix) -> Matrix:
+    """Return rows with missing entries replaced by the means of their features."""
+    if not has_missing(rows):
+        return rows
+    dense = widen(rows)
+    return np.where(np.isnan(dense), np.nanmean(dense, axis=0), dense)
