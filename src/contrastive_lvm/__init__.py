@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
     from contrastive_lvm.likelihoods.poisson import Poisson
     from contrastive_lvm.likelihoods.student_t import StudentT
-    from contrastive_lvm.model import Block, Model
+    from contrastive_lvm.model import LoadingBlock, Model
     from contrastive_lvm.posterior import Posterior
     from contrastive_lvm.priors.ard import ARD
     from contrastive_lvm.priors.base import Prior
@@ -66,7 +66,6 @@ __all__ = [
     "VAE",
     "BackgroundLatents",
     "Bernoulli",
-    "Block",
     "Bootstrap",
     "Comparison",
     "ContrastTest",
@@ -84,6 +83,7 @@ __all__ = [
     "Latents",
     "Leakage",
     "Likelihood",
+    "LoadingBlock",
     "Mixed",
     "Model",
     "ModelFileError",
@@ -148,7 +148,7 @@ _HOMES = {
     "BackgroundLatents": "estimators.prediction_model",
     "Latents": "estimators.prediction_model",
     "Model": "model",
-    "Block": "model",
+    "LoadingBlock": "model",
     "Bootstrap": "resampling.bootstrap",
     "bootstrap": "resampling.bootstrap",
     "DimensionChoice": "resampling.dimensions",

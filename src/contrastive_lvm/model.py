@@ -19,7 +19,7 @@ from contrastive_lvm.priors.flat import Flat
 
 
 @dataclass(frozen=True)
-class Block:
+class LoadingBlock:
     """A block of loadings: its size, the sets in which it is active, and its prior.
 
     The size of an `automatic` block is the largest that it may have; the data decides.
@@ -40,7 +40,7 @@ class Model:
     ----------
     sets : tuple of str
         Names of the sets of rows.
-    blocks : tuple of Block
+    blocks : tuple of LoadingBlock
         Blocks of loadings, in the order of the columns of `L`.
     likelihood : Likelihood
         Noise about the linear predictor; its variances are common to all sets unless it says
@@ -49,14 +49,14 @@ class Model:
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> shared = clvm.Block("shared", 3, ("a", "b"))
-    >>> model = clvm.Model(("a", "b"), (shared, clvm.Block("only a", 2, ("a",))))
+    >>> shared = clvm.LoadingBlock("shared", 3, ("a", "b"))
+    >>> model = clvm.Model(("a", "b"), (shared, clvm.LoadingBlock("only a", 2, ("a",))))
     >>> model.n_columns, model.active_columns("b").tolist()
     (5, [0, 1, 2])
     """
 
     sets: tuple[str, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[LoadingBlock, ...]
     likelihood: Likelihood = field(default_factory=Gaussian)
 
     # What follows from these, found once.

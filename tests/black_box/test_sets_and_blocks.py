@@ -19,7 +19,7 @@ ACTIVE = {"all": ("a", "b", "c"), "a and b": ("a", "b"), "b and c": ("b", "c"), 
 
 def model(prior: Any, likelihood: Any = None) -> clvm.Model:
     """Return three sets and four blocks of a column each, two of which overlap."""
-    blocks = (clvm.Block(name, 1, sets, prior) for name, sets in ACTIVE.items())
+    blocks = (clvm.LoadingBlock(name, 1, sets, prior) for name, sets in ACTIVE.items())
     return clvm.Model(tuple(ROWS), tuple(blocks), likelihood or clvm.Gaussian())
 
 

@@ -17,7 +17,7 @@ from contrastive_lvm.arrays import noise_of
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.coordinate_ascent.variational_bayes import VariationalBayes
-from contrastive_lvm.model import Block, Model
+from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
 from tests.oracles import Array
 
@@ -50,7 +50,7 @@ def model_of(design: str, likelihood: Any = None, prior: Any = None) -> Model:
     blocks = DESIGNS[design]
     sets = tuple(sorted({name for _, names in blocks.values() for name in names}))
     prior = clvm.Flat() if prior is None else prior
-    made = tuple(Block(name, n, names, prior) for name, (n, names) in blocks.items())
+    made = tuple(LoadingBlock(name, n, names, prior) for name, (n, names) in blocks.items())
     return Model(sets, made, clvm.Gaussian() if likelihood is None else likelihood)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from contrastive_lvm._jax import AnyArray, JaxArray, dist, flat_site, jnp, numpyro
 from contrastive_lvm.black_box.marginal import CompleteRows, marginal_factor
-from contrastive_lvm.model import Block, Model
+from contrastive_lvm.model import LoadingBlock, Model
 
 
 class Unobserved(NamedTuple):
@@ -97,7 +97,7 @@ def has_marginal(model: Model) -> bool:
     return model.likelihood._has_closed_form and not model.likelihood._is_scale_mixture
 
 
-def _loadings(block: Block, n_features: int, *, augmented: bool) -> JaxArray:
+def _loadings(block: LoadingBlock, n_features: int, *, augmented: bool) -> JaxArray:
     shape = (n_features, block.n_components)
     if block.n_components == 0:
         return jnp.zeros(shape)

@@ -20,7 +20,7 @@ from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.ard_rank import supported_rank
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.likelihoods.base import CONSTANT
-from contrastive_lvm.model import Block, Model
+from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.rows.data import CovarianceOperator, Data, Product
 
 DENSE_BELOW = 150  # dimensions up to which a full eigendecomposition is as cheap as iterating
@@ -116,7 +116,9 @@ class _Starts:
         self.sets = dict(zip(self.model.sets, problem.data.covariances(), strict=True))
         self.blocks = sorted(self.model.blocks, key=lambda block: -len(block.sets))
 
-    def least_shared_sets(self, first: Block, others: list[Block]) -> tuple[str, ...] | None:
+    def least_shared_sets(
+        self, first: LoadingBlock, others: list[LoadingBlock]
+    ) -> tuple[str, ...] | None:
         """Return the sets of a block in which fewest others are active; None if these are all."""
         used = [block for block in others if block.n_components]
         if not used:
@@ -153,7 +155,7 @@ class _Starts:
             found.append(_first_loadings(source, n, 0, floor, isotropic=self.isotropic)[1])
         return np.stack(found)
 
-    def _next_loadings(self, block: Block, started: dict[str, Array], noise: Array) -> Array:
+    def _next_loadings(self, block: LoadingBlock, started: dict[str, Array], noise: Array) -> Array:
         """Return a block's loadings given those of earlier blocks."""
         psi = noise
         if self.own_noise:
@@ -169,7 +171,9 @@ class _Starts:
             )
         return _whitened_loadings(_pooled(sources), base, psi, block.n_components)
 
-    def sized(self, first: Block, others: list[Block], exclusive: Sequence[str]) -> Start:
+    def sized(
+        self, first: LoadingBlock, others: list[LoadingBlock], exclusive: Sequence[str]
+    ) -> Start:
         """Start with no more columns in the first block than the data supports.
 
         The first block as its least shared sets have it gives the others; what these leave of all
@@ -180,7 +184,7 @@ class _Starts:
         return self.from_source(self.without_others(first, others, exclusive))
 
     def without_others(
-        self, first: Block, others: list[Block], exclusive: Sequence[str] | None
+        self, first: LoadingBlock, others: list[LoadingBlock], exclusive: Sequence[str] | None
     ) -> CovarianceOperator:
         """Return the covariance of a block's sets, less what the other blocks explain of them."""
         if exclusive is None:

@@ -16,7 +16,7 @@ from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
-from contrastive_lvm.model import Block, Model
+from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.priors.ard import ARD
 from contrastive_lvm.priors.base import AnyPrior, FourMethods, Prior, has_four_methods
 from contrastive_lvm.priors.flat import Flat
@@ -198,11 +198,11 @@ def contrastive_model(
     5
     """
     sets = ("target", "background") if background else ("target",)
-    shared = Block("shared", n_shared, sets, shared_prior or Flat())
-    target = Block("target", n_target, ("target",), target_prior or Flat())
-    blocks: tuple[Block, ...] = (shared, target)
+    shared = LoadingBlock("shared", n_shared, sets, shared_prior or Flat())
+    target = LoadingBlock("target", n_target, ("target",), target_prior or Flat())
+    blocks: tuple[LoadingBlock, ...] = (shared, target)
     if n_background:
-        blocks += (Block("background", n_background, sets[1:], background_prior or Flat()),)
+        blocks += (LoadingBlock("background", n_background, sets[1:], background_prior or Flat()),)
     return Model(sets, blocks, likelihood or Gaussian())
 
 

@@ -8,7 +8,7 @@ from contrastive_lvm.draws import Draws, dimensions
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, optional, whole
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg import packed
-from contrastive_lvm.model import Block, Model
+from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import Prior
 
@@ -87,7 +87,7 @@ def _check_noise(likelihood: Likelihood, posterior: Posterior) -> None:
             raise ValueError(f"its noise is out of the range of {likelihood!r}")
 
 
-def _check_block(block: Block, posterior: Posterior) -> None:
+def _check_block(block: LoadingBlock, posterior: Posterior) -> None:
     L, state = posterior.loadings[block.name], posterior.prior_states.get(block.name)
     if L.shape[1] > block.n_components:
         sizes = f"{L.shape[1]} {block.name} dimensions in place of {block.n_components}"

@@ -30,7 +30,7 @@ from contrastive_lvm.io.value_checks import array, check_values, flag, number, w
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.model import Block, Model
+from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.scatter import DenseScatter, Scatter
 
@@ -108,7 +108,7 @@ class PPCA(Estimator):
         engine = EM(max_iter=self.max_iter, tol=self.tol)
         rows = rows_for_fit(self, X)
         refuse_too_many_dimensions({"n_components": q}, [rows])
-        model = Model(("rows",), (Block("components", q, ("rows",)),))
+        model = Model(("rows",), (LoadingBlock("components", q, ("rows",)),))
         data = engine._prepare(model, [rows])
         check_variances(data.variance, [data.sets[0].mean])
         if data.complete:

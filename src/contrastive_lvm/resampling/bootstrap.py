@@ -35,7 +35,7 @@ from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
-from contrastive_lvm.model import Block
+from contrastive_lvm.model import LoadingBlock
 from contrastive_lvm.resampling.parallel import resample, seed_sequence
 from contrastive_lvm.resampling.refit import Refit, Refitted, closed_form_engine
 from contrastive_lvm.resampling.replicates import (
@@ -267,7 +267,7 @@ def _in_use(components: Array) -> Integers:
     return np.asarray((norms > UNUSED * norms.max(axis=1, initial=0.0, keepdims=True)).sum(axis=1))
 
 
-def _target_block(study: _Study) -> Block:
+def _target_block(study: _Study) -> LoadingBlock:
     return next(block for block in study.refit.model.blocks if block.name == "target")
 
 

@@ -20,7 +20,7 @@ from contrastive_lvm.estimators.linear_fit import FitInput
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.linalg.anderson import ascend
 from contrastive_lvm.linalg.gauge import canonical_rotation
-from contrastive_lvm.model import Block, Model
+from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.resampling.newton import ASCENT_TOL, FixedNewton, Sweep, ascended, pays
 from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, refit_rows
@@ -233,7 +233,7 @@ def _carries_nothing(model: Model, engine: CoordinateAscent) -> bool:
     )
 
 
-def _canonical(L: Array, block: Block) -> Array:
+def _canonical(L: Array, block: LoadingBlock) -> Array:
     return np.asarray(L @ canonical_rotation(L, keep_columns=block.prior._has_own_columns))
 
 

@@ -26,7 +26,7 @@ from contrastive_lvm.arrays import Array, noise_of
 from contrastive_lvm.black_box.initialization import StartingPoint
 from contrastive_lvm.black_box.sites import Site, initial_values, latent_sites, split_columns
 from contrastive_lvm.draws import Freedom
-from contrastive_lvm.model import Block, Model
+from contrastive_lvm.model import LoadingBlock, Model
 
 LEAST_LOG_NOISE = 1.0  # above its floor, where chains begin
 
@@ -41,12 +41,12 @@ class NutsCoordinates(NamedTuple):
     given: dict[str, Array]
 
 
-def own_latents(block: Block) -> list[str]:
+def own_latents(block: LoadingBlock) -> list[str]:
     """Return the sites of a block's latents, in all sets that use it."""
     return [f"{block.name} latents of {name}" for name in block.sets]
 
 
-def freedom(block: Block, given: Collection[str]) -> Freedom:
+def freedom(block: LoadingBlock, given: Collection[str]) -> Freedom:
     """Return the changes of a block's columns that leave the posterior as it is."""
     name, prior = f"{block.name} loadings", block.prior
     known = [name, f"{name}{prior._loading_site or ''}", *own_latents(block)]
@@ -100,13 +100,15 @@ def _loadings_at(
     return L / jnp.sqrt(variance), log_volume
 
 
-def _loading_site(block: Block) -> str:
+def _loading_site(block: LoadingBlock) -> str:
     """Return the site as which a prior draws loadings; empty where it does not say."""
     suffix = block.prior._loading_site
     return "" if suffix is None else f"{block.name} loadings{suffix}"
 
 
-def _variance(block: Block, values: Mapping[str, JaxArray], n_features: int) -> AnyArray | None:
+def _variance(
+    block: LoadingBlock, values: Mapping[str, JaxArray], n_features: int
+) -> AnyArray | None:
     """Return the prior variance of loadings, broadcasting to (D, K); None if it has none."""
     prefix = f"{block.name} loadings "
     own = {n.removeprefix(prefix): v for n, v in values.items() if n.startswith(prefix)}
