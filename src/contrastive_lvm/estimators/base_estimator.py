@@ -60,6 +60,10 @@ class Estimator(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             vars(light).pop(name, None)
         return light
 
+    def _check_row_options(self, n_rows: int, options: dict[str, Any]) -> dict[str, Any]:
+        """Check the arguments of a method that have a value for each row, and return them."""
+        return {}
+
     def __sklearn_tags__(self) -> Tags:
         """Accept sparse rows and missing entries."""
         tags: Tags = super().__sklearn_tags__()

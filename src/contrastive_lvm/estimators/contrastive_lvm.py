@@ -4,11 +4,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
-from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import RowNumbers
@@ -26,7 +24,6 @@ from contrastive_lvm.estimators.parse_params import (
     PriorLike,
     RandomState,
 )
-from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.prediction_model import contrastive_predictions
 from contrastive_lvm.estimators.reporting import report
 from contrastive_lvm.model import Model
@@ -277,54 +274,9 @@ class ContrastiveLVM(LinearPredictions):
         )
         return self.transform(X, size_factors=size_factors)
 
-    def draws(self, n: int = 1000, *, random_state: RandomState = None) -> Draws:
-        """Draw everything that is not observed from its posterior, in the canonical gauge.
-
-        Parameters
-        ----------
-        n : int
-            Number of draws from the approximation that SVI has fitted. NUTS has its own number.
-        random_state : int, RandomState instance or None
-
-        Returns
-        -------
-        Draws
-            `values` by name, each of shape (chains, draws, ...); under NUTS with R-hat and
-            effective sample sizes.
-
-        Examples
-        --------
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_contrastive(30, 30, n_features=5, n_shared=1, random_state=0)
-        >>> model = clvm.ContrastiveLVM(1, 1, inference=clvm.SVI(max_iter=2000), random_state=0)
-        >>> model = model.fit(data.target, background=data.background)
-        >>> model.draws(200, random_state=0).values["target latents of target"].shape
-        (1, 200, 30, 1)
-        """
-        check_is_fitted(self)
-        n = check_integer("n", n, 1)
-        if self.posterior_.draws is not None:
-            return self.posterior_.draws
-        if self.posterior_.state is None:
-            raise TypeError(
-                "draws need a fit by inference='svi' or 'nuts' that was not read from a file; "
-                "latents() has the posterior of rows under the other engines."
-            )
-        from contrastive_lvm.black_box.svi.svi_posterior import guide_draws
-
-        seed = int(check_random_state(random_state).randint(2**31 - 1))
-        return guide_draws(self.posterior_.state, n, seed)
-
-    def to_arviz(self, n: int = 1000, *, random_state: RandomState = None) -> Any:
-        """Return the draws as ArviZ's `InferenceData` (a `DataTree` from ArviZ 1.0 on).
-
-        Needs the extra `arviz`.
-        """
-        return self.draws(n, random_state=random_state).to_arviz()
-
     def _publish(self, posterior: Posterior, model: Model) -> None:
         """Give the results the names that users know."""
-        self.posterior_ = posterior
+        self._publish_ascent(posterior)
         self._prediction_model = contrastive_predictions(posterior, model.likelihood)
         W, S = posterior.loadings["target"], posterior.loadings["shared"]
         (psi, background_psi), stds = self._noise_of_sets(), posterior.loading_stds()
@@ -340,7 +292,6 @@ class ContrastiveLVM(LinearPredictions):
         one_noise = model.likelihood._is_isotropic or not psi.any()
         self.noise_variance_ = float(psi[0]) if one_noise else psi
         self.background_noise_variance_ = float(background_psi[0]) if one_noise else background_psi
-        self.dispersion_ = posterior.dispersion
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
         shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
         shares /= shares.sum()
@@ -351,28 +302,17 @@ class ContrastiveLVM(LinearPredictions):
         self.selected_features_ = model.priors[1]._selected_features(
             posterior.prior_states.get("target"), self.feature_relevance_, posterior.unit_variance
         )
-        self.lower_bound_, self.lower_bounds_ = posterior.lower_bound, posterior.lower_bounds
-        self.lower_bound_error_ = posterior.lower_bound_error
-        self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
 
     def _noise_of_sets(self) -> tuple[Array, Array]:
         """Return the noise variances of target and background, (D,)."""
         found = [self.posterior_.nuisance_of(name).noise for name in self.posterior_.means]
         return found[0], found[-1]
 
-    def _fitted_state(self) -> dict[str, object]:
-        # What SVI continues from is as large as the data.
-        return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
-
     def _check_state(self, state: dict[str, Any]) -> None:
-        posterior = state["posterior"]
-        model = self._model(posterior)
+        posterior, model = state["posterior"], self._model(state["posterior"])
         n_rows = {"target": self.n_samples_, "background": self.n_background_samples_}
         known = {name: n for name, n in n_rows.items() if n is not None}
-        check_posterior(posterior, self.n_features_in_, known)
-        check_posterior_of(model, posterior)
-        check_integer("n_init", self.n_init, 1)
-        parse_params.engine(self.inference, model)
+        self._check_saved(posterior, model, known)
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._publish(state["posterior"], self._model(state["posterior"]))

@@ -38,11 +38,11 @@ from contrastive_lvm.rows.reader import (
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.base_estimator import Estimator
-    from contrastive_lvm.estimators.linear_predictions import LinearPredictions
 
 FLOATS = (np.float64, np.float32)
 Method = TypeVar("Method", bound=Callable[..., Any])
 MOST_VARIANCE = 1e240  # that of fits in which products of variances and least shares are numbers
+ROW_OPTIONS = ("size_factors", "sets")  # arguments of methods with a value for each row
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
 
 
@@ -171,10 +171,7 @@ def by_chunks(method: Method) -> Method:
             return method(self, X, **options)
         check_is_fitted(self)
         rows = open_input(self, X, "X")
-        if options.get("size_factors") is not None:
-            sizes = number_per_row("size_factors", options["size_factors"], rows.shape[0])
-            cast("LinearPredictions", self)._fitted().for_new_rows("target", rows.shape[0], sizes)
-            options = {**options, "size_factors": sizes}
+        options |= self._check_row_options(rows.shape[0], options)
         return rows.map(partial(_applied, self._without_rows(), method.__name__, options))
 
     return cast("Method", mapped)
@@ -184,8 +181,8 @@ def _applied(
     estimator: "Estimator", name: str, options: dict[str, Any], chunk: Matrix, rows: slice
 ) -> Any:
     """Apply a method to a chunk, whose rows are at the given places."""
-    if options.get("size_factors") is not None:
-        options = {**options, "size_factors": options["size_factors"][rows]}
+    own = {n: options[n][rows] for n in ROW_OPTIONS if isinstance(options.get(n), np.ndarray)}
+    options = {**options, **own}
     bare = inspect.unwrap(getattr(type(estimator), name))  # frames, if any, are made at the end
     return bare(estimator, chunk, **options)
 
@@ -250,7 +247,7 @@ def refuse_empty_columns(observed: Array, name: str) -> None:
     if len(empty):
         reason = (
             f"has no observed entry in columns {first_few(empty)}; "
-            "drop these columns from both sets."
+            "drop these columns from all sets."
         )
         raise InvalidDataError(name, reason)
 

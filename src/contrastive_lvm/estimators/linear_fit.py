@@ -1,4 +1,4 @@
-"""The steps of a fit of the linear model: read both sets, check them, run the engine."""
+"""The steps of a fit of a linear model: read the sets, check them, run the engine."""
 
 import logging
 import warnings
@@ -35,10 +35,11 @@ from contrastive_lvm.rows.scatter import first_pass
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+    from contrastive_lvm.estimators.linear_estimator import LinearEstimator
 
 logger = logging.getLogger(__name__)
 MOST = 2**31 - 1  # of a seed
-Sizes: TypeAlias = tuple[RowNumbers, RowNumbers]  # of the rows of both sets
+Sizes: TypeAlias = Sequence[RowNumbers]  # of the rows of each set
 
 
 class FitInput(NamedTuple):
@@ -46,8 +47,9 @@ class FitInput(NamedTuple):
 
     model: Model
     engine: Engine
-    sets: list[Rows]  # the target, then the background if there is one
+    sets: list[Rows]  # in the order of the model's
     weights: list[Array | None]  # of the rows of each set, None where all are 1
+    names: tuple[str, ...]  # of the sets in errors
 
 
 def supported_dimensions(
@@ -110,16 +112,26 @@ def read_input(
     n_rows = sum(n if w is None else float(w.sum()) for n, w in zip(sizes, checked, strict=True))
     alone = background is None
     model = parse_params.model(estimator, n_rows, background=not alone, n_target=n_target)
-    engine = parse_params.engine(estimator.inference, model)
-    refuse_too_many_dimensions(
-        {f"n_{block.name}": block.n_components for block in reversed(model.blocks)},
-        sets,
-        sized_by_data=model.drops_columns,
-    )
-    for i, name in enumerate(("X", "background")[: len(sets)]):
-        sets[i] = _supported(sets[i], model.likelihood, name, engine)
+    kinds = {f"n_{block.name}": block.n_components for block in reversed(model.blocks)}
+    refuse_too_many_dimensions(kinds, sets, sized_by_data=model.drops_columns)
     estimator.n_samples_, estimator.n_background_samples_ = (*sizes, None)[:2]
-    return FitInput(model, engine, sets, checked)
+    return fit_input(model, estimator.inference, sets, checked, ("X", "background")[: len(sets)])
+
+
+def fit_input(
+    model: Model,
+    inference: parse_params.EngineLike,
+    sets: list[Rows],
+    weights: list[Array | None],
+    names: tuple[str, ...],
+) -> FitInput:
+    """Find the engine for a model, and check that the likelihood has a density for all rows."""
+    engine = parse_params.engine(inference, model)
+    checked = [
+        _supported(rows, model.likelihood, name, engine)
+        for rows, name in zip(sets, names, strict=True)
+    ]
+    return FitInput(model, engine, checked, weights, names)
 
 
 def _supported(rows: Rows, likelihood: Likelihood, name: str, engine: Engine) -> Rows:
@@ -139,12 +151,12 @@ def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
 
 
 def compress(given: FitInput, engine: CoordinateAscent) -> tuple[Model, Data]:
-    """Compress both sets as far as coordinate ascent can use them so.
+    """Compress all sets as far as coordinate ascent can use them so.
 
     The model that comes with them has its priors in their units, and the sizes that they support.
     """
     data = engine._prepare(given.model, given.sets, given.weights)
-    for name, rows, weights in zip(("X", "background"), data.sets, given.weights, strict=False):
+    for name, rows, weights in zip(given.names, data.sets, given.weights, strict=True):
         if weights is not None:  # a feature may be observed only in rows of weight 0
             refuse_empty_columns(rows.counts, name)
     means, of_sets = [rows.mean for rows in data.sets], [float(v.mean()) for v in data.variances]
@@ -206,8 +218,8 @@ def _black_box(
 ) -> Iterator[Posterior]:
     if any(weights is not None for weights in given.weights):
         raise ValueError(
-            f"inference={engine!r} cannot use sample_weight or background_sample_weight; "
-            "use inference='em' or 'vb', or repeat rows."
+            f"inference={engine!r} cannot use sample_weight, weights of rows; use "
+            "inference='em' or 'vb', or repeat rows."
         )
     variances, means = zip(*map(_moments, given.sets), strict=True)
     pooled = np.average(variances, axis=0, weights=[X.shape[0] for X in given.sets])
@@ -231,7 +243,7 @@ def _moments(rows: Rows) -> tuple[Array, Array]:
     return found.square / np.maximum(found.counts, 1.0), found.mean
 
 
-def warn_about_fit(estimator: "ContrastiveLVM", engine: Engine) -> None:
+def warn_about_fit(estimator: "LinearEstimator", engine: Engine) -> None:
     """Warn of a fit that did not converge."""
     if not estimator.converged_:
         warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=4)

@@ -1,76 +1,53 @@
 """The methods by which a fitted linear model is applied to rows."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_choice, check_integer
-from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.frames import RowNumbers, follows_output
-from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, mean_score, read_rows
-from contrastive_lvm.estimators.linear_fit import refuse_unsupported
+from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, mean_score
+from contrastive_lvm.estimators.linear_estimator import (
+    LinearEstimator,
+    kept_latents,
+    remove_blocks,
+    trust_in_rows,
+)
 from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.estimators.prediction_model import (
     BackgroundLatents,
     Latents,
     Outliers,
-    PredictionModel,
     ranked,
-    tail_probabilities,
 )
-from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.posterior import Posterior
 
 SETS, PARTS = ("target", "background"), ("shared", "target", "background")
 
 
-class LinearPredictions(Estimator):
+class LinearPredictions(LinearEstimator):
     """A linear contrastive model, as far as its methods need only its `posterior_`.
 
     Likelihoods of counts and of binary data have a normal approximation to the posterior of each
     row's latents (`rows.gaussian_vi_rows`), and predict on the data's scale.
     """
 
-    posterior_: Posterior
-    n_samples_: int
     n_background_samples_: int | None
     n_target_: int
     n_shared_: int
-    _prediction_model: PredictionModel
 
     @property
     def _n_features_out(self) -> int:
         return int(self.n_target_)
 
-    def _fitted(self) -> PredictionModel:
-        """Return the model of predictions."""
-        check_is_fitted(self)
-        return self._prediction_model
-
-    def _without_rows(self) -> Self:
-        light = super()._without_rows()
-        light._prediction_model = self._fitted().without_rows()
-        light.posterior_ = light._prediction_model.posterior
-        return light
-
     def _rows(self, X: Any, of: str, size_factors: RowNumbers) -> tuple[prediction.View, Matrix]:
         """Return the model of a set, the target's columns first, and its rows, checked."""
-        fitted = self._fitted()
         check_choice("of", of, SETS)
-        rows = read_rows(self, X)
-        refuse_unsupported(fitted.likelihood, "X", rows)
-        return fitted.for_rows(of, rows, size_factors), rows
-
-    def _kept(self, parts: tuple[str, ...], of: str) -> np.ndarray:
-        """Return which latents belong to the named parts, (K,) bool."""
-        columns = self._fitted().columns(of)
-        kept = [name in parts for name in columns]
-        return np.repeat(kept, [c.stop - c.start for c in columns.values()])
+        rows = self._read(X)
+        return self._fitted().for_rows(of, rows, size_factors), rows
 
     @by_chunks
     def transform(self, X: Any, *, size_factors: RowNumbers = None) -> Array:
@@ -196,7 +173,7 @@ class LinearPredictions(Estimator):
             check_choice("parts", part, PARTS)
         model, rows = self._rows(X, of, size_factors)
         return prediction.rows_at(
-            model, prediction.latent_means(model, rows) * self._kept(chosen, of)
+            model, prediction.latent_means(model, rows) * kept_latents(self._fitted(), chosen, of)
         )
 
     @follows_output
@@ -220,16 +197,9 @@ class LinearPredictions(Estimator):
         >>> float(model.denoise(data.target).var() / data.target.var()) < 0.2
         True
         """
-        model, rows = self._rows(X, "target", size_factors)
-        means = prediction.latent_means(model, rows)
-        average = self._fitted().for_new_rows("target", len(means))
-        denoised = prediction.rows_at(average, means * self._kept(("target",), "target"))
-        additive = self._fitted().likelihood._has_noise(rows.shape[1])
-        values = widen(rows[:, additive])
-        S = self.posterior_.loadings["shared"][additive]
-        rest = values - means[:, self.n_target_ :] @ S.T
-        denoised[:, additive] = np.where(np.isnan(values), denoised[:, additive], rest)
-        return denoised
+        fitted, rows = self._fitted(), self._read(X)
+        kept = kept_latents(fitted, ("target",), "target")
+        return remove_blocks(fitted, rows, "target", size_factors, kept)
 
     @follows_output
     @by_chunks
@@ -349,12 +319,7 @@ class LinearPredictions(Estimator):
 
     @by_chunks
     def _trust(self, X: Any, *, of: str, size_factors: RowNumbers) -> Array:
-        """Return weights under Student-t noise, (n, d) or (n, 1), else log probabilities, (n,)."""
-        model, rows = self._rows(X, of, size_factors)
-        if not isinstance(model, prediction.Linear):
-            return prediction.log_likelihoods(model, rows)
-        gaussian = model.scaler is None
-        return (tail_probabilities if gaussian else prediction.scale_weights)(model, rows)
+        return trust_in_rows(*self._rows(X, of, size_factors))
 
     @by_chunks
     def score_samples(

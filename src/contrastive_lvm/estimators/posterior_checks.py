@@ -65,8 +65,8 @@ def check_posterior_of(model: Model, posterior: Posterior) -> None:
     blocks, sets = tuple(block.name for block in model.blocks), set(model.sets)
     if tuple(posterior.loadings) != blocks or not set(posterior.means) <= sets:
         raise ValueError("its blocks and sets are not those of the model")
-    if "target" not in posterior.means:
-        raise ValueError("it lacks the mean of the target")
+    if model.sets[0] not in posterior.means:
+        raise ValueError(f"it lacks the mean of {model.sets[0]!r}")
     for name in ("df", "dispersion"):
         if hasattr(model.likelihood, name) and getattr(posterior, name) is None:
             raise ValueError(f"it lacks what {model.likelihood!r} learns, {name!r}")

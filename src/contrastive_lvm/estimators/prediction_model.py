@@ -1,7 +1,7 @@
 """A fitted model as predictions use it, size factors of rows, and outliers ranked by weight."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -161,13 +161,13 @@ def contrastive_predictions(posterior: Posterior, likelihood: Likelihood) -> Pre
 
 
 def sizes_of_sets(
-    likelihood: Likelihood, sets: list[Rows], given: tuple[RowNumbers, RowNumbers]
+    likelihood: Likelihood, sets: list[Rows], given: Sequence[RowNumbers]
 ) -> tuple[tuple[Array, ...], Array | None]:
-    """Return log size factors of both sets, and the mean row (of size 1) unless they were given."""
+    """Return log size factors of all sets, and the mean row (of size 1) unless they were given."""
     if all(factors is None for factors in given):
         profile = mean_profile(likelihood, sets)
         return tuple(log_sizes(X, profile) for X in sets), profile
-    if len(sets) == 2 and any(factors is None for factors in given):
+    if len(sets) > 1 and any(factors is None for factors in given):
         raise ValueError("size_factors and background_size_factors go together; give both or none.")
     pairs = zip(given, sets, strict=False)
     return tuple(given_sizes(likelihood, factors, X.shape) for factors, X in pairs), None

@@ -1,0 +1,156 @@
+"""What estimators of linear models share once they are fitted, whatever their sets are."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from contrastive_lvm import prediction
+from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.draws import Draws
+from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
+from contrastive_lvm.estimators.input_rows import read_rows
+from contrastive_lvm.estimators.linear_fit import refuse_unsupported
+from contrastive_lvm.estimators.parse_params import EngineLike, RandomState
+from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
+from contrastive_lvm.estimators.prediction_model import PredictionModel, tail_probabilities
+from contrastive_lvm.linalg.matrices import widen
+from contrastive_lvm.model import Model
+from contrastive_lvm.posterior import Posterior
+
+
+class LinearEstimator(Estimator):
+    """An estimator of a linear model, as far as its methods need only its `posterior_`."""
+
+    posterior_: Posterior
+    n_iter_: int
+    converged_: bool
+    n_samples_: int
+    inference: EngineLike
+    n_init: int
+    _prediction_model: PredictionModel
+
+    def _fitted(self) -> PredictionModel:
+        """Return the model of predictions."""
+        check_is_fitted(self)
+        return self._prediction_model
+
+    def _without_rows(self) -> Self:
+        light = super()._without_rows()
+        light._prediction_model = self._fitted().without_rows()
+        light.posterior_ = light._prediction_model.posterior
+        return light
+
+    def _check_row_options(self, n_rows: int, options: dict[str, Any]) -> dict[str, Any]:
+        if options.get("size_factors") is None:
+            return {}
+        sizes = number_per_row("size_factors", options["size_factors"], n_rows)
+        fitted = self._fitted()
+        fitted.for_new_rows(next(iter(fitted.blocks)), n_rows, sizes)  # refuses them
+        return {"size_factors": sizes}
+
+    def _read(self, X: Any) -> Matrix:
+        """Return rows to predict from, checked."""
+        fitted, rows = self._fitted(), read_rows(self, X)
+        refuse_unsupported(fitted.likelihood, "X", rows)
+        return rows
+
+    def _publish_ascent(self, posterior: Posterior) -> None:
+        """Give how a fit ended the names that users know."""
+        self.posterior_, self.dispersion_ = posterior, posterior.dispersion
+        self.lower_bound_, self.lower_bounds_ = posterior.lower_bound, posterior.lower_bounds
+        self.lower_bound_error_ = posterior.lower_bound_error
+        self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
+
+    def _fitted_state(self) -> dict[str, object]:
+        # What SVI continues from is as large as the data.
+        return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
+
+    def _check_saved(self, posterior: Posterior, model: Model, n_rows: dict[str, int]) -> None:
+        """Refuse a posterior from a file that is not one of the model for such rows."""
+        check_posterior(posterior, self.n_features_in_, n_rows)
+        check_posterior_of(model, posterior)
+        check_integer("n_init", self.n_init, 1)
+        parse_params.engine(self.inference, model)
+
+    def draws(self, n: int = 1000, *, random_state: RandomState = None) -> Draws:
+        """Draw everything that is not observed from its posterior, in the canonical gauge.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws from the approximation that SVI has fitted. NUTS has its own number.
+        random_state : int, RandomState instance or None
+
+        Returns
+        -------
+        Draws
+            `values` by name, each of shape (chains, draws, ...); under NUTS with R-hat and
+            effective sample sizes.
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_contrastive(30, 30, n_features=5, n_shared=1, random_state=0)
+        >>> model = clvm.ContrastiveLVM(1, 1, inference=clvm.SVI(max_iter=2000), random_state=0)
+        >>> model = model.fit(data.target, background=data.background)
+        >>> model.draws(200, random_state=0).values["target latents of target"].shape
+        (1, 200, 30, 1)
+        """
+        check_is_fitted(self)
+        n = check_integer("n", n, 1)
+        if self.posterior_.draws is not None:
+            return self.posterior_.draws
+        if self.posterior_.state is None:
+            raise TypeError(
+                "draws need a fit by inference='svi' or 'nuts' that was not read from a file; "
+                "latents() has the posterior of rows under the other engines."
+            )
+        from contrastive_lvm.black_box.svi.svi_posterior import guide_draws
+
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        return guide_draws(self.posterior_.state, n, seed)
+
+    def to_arviz(self, n: int = 1000, *, random_state: RandomState = None) -> Any:
+        """Return the draws as ArviZ's `InferenceData` (a `DataTree` from ArviZ 1.0 on).
+
+        Needs the extra `arviz`.
+        """
+        return self.draws(n, random_state=random_state).to_arviz()
+
+
+def kept_latents(fitted: PredictionModel, blocks: tuple[str, ...], of: str) -> np.ndarray:
+    """Return which latents of a set belong to some blocks, (K,) bool."""
+    columns = fitted.columns(of)
+    kept = [name in blocks for name in columns]
+    return np.repeat(kept, [c.stop - c.start for c in columns.values()])
+
+
+def remove_blocks(
+    fitted: PredictionModel, rows: Matrix, of: str, size_factors: RowNumbers, kept: np.ndarray
+) -> Array:
+    """Return rows of a set less what the latents that are not `kept`, (K,) bool, explain.
+
+    Missing entries are filled by the mean and what is kept; counts and binary entries become their
+    expected values there, of a row of average size.
+    """
+    view = fitted.for_rows(of, rows, size_factors)
+    means = prediction.latent_means(view, rows)
+    denoised = prediction.rows_at(fitted.for_new_rows(of, len(means)), means * kept)
+    additive = fitted.likelihood._has_noise(rows.shape[1])
+    values = widen(rows[:, additive])
+    rest = values - means[:, ~kept] @ view.L[np.ix_(additive, ~kept)].T
+    denoised[:, additive] = np.where(np.isnan(values), denoised[:, additive], rest)
+    return denoised
+
+
+def trust_in_rows(view: prediction.View, rows: Matrix) -> Array:
+    """Return weights under Student-t noise, (n, d) or (n, 1), else log probabilities, (n,)."""
+    if not isinstance(view, prediction.Linear):
+        return prediction.log_likelihoods(view, rows)
+    gaussian = view.scaler is None
+    return (tail_probabilities if gaussian else prediction.scale_weights)(view, rows)
