@@ -234,6 +234,18 @@ def test_refused_in_one_sentence(kind: str) -> None:
             assert "\n" not in message
 
 
+@pytest.mark.parametrize("kind", ["generator", "number", "zero dimensions", "ragged", "no rows"])
+@pytest.mark.parametrize("settings", [{"n_target": "auto"}, {"groups": [0, 1] * 15}], ids=str)
+def test_refused_where_rows_are_counted_first(kind: str, settings: dict[str, Any]) -> None:
+    make, pattern = REFUSED[kind]
+    model = clvm.ContrastiveLVM(settings.get("n_target", 1), 1)
+    groups = settings.get("groups")
+    with pytest.raises(ValueError, match=f"^X .*{pattern}"):
+        model.fit(make(), background=B, groups=groups)
+    with pytest.raises(ValueError, match=f"^background .*{pattern}"):
+        model.fit(X, background=make(), groups=groups)
+
+
 def test_anndata_is_refused_in_one_sentence() -> None:
     anndata = pytest.importorskip("anndata")
     for call in (fit, clvm.PPCA(1).fit, fit().transform):

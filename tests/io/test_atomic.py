@@ -54,6 +54,22 @@ def test_devices_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert path.read_text() == "device"
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+@pytest.mark.parametrize("by", ["link", "descriptor"])
+def test_files_that_are_open_as_standard_output_are_refused(by: str, tmp_path: Path) -> None:
+    """Replacing the file behind /dev/stdout would lose what a command prints."""
+    log = tmp_path / "log.txt"
+    with log.open("w") as file:
+        given = Path(f"/proc/self/fd/{file.fileno()}")
+        if by == "link":
+            (tmp_path / "out.csv").symlink_to(given)
+            given = tmp_path / "out.csv"
+        with pytest.raises(OSError, match=f"{given.name} is a device, not a file"):
+            write_text_atomically(given, "rows")
+        file.write("kept")
+    assert log.read_text() == "kept"
+
+
 @pytest.mark.parametrize("link", ["same", "symbolic", "hard", "spelling"])
 def test_outputs_that_are_inputs_are_refused(link: str, tmp_path: Path) -> None:
     source, output = tmp_path / "rows.csv", tmp_path / "out.csv"

@@ -71,7 +71,8 @@ def supported_dimensions(
     from contrastive_lvm.resampling.contrast_test import contrast_test
     from contrastive_lvm.resampling.replicates import check_replicates
 
-    n_rows = [np.shape(rows)[0] for rows in (X, background) if rows is not None]
+    sets = [("X", X)] if background is None else [("X", X), ("background", background)]
+    n_rows = [rows_for_fit(estimator, rows, name=name).shape[0] for name, rows in sets]
     replicates = check_replicates(groups[: len(n_rows)], n_rows)
     if not automatic:
         return None

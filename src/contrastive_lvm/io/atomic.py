@@ -84,7 +84,18 @@ def write_text_atomically(path: str | os.PathLike[str], text: str, name: str = "
 
 def is_special(path: Path) -> bool:
     """Return whether there is something that is neither a file nor a folder."""
-    return path.exists() and not (path.is_file() or path.is_dir())
+    if not path.exists():
+        return False
+    return not (path.is_file() or path.is_dir()) or _is_open_file(path)
+
+
+def _is_open_file(path: Path) -> bool:
+    """Return whether a path leads to a file by way of a process, as /dev/stdout does."""
+    while not os.path.realpath(path.parent).startswith("/proc/"):
+        if not path.is_symlink():
+            return False
+        path = path.parent / path.readlink()
+    return True
 
 
 def kind_of(path: Path) -> str:

@@ -28,7 +28,7 @@ from contrastive_lvm.linalg.sparse_format import as_csr
 
 if TYPE_CHECKING:
     from anndata import AnnData
-    from h5py import Dataset
+    from h5py import Dataset, Group
 
 
 def read_npy(path: Path) -> Table:
@@ -138,12 +138,19 @@ def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
 
 
 def _sizes_in_h5(path: Path) -> tuple[int, int]:
-    """Return the bytes that the arrays of an HDF5 file claim, and those that it stores."""
+    """Return the bytes that an HDF5 file claims, and those that it stores.
+
+    A sparse matrix claims a pointer for each of its rows or columns, whatever its arrays hold.
+    """
     h5py = import_module("h5py")
     with h5py.File(path) as file:
-        arrays: list[Dataset] = []
-        file.visititems(lambda _, item: arrays.append(item) if hasattr(item, "nbytes") else None)
-        return sum(a.nbytes for a in arrays), sum(a.id.get_storage_size() for a in arrays)
+        items: list[Dataset | Group] = []
+        file.visititems(lambda _, item: items.append(item))
+        arrays = [item for item in items if hasattr(item, "nbytes")]
+        sizes = [item.attrs["shape"] for item in items if "shape" in item.attrs]
+        pointers = sum(8 * int(np.max(size, initial=0)) for size in sizes)
+        stored = sum(array.id.get_storage_size() for array in arrays)
+        return pointers + sum(array.nbytes for array in arrays), stored
 
 
 def _layer(file: "AnnData", layer: str | None, path: Path) -> "tuple[Matrix, pd.Index[str]]":
