@@ -23,6 +23,7 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
     "likelihoods": 2,
     "datasets": 2,
     "model": 3,
+    "designs": 4,
     "inference": 4,
     "rows": 4,
     "draws": 4,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import contrastive_lvm as clvm
 
-PACKAGES = ("anndata", "datasets", "plots")
+PACKAGES = ("anndata", "datasets", "designs", "plots")
 SNAPSHOT = Path(__file__).parent / "public_api.txt"
 
 
@@ -15,6 +15,7 @@ def surface() -> list[str]:
         ("", [n for n in clvm.__all__ if n not in (*PACKAGES, "__version__")]),
         ("anndata.", clvm.anndata.__all__),
         ("datasets.", clvm.datasets.__all__),
+        ("designs.", [name for name in clvm.designs.__all__ if name != "Block"]),
         ("plots.", clvm.plots.__all__),
     ):
         module = getattr(clvm, home[:-1]) if home else clvm

@@ -12,13 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contrastive_lvm import anndata, datasets, plots
+    from contrastive_lvm import anndata, datasets, designs, plots
     from contrastive_lvm.black_box.density import Unobserved, density
     from contrastive_lvm.black_box.nuts.nuts import NUTS
     from contrastive_lvm.black_box.svi.svi import SVI
     from contrastive_lvm.black_box.svi.svi_loop import SVIState
     from contrastive_lvm.coordinate_ascent.em import EM
     from contrastive_lvm.coordinate_ascent.variational_bayes import VariationalBayes
+    from contrastive_lvm.designs import Block
     from contrastive_lvm.draws import Draws
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.generalized_contrastive_pca import GeneralizedContrastivePCA
     from contrastive_lvm.estimators.lasso_path import LassoPath, group_lasso_path
     from contrastive_lvm.estimators.leakage import Leakage, leakage
+    from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
+    from contrastive_lvm.estimators.multi_set_predictions import BlockLatents
     from contrastive_lvm.estimators.parse_params import contrastive_model
     from contrastive_lvm.estimators.ppca import PPCA
     from contrastive_lvm.estimators.prediction_model import (
@@ -66,6 +69,8 @@ __all__ = [
     "VAE",
     "BackgroundLatents",
     "Bernoulli",
+    "Block",
+    "BlockLatents",
     "Bootstrap",
     "Comparison",
     "ContrastTest",
@@ -87,6 +92,7 @@ __all__ = [
     "Mixed",
     "Model",
     "ModelFileError",
+    "MultiSetLVM",
     "NegativeBinomial",
     "Outliers",
     "Poisson",
@@ -106,6 +112,7 @@ __all__ = [
     "contrastive_model",
     "datasets",
     "density",
+    "designs",
     "group_lasso_path",
     "leakage",
     "load_model",
@@ -121,6 +128,9 @@ _HOMES = {
     "VAE": "estimators.vae",
     "leakage": "estimators.leakage",
     "SVIState": "black_box.svi.svi_loop",
+    "Block": "designs",
+    "BlockLatents": "estimators.multi_set_predictions",
+    "MultiSetLVM": "estimators.multi_set_lvm",
     "Draws": "draws",
     "NUTS": "black_box.nuts.nuts",
     "SVI": "black_box.svi.svi",
@@ -166,7 +176,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("anndata", "datasets", "plots"):
+    if name in ("anndata", "datasets", "designs", "plots"):
         return import_module(f"contrastive_lvm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'contrastive_lvm' has no attribute {name!r}")

@@ -270,11 +270,13 @@ def _fitted_variance(model: View, block: RowPosteriors) -> Array:
     return variance
 
 
-def draw(model: View, n: int, rng: np.random.RandomState, *, active: int | None = None) -> Array:
-    """`n` new rows; only the leading `active` latents vary when given."""
+def draw(
+    model: View, n: int, rng: np.random.RandomState, *, active: np.ndarray | None = None
+) -> Array:
+    """`n` new rows; only the latents that are `active`, (K,) bool, vary when given."""
     h = rng.standard_normal((n, model.L.shape[1]))
     if active is not None:
-        h[:, active:] = 0.0
+        h[:, ~active] = 0.0
     if isinstance(model, Generalised):
         return model.observation.draw(model.mean + h @ model.L.T + model.offset(slice(n)), rng)
     noise = rng.standard_normal((n, len(model.mean))) * np.sqrt(model.psi)

@@ -1,15 +1,16 @@
 """Data sets to try the models on, made or fetched.
 
 Each function returns a named tuple with `target`, `background`, `target_labels`, `feature_names`,
-`description` and what else is known. The `fetch_` functions look for their files in folders of
-`$CONTRASTIVE_LVM_DATA`, then in the user's cache, and download to the cache what is in neither. A
-file that cannot be downloaded raises FileNotFoundError, which says what to put where; a damaged
-file raises ValueError.
+`description` and what else is known; `make_multi_set` has one matrix of `rows` and their `sets`.
+The `fetch_` functions look for their files in folders of `$CONTRASTIVE_LVM_DATA`, then in the
+user's cache, and download to the cache what is in neither. A file that cannot be downloaded raises
+FileNotFoundError, which says what to put where; a damaged file raises ValueError.
 """
 
 from contrastive_lvm.datasets.digits_on_texture import make_digits_on_texture
 from contrastive_lvm.datasets.mice_protein import MiceProtein, fetch_mice_protein
 from contrastive_lvm.datasets.mnist_on_grass import DigitsOnGrass, fetch_mnist_on_grass
+from contrastive_lvm.datasets.multi_set import MultiSetData, make_multi_set
 from contrastive_lvm.datasets.single_cells import CellCounts, fetch_bmmc, fetch_kang_pbmc
 from contrastive_lvm.datasets.synthetic_sets import (
     ContrastiveData,
@@ -25,6 +26,7 @@ __all__ = [
     "ContrastiveData",
     "DigitsOnGrass",
     "MiceProtein",
+    "MultiSetData",
     "SensorData",
     "TenX",
     "fetch_bmmc",
@@ -35,6 +37,7 @@ __all__ = [
     "fetch_mnist_on_grass",
     "make_contrastive",
     "make_digits_on_texture",
+    "make_multi_set",
     "make_outliers",
     "make_subgroups",
     "read_10x",

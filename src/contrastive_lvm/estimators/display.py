@@ -3,7 +3,13 @@
 from html import escape
 from typing import Any
 
-from contrastive_lvm.estimators.summary import Dimension, Share, Summary, summary
+from contrastive_lvm.estimators.summary import (
+    Dimension,
+    Share,
+    Summary,
+    n_dimensions,
+    summary,
+)
 
 SHOWN = 8  # dimensions that have a line
 LONGEST = 40  # letters of a feature's name
@@ -44,7 +50,7 @@ def card_of(model: Any) -> str:
         found = summary(model, dimensions=SHOWN)
     except ImportError:  # networks of a model file, where JAX is not installed
         return ""
-    return card(type(model).__name__, found, hidden=max(0, model._n_features_out - SHOWN))
+    return card(type(model).__name__, found, hidden=max(0, n_dimensions(model) - SHOWN))
 
 
 def card(title: str, found: Summary, *, hidden: int = 0) -> str:

@@ -88,6 +88,15 @@ def supported_dimensions(
     return test.n_target
 
 
+def check_groups(groups: Any, n_rows: int) -> None:
+    """Check the replicates of rows in one matrix."""
+    if groups is None:
+        return
+    from contrastive_lvm.resampling.replicates import check_replicates
+
+    check_replicates([groups], [n_rows])
+
+
 def read_input(
     estimator: "ContrastiveLVM",
     X: Any,

@@ -278,9 +278,10 @@ class LinearPredictions(LinearEstimator):
         check_choice("of", of, (*SETS, "denoised"))
         n = check_integer("n_samples", n_samples, 1)
         of_set = "target" if of == "denoised" else of
-        model = self._fitted().for_new_rows(of_set, n, size_factors)
-        rng = check_random_state(random_state)
-        return prediction.draw(model, n, rng, active=self.n_target_ if of == "denoised" else None)
+        fitted, rng = self._fitted(), check_random_state(random_state)
+        model = fitted.for_new_rows(of_set, n, size_factors)
+        active = kept_latents(fitted, ("target",), "target") if of == "denoised" else None
+        return prediction.draw(model, n, rng, active=active)
 
     def outliers(self, X: Any, *, of: str = "target", size_factors: RowNumbers = None) -> Outliers:
         """How much each row and entry is trusted, and which are trusted least.

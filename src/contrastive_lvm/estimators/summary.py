@@ -62,17 +62,26 @@ def summary(model: Any, *, dimensions: int, top: int = TOP) -> Summary:
 
 
 def target_loadings(model: Any, dimensions: int | None = None) -> Array:
-    """Loadings of the target dimensions, (K, D).
+    """Loadings of the target dimensions, or of all blocks, (K, D).
 
     Of networks, half of what a step from -1 to 1 along a dimension changes.
     """
     for name in ("target_components_", "components_"):
         if hasattr(model, name):
-            linear: Array = getattr(model, name)[:dimensions]
+            found = getattr(model, name)
+            blocks = list(found.values()) if isinstance(found, dict) else [found]
+            linear: Array = np.concatenate(blocks)[:dimensions]
             return linear
     steps = np.eye(model.network_.architecture.n_target)[:dimensions]
     moved: Array = 0.5 * (model.inverse_transform(steps) - model.inverse_transform(-steps))
     return moved
+
+
+def n_dimensions(model: Any) -> int:
+    """Return how many dimensions `summary` has a line for."""
+    if hasattr(model, "blocks_"):
+        return sum(block.n_components for block in model.blocks_.values())
+    return int(model._n_features_out)
 
 
 def leading(loadings: Array, top: int) -> list[int]:
@@ -101,6 +110,8 @@ def ending(iterations: int, *, converged: bool, unit: str = "iteration") -> str:
 
 def _rows(model: Any) -> str:
     n, m = getattr(model, "n_samples_", None), getattr(model, "n_background_samples_", None)
+    if hasattr(model, "set_sizes_"):
+        return f"{n:,} rows of {len(model.set_sizes_)} sets, "
     if n is None:  # read from a file of an earlier version
         return ""
     return f"{n:,} rows of " if m is None else f"{n:,} target and {m:,} background rows of "
@@ -115,6 +126,8 @@ def _model(model: Any) -> str:
 
 def size_of(model: Any) -> str:
     """Return how many dimensions of each kind a model has."""
+    if hasattr(model, "blocks_"):
+        return ", ".join(f"{block.n_components} {name}" for name, block in model.blocks_.items())
     if not hasattr(model, "n_target_"):
         return f"{model._n_features_out} dimensions"
     n_background = getattr(model, "n_background_", 0)
@@ -159,6 +172,12 @@ def _shares(model: Any) -> list[Share]:
             Share("shared", float(model.shared_variance_ratio_.sum())),
             Share("noise", float(model.noise_variance_ratio_)),
         ]
+    if hasattr(model, "variance_ratio_"):
+        mean = model.variance_ratio_.mean()
+        return [
+            Share("dimensions", 1.0 - float(mean.iloc[-1])),
+            Share("noise", float(mean.iloc[-1])),
+        ]
     if hasattr(model, "explained_variance_ratio_"):
         explained = float(model.explained_variance_ratio_.sum())
         return [Share("dimensions", explained), Share("noise", 1.0 - explained)]
@@ -169,9 +188,13 @@ def _dimensions(model: Any, loadings: Array, top: int) -> list[Dimension]:
     shares = getattr(model, "target_variance_ratio_", None)
     shares = getattr(model, "explained_variance_ratio_", None) if shares is None else shares
     names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(loadings.shape[1])])
+    numbers = [f"{k + 1}" for k in range(len(loadings))]
+    if hasattr(model, "blocks_"):
+        sizes = [(b, block.n_components) for b, block in model.blocks_.items()]
+        numbers = [f"{b} {k + 1}" for b, n in sizes for k in range(n)]
     return [
         Dimension(
-            name=f"{k + 1}",
+            name=numbers[k],
             share=None if shares is None else float(shares[k]),
             features=[(str(names[i]), float(row[i])) for i in leading(row, top)],
         )

@@ -1,0 +1,275 @@
+"""A linear latent variable model of any number of sets, as a scikit-learn estimator."""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state
+
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_integer
+from contrastive_lvm.designs import Block, Blocks
+from contrastive_lvm.estimators.base_estimator import all_or_nothing
+from contrastive_lvm.estimators.frames import RowNumbers
+from contrastive_lvm.estimators.input_rows import rows_for_fit
+from contrastive_lvm.estimators.linear_fit import (
+    check_groups,
+    fit_input,
+    run_engine,
+    warn_about_fit,
+)
+from contrastive_lvm.estimators.multi_set_predictions import MultiSetPredictions
+from contrastive_lvm.estimators.parse_blocks import (
+    RESERVED,
+    model_of_blocks,
+    refuse_too_many_columns,
+    resolve_blocks,
+)
+from contrastive_lvm.estimators.parse_params import EngineLike, LikelihoodLike, RandomState
+from contrastive_lvm.estimators.prediction_model import PredictionModel
+from contrastive_lvm.estimators.row_sets import SetsOfRows, check_labels, split_rows
+from contrastive_lvm.io.value_checks import check_values, whole
+from contrastive_lvm.model import Model
+from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.progress import verbosity
+
+
+class MultiSetLVM(MultiSetPredictions):
+    """Latent dimensions that some sets of rows share and others lack, for any number of sets.
+
+    Row i of set s follows `x = sum_b L_b h_b + mean_s + noise`, summed over the blocks b that set s
+    has, with standard normal latents `h`. Two sets, a block that both have and one of the first
+    alone are `ContrastiveLVM`; a block for all sets and one for each are multi-study factor
+    analysis (De Vito et al. 2019). `contrastive_lvm.designs` has the blocks of common designs.
+    NaN is a missing entry, marginalised exactly.
+
+    Parameters
+    ----------
+    blocks : dict of str to Block, int or "auto"; or "auto"
+        Latent dimensions by name. A number stands for a block that all sets have, and
+        `Block(2, sets=["a", "b"])` for one that only the named sets have. Two blocks of the same
+        sets are refused. A size `"auto"` is found from the data and may be 0; `blocks="auto"`
+        tries every choice of sets.
+    likelihood : str or object
+        As in `ContrastiveLVM`; `Gaussian(noise="feature", sets="own")` gives each set and feature a
+        noise variance of its own, as multi-study factor analysis has them.
+    inference, n_init, random_state, verbose
+        As in `ContrastiveLVM`.
+
+    Attributes
+    ----------
+    components_ : dict of str to ndarray of shape (n_components, n_features)
+        Loadings of each block: orthogonal rows, ordered by variance, the largest loading of each
+        positive.
+    components_std_ : dict of str to ndarray or None
+        Posterior standard deviations of the components; None where they are points.
+    mean_ : dict of str to ndarray of shape (n_features,)
+        Mean of each set.
+    noise_variance_ : dict of str to float or ndarray of shape (n_features,)
+        Noise variances of each set, equal in all sets unless the likelihood has `sets="own"`.
+    blocks_ : dict of str to Block
+        The blocks with their sizes and sets as they were fitted; automatic ones that were not found
+        are left out.
+    activity_ : DataFrame
+        Number of dimensions of each block (column) in each set (row), 0 where the set lacks it.
+    variance_ratio_ : DataFrame
+        Share of each block (column), and of the noise, in each set's modelled variance; rows sum
+        to 1.
+    feature_relevance_ : dict of str to ndarray of shape (n_features,)
+        Norm of each feature's loadings in a block.
+    selected_features_ : dict of str to ndarray of bool of shape (n_features,)
+        Features that the prior of the block has not dropped.
+    set_sizes_ : dict of str to int
+        Rows of each set.
+    dispersion_, lower_bound_, lower_bounds_, lower_bound_error_, n_iter_, converged_, posterior_
+        As in `ContrastiveLVM`.
+    n_samples_ : int
+        Rows of all sets.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_multi_set(random_state=0)
+    >>> own, common = clvm.Block(1, sets=["c"]), clvm.Block(1, sets=["b", "c"])
+    >>> model = clvm.MultiSetLVM({"shared": 3, "b+c": common, "c": own})
+    >>> model = model.fit(data.rows, sets=data.sets)
+    >>> model.components_["b+c"].shape, sorted(model.mean_)
+    ((1, 20), ['a', 'b', 'c'])
+    >>> model.transform(data.rows, sets=data.sets).shape
+    (300, 2)
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {
+        "sets": True,
+        "sample_weight": True,
+        "groups": True,
+    }
+    __metadata_request__transform: ClassVar[dict[str, bool]] = {"sets": True}
+    __metadata_request__inverse_transform: ClassVar[dict[str, bool]] = {"sets": True}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {"sets": True, "sample_weight": True}
+
+    def __init__(
+        self,
+        blocks: Blocks | str,
+        *,
+        likelihood: LikelihoodLike = "gaussian",
+        inference: EngineLike = "auto",
+        n_init: int = 1,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.blocks = blocks
+        self.likelihood = likelihood
+        self.inference = inference
+        self.n_init = n_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: object = None,
+        *,
+        sets: Any,
+        groups: Any = None,
+        sample_weight: RowNumbers = None,
+        size_factors: RowNumbers = None,
+    ) -> Self:
+        """Fit the model to rows of several sets.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix, or rows out of core, of shape (n, d)
+            Rows of all sets, in any order; NaN and masked entries are missing. Memory maps, Dask
+            arrays, and arrays of HDF5, Zarr or backed AnnData are read a chunk at a time.
+        y : ignored
+        sets : array-like of shape (n,)
+            The set of each row. Labels that are not strings are taken as their text.
+        groups : array-like of shape (n,), optional
+            The replicate of each row, such as its donor; checked here and used by tests, folds and
+            intervals. The fit itself does not depend on it.
+        sample_weight : array-like of shape (n,), optional
+            Weights of rows, as in `ContrastiveLVM`.
+        size_factors : array-like of shape (n,), optional
+            Sizes of rows of counts, in place of their totals over an average row's. The other
+            methods then want them too.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_multi_set(random_state=0)
+        >>> design = clvm.designs.each_its_own(["a", "b", "c"], n_shared=3, n_each=1)
+        >>> clvm.MultiSetLVM(design).fit(data.rows, sets=data.sets).converged_
+        True
+        """
+        n_init = check_integer("n_init", self.n_init, 1)
+        rows = rows_for_fit(self, X)
+        labels = check_labels(sets, rows.shape[0])
+        given = split_rows(X, rows, labels, sample_weight, size_factors)
+        check_groups(groups, rows.shape[0])
+        model = self._checked_model(given)
+        names = tuple(f"X in set {name!r}" for name in given.places)
+        ready = fit_input(model, self.inference, given.rows, given.weights, names)
+        rng = check_random_state(self.random_state)
+        with verbosity(enabled=self.verbose):
+            fits = run_engine(ready, given.size_factors, n_init, rng)
+        self.set_sizes_, self.n_samples_ = given.n_rows, rows.shape[0]
+        self._publish(max(fits, key=lambda posterior: posterior.lower_bound), model)
+        self.n_iter_ = sum(posterior.n_iter for posterior in fits)
+        warn_about_fit(self, ready.engine)
+        return self
+
+    def _checked_model(self, given: SetsOfRows) -> Model:
+        blocks = resolve_blocks(self.blocks, tuple(given.places))
+        model = model_of_blocks(self, blocks, given.n_rows)
+        refuse_too_many_columns(model, self.n_features_in_, given.n_rows)
+        return model
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: object = None,
+        *,
+        sets: Any,
+        groups: Any = None,
+        sample_weight: RowNumbers = None,
+        size_factors: RowNumbers = None,
+    ) -> Array:
+        """Fit, then `transform(X, sets=sets)`."""
+        options = {"groups": groups, "sample_weight": sample_weight}
+        self.fit(X, y, sets=sets, size_factors=size_factors, **options)
+        return self.transform(X, sets=sets, size_factors=size_factors)
+
+    def _publish(self, posterior: Posterior, model: Model) -> None:
+        """Give the results the names that users know."""
+        self._publish_ascent(posterior)
+        active = {s: tuple(b.name for b in model.blocks if s in b.sets) for s in model.sets}
+        self._prediction_model = PredictionModel(posterior, model.likelihood, active)
+        loadings, stds = posterior.loadings, posterior.loading_stds()
+        self.blocks_ = {
+            b.name: Block(loadings[b.name].shape[1], b.sets, b.prior) for b in model.blocks
+        }
+        self.components_ = {name: L.T.copy() for name, L in loadings.items()}
+        self.components_std_ = {
+            name: None if std is None else np.ascontiguousarray(std.T) for name, std in stds.items()
+        }
+        self.mean_ = dict(posterior.means)
+        noise = {name: posterior.nuisance_of(name).noise for name in model.sets}
+        one = model.likelihood._is_isotropic
+        self.noise_variance_ = {
+            name: float(psi[0]) if one or not psi.any() else psi for name, psi in noise.items()
+        }
+        self._publish_shares(active, noise)
+        self._publish_features(model)
+
+    def _publish_shares(self, active: dict[str, tuple[str, ...]], noise: dict[str, Array]) -> None:
+        loadings = self.posterior_.loadings
+        sizes = [[L.shape[1] * (b in active[s]) for b, L in loadings.items()] for s in active]
+        self.activity_ = pd.DataFrame(sizes, index=list(active), columns=list(loadings))
+        shares = [
+            [*(float((L**2).sum()) * (b in active[s]) for b, L in loadings.items()), psi.sum()]
+            for s, psi in noise.items()
+        ]
+        table = np.array(shares) / np.sum(shares, axis=1, keepdims=True)
+        self.variance_ratio_ = pd.DataFrame(
+            table, index=list(active), columns=[*loadings, RESERVED]
+        )
+
+    def _publish_features(self, model: Model) -> None:
+        posterior = self.posterior_
+        self.feature_relevance_ = {
+            name: np.sqrt((L**2).sum(axis=1)) for name, L in posterior.loadings.items()
+        }
+        self.selected_features_ = {
+            block.name: block.prior._selected_features(
+                posterior.prior_states.get(block.name),
+                self.feature_relevance_[block.name],
+                posterior.unit_variance,
+            )
+            for block in model.blocks
+        }
+
+    def _fitted_state(self) -> dict[str, object]:
+        return {**super()._fitted_state(), "blocks": self.blocks_, "set_sizes": self.set_sizes_}
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        sizes, blocks = state["set_sizes"], state["blocks"]
+        check_values({name: whole(2) for name in sizes}, sizes)
+        allowed = resolve_blocks(self.blocks, tuple(sizes))
+        found = {n: Block(b.n_components, b.sets, allowed[n].prior) for n, b in blocks.items()}
+        resolved = resolve_blocks(found, tuple(sizes))
+        if any(resolved[name].sets != allowed[name].sets for name in resolved):
+            raise ValueError("its blocks are not those of its parameters")
+        self._check_saved(state["posterior"], model_of_blocks(self, blocks, sizes), sizes)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.set_sizes_ = state["set_sizes"]
+        model = model_of_blocks(self, state["blocks"], self.set_sizes_)
+        self._publish(state["posterior"], model)
