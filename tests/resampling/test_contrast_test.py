@@ -21,6 +21,7 @@ from contrastive_lvm.resampling.exchangeable_rows import (
 )
 from contrastive_lvm.resampling.replicates import check_replicates
 from contrastive_lvm.resampling.set_labels import SetLabels, balanced_rows, label_sets
+from tests.outside import SoftplusPoisson
 
 
 def simulate(
@@ -259,6 +260,84 @@ def test_containers_and_workers_do_not_matter() -> None:
     assert not np.array_equal(other.null_distribution, expected.null_distribution)
 
 
+# --- counts and binary entries --------------------------------------------------------------------
+
+
+def counted(seed: int, w: float = 0.0, *, binary: bool = False) -> tuple[Array, Array]:
+    """Two shared dimensions of log rates or log odds, whose means differ between the sets."""
+    rng = np.random.default_rng([8, seed])
+    S, direction = 0.7 * rng.standard_normal((12, 2)), np.sqrt(w / 12) * np.resize([1.0, -1.0], 12)
+    sets = []
+    for depth in (2.0, 1.0):
+        e = rng.standard_normal((100, 2)) @ S.T + rng.standard_normal(12)
+        e += rng.standard_normal((100, 1)) * direction * (depth == 2.0)
+        odd = rng.random(e.shape) < 1.0 / (1.0 + np.exp(-e))
+        sets.append(odd.astype(float) if binary else rng.poisson(depth * np.exp(e + 1.0)) * 1.0)
+    return sets[0], sets[1]
+
+
+@pytest.mark.parametrize("kind", ["poisson", "bernoulli"])
+def test_level_of_counts_and_binary_entries(kind: str) -> None:
+    """Means that differ make counts differ in variance; that is no contrast."""
+    model = clvm.ContrastiveLVM(likelihood=kind)
+    sets = [counted(i, binary=kind == "bernoulli") for i in range(80)]
+    found = np.array([pvalue(*each, model=model, random_state=i) for i, each in enumerate(sets)])
+    assert (found <= 0.05).sum() <= 10  # a binomial with 5 % exceeds it twice in 1,000 times
+    assert 0.36 < found.mean() < 0.7
+
+
+def test_contrast_of_counts_is_found_with_size_factors_and_missing_entries() -> None:
+    X, B = counted(0, w=6.0)
+    sizes = {"size_factors": np.full(100, 2.0), "background_size_factors": np.ones(100)}
+    for model in ("poisson", "negative_binomial"):
+        estimator = clvm.ContrastiveLVM(likelihood=model)
+        assert pvalue(X, B, model=estimator) == 0.01
+        assert pvalue(X, B, model=estimator, **sizes) == 0.01
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    found = clvm.contrast_test(X, background=B, model=estimator, n_resamples=99, random_state=0)
+    assert found.pvalue == 0.01
+    assert found.method.endswith("200 rows whose counts or binary entries were matched at random")
+
+
+def test_features_of_several_kinds_are_compared_each_as_its_own() -> None:
+    counts, others = counted(0, w=6.0), simulate(0, 100, 100)
+    X, B = (np.hstack([a, b]) for a, b in zip(counts, others, strict=True))
+    kinds = clvm.Mixed({"poisson": range(12), "gaussian": range(12, 22)})
+    assert pvalue(X, B, model=clvm.ContrastiveLVM(likelihood=kinds)) == 0.01
+
+
+def test_thinned_counts_have_the_distribution_of_the_smaller_mean() -> None:
+    rng = np.random.default_rng(0)
+    rates = rng.gamma(2.0, 0.5, (40000, 1)) * np.array([[8.0, 0.5]])
+    X, B = rng.poisson(3.0 * rates) * 1.0, rng.poisson(rng.permutation(rates)) * 1.0
+    thinned, same = clvm.Poisson()._with_equal_means([X, B], rng) or []
+    np.testing.assert_array_equal(same, B)
+    for moment in (1, 2):
+        np.testing.assert_allclose((thinned**moment).mean(0), (B**moment).mean(0), rtol=0.05)
+    np.testing.assert_allclose((thinned == 0).mean(axis=0), (B == 0).mean(axis=0), atol=0.01)
+
+
+def test_redrawn_binary_entries_have_equal_means_and_slopes() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(100000)
+    sets = [
+        (rng.random((100000, 3)) < 1 / (1 + np.exp(-(0.3 * z[:, None] + m)))) * 1.0
+        for m in ([1.0, -1.0, 0.0], [0.0, -1.0, 20.0])
+    ]
+    X, B = clvm.Bernoulli()._with_equal_means(sets, rng) or []
+    np.testing.assert_allclose(X.mean(axis=0), B.mean(axis=0), atol=0.01)
+    slopes = [z @ rows / len(z) for rows in (X, B)]
+    np.testing.assert_allclose(slopes[0], slopes[1], atol=0.008)
+    assert (sets[0][:, 1] != X[:, 1]).mean() < 0.01  # hardly changed where means were equal
+
+
+def test_likelihood_that_says_nothing_of_means_is_refused() -> None:
+    X, B = simulate(0, 8, 8, d=3)
+    model = clvm.ContrastiveLVM(likelihood=SoftplusPoisson())
+    with pytest.raises(InvalidParameterError, match="cannot be tested"):
+        clvm.contrast_test(X, background=B, model=model)
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 PAIRED = {"groups": list("abcdefgh"), "background_groups": list("abcdefgh")}
@@ -280,7 +359,8 @@ PAIRED = {"groups": list("abcdefgh"), "background_groups": list("abcdefgh")}
             "4 way",
         ),
         ({"model": clvm.ContrastivePCA()}, InvalidParameterError, "no model with a likelihood"),
-        ({"model": clvm.ContrastiveLVM(likelihood="poisson")}, InvalidParameterError, "log"),
+        ({"model": clvm.ContrastiveLVM(likelihood="poisson")}, InvalidDataError, "counts are"),
+        ({"size_factors": [1.0] * 8}, ValueError, "go together"),
     ],
 )
 def test_refused(options: dict[str, Any], error: type[Exception], words: str) -> None:

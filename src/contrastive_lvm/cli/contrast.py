@@ -26,6 +26,8 @@ def contrast(
     layer: options.Layer = None,
     replicates: options.Replicates = None,
     n_shared: options.NShared = None,
+    likelihood: options.Likelihood = "gaussian",
+    size_factors: options.SizeFactors = None,
     resamples: Annotated[
         int,
         typer.Option(metavar="N", min=1, help="Number of resamples, from which p is computed."),
@@ -44,14 +46,16 @@ def contrast(
     from contrastive_lvm.report.advice import rows_advice
     from contrastive_lvm.report.evidence import run_test
 
-    estimator = build_estimator(n_shared=n_shared, seed=seed)
+    estimator = build_estimator(
+        n_shared=n_shared, likelihood=likelihood, size_factors=size_factors, seed=seed
+    )
     sides = (target or (), background or (), where or (), annotation or ())
-    choice = Choice(by, *sides, layer=layer, replicates=replicates)
+    sizes = options.size_column(size_factors)
+    choice = Choice(by, *sides, layer=layer, sizes=sizes, replicates=replicates)
     sets = read(file, background_file, choice, scale, estimator)
     announce("Resampling")
-    model = None if n_shared is None else estimator
     with user_warnings() as said:
-        found = run_test(sets, model, n_resamples=resamples, seed=seed)
+        found = run_test(sets, estimator, n_resamples=resamples, seed=seed)
     facts = _facts(found, sets) | {"warnings": [*rows_advice(sets), *said], "seed": seed}
     say(as_text(facts) if as_json else _text(facts))
 

@@ -227,12 +227,13 @@ class ContrastiveLVM(LinearPredictions):
         n_init = check_integer("n_init", self.n_init, 1)
         if background is None:
             refuse_background_as_y(X, y)
-        size = supported_dimensions(self, X, background, (groups, background_groups))
+        sizes = (size_factors, background_size_factors)
+        size = supported_dimensions(self, X, background, (groups, background_groups), sizes)
         weights = (sample_weight, background_sample_weight)
         given = read_input(self, X, background, weights, size)
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
-            fits = run_engine(given, (size_factors, background_size_factors), n_init, rng)
+            fits = run_engine(given, sizes, n_init, rng)
         self._publish(max(fits, key=lambda posterior: posterior.lower_bound), given.model)
         self.n_iter_ = sum(posterior.n_iter for posterior in fits)
         warn_about_fit(self, given.engine)

@@ -53,7 +53,11 @@ class FitInput(NamedTuple):
 
 
 def supported_dimensions(
-    estimator: "ContrastiveLVM", X: Any, background: Any, groups: tuple[Any, Any]
+    estimator: "ContrastiveLVM",
+    X: Any,
+    background: Any,
+    groups: tuple[Any, Any],
+    size_factors: Sizes = (None, None),
 ) -> int | None:
     """Check the replicates of rows, and return what `"auto"` stands for; None for a given number.
 
@@ -83,6 +87,8 @@ def supported_dimensions(
         groups=groups[0],
         background_groups=groups[1],
         paired=replicates.in_several_sets,
+        size_factors=size_factors[0],
+        background_size_factors=size_factors[1],
         random_state=estimator.random_state,
     )
     return test.n_target

@@ -186,6 +186,16 @@ class Likelihood(ABC):
         """Return rows for a Gaussian start: by default the rows themselves."""
         return LinearizedRows(rows, np.ones(rows.shape[1]), column_means(rows))
 
+    def _with_equal_means(
+        self, sets: Sequence[Array], rng: np.random.Generator
+    ) -> list[Array] | None:
+        """Change rows of several sets at random, so that features have the same mean in all sets.
+
+        Sets whose predictors differ by their means only have the same distribution afterwards, as
+        far as their covariances go. None means that no such change is known.
+        """
+        return None
+
     def _link(self, mean: Array) -> Array:
         """Return the predictor at which an entry has this mean: by default the mean itself."""
         return mean
@@ -330,6 +340,11 @@ class ScaleMixture(Likelihood):
         scales = self._draw_scales(nuisance.df or self._first_df(), rng, _shape_of(predictor))
         noise: Array = rng.standard_normal(predictor.shape) * np.sqrt(nuisance.noise / scales)
         return predictor + noise
+
+    def _with_equal_means(
+        self, sets: Sequence[Array], rng: np.random.Generator
+    ) -> list[Array] | None:
+        return [rows - np.nanmean(rows, axis=0) for rows in sets]
 
     def _has_noise(self, n_features: int) -> BoolArray:
         return np.ones(n_features, dtype=bool)

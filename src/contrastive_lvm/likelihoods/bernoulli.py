@@ -1,5 +1,6 @@
 """Binary data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,28 @@ class Bernoulli(Likelihood):
         """Draw zeros and ones."""
         chance = logistic_moments(predictor, np.zeros_like(predictor)).probability
         return (rng.random_sample(predictor.shape) < chance).astype(np.float64)
+
+    def _with_equal_means(
+        self, sets: Sequence[Array], rng: np.random.Generator
+    ) -> list[Array] | None:
+        """Redraw entries as 1 with probability `a + b x`, with a and b of each feature and set.
+
+        A predictor moves the mean p of a feature by `p (1 - p)`, and that of the redrawn one by
+        `b p (1 - p)`. With l and h the least and the greatest p of all sets, `b = c / (p (1 - p))`
+        and `a = l / (1 - h + l) - b p` make means and moves equal, and the greatest c for which all
+        a and `a + b` are probabilities is `l (1 - h) / (1 - h + l)`. Terms of higher order in the
+        loadings are left out.
+        """
+        p = np.stack([np.nanmean(rows, axis=0) for rows in sets])  # (S, D)
+        low, high = p.min(axis=0), p.max(axis=0)
+        width = np.where(high - low < 1.0, 1.0 - high + low, 1.0)
+        varies = (low > 0.0) & (high < 1.0)
+        b = np.where(varies, low * (1.0 - high) / width / np.where(varies, p * (1.0 - p), 1.0), 0.0)
+        a = low / width - b * p
+        return [
+            np.where(np.isnan(rows), np.nan, rng.random(rows.shape) < a[i] + b[i] * rows)
+            for i, rows in enumerate(sets)
+        ]
 
     def _link(self, mean: Array) -> Array:
         log_odds: Array = np.log(mean) - np.log1p(-mean)

@@ -1,5 +1,6 @@
 """What the likelihoods of counts share."""
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -13,6 +14,8 @@ from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
 SizeFactors = Literal["total", "none"]
 # Predicted means and variances end here: exp(2 * 300 + 100) is still a number.
 MOST_LOG_MEAN, MOST_VARIANCE = 300.0, 100.0
+NEWTON_STEPS = 20  # of shares of counts; 8 suffice unless most counts of a feature are zero
+EPSILON = 1e-12  # between a rate and 1
 
 
 class CountLikelihood(Likelihood):
@@ -43,12 +46,52 @@ class CountLikelihood(Likelihood):
     def _sized_features(self, n_features: int) -> BoolArray:
         return np.full(n_features, self.size_factors == "total")
 
+    def _with_equal_means(
+        self, sets: Sequence[Array], rng: np.random.Generator
+    ) -> list[Array] | None:
+        """Thin the counts of a feature, so that they are as large as in the set with the smallest.
+
+        A Poisson or negative binomial count of which every one is kept with probability q is again
+        one, with q times the mean and the same dispersion: only the mean of its predictor has
+        changed. Means of counts depend on a few large ones. Therefore `E[1 - (1 - r)^x]` is made
+        equal, which a thinned x has as `E[1 - (1 - q r)^x]`, with r one over the mean count.
+        """
+        rate = 1.0 / (1.0 + np.min([np.nanmean(rows, axis=0) for rows in sets], axis=0))
+        least = np.min([_saturated(rows, rate)[0] for rows in sets], axis=0)
+        return [_thinned(rows, _shares(rows, rate, least), rng) for rows in sets]
+
     def _link(self, mean: Array) -> Array:
         log_rate: Array = np.log(mean)
         return log_rate
 
     def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         return log_rates(rows, log_sizes)
+
+
+def _saturated(rows: Array, rate: Array) -> tuple[Array, Array]:
+    """Return the mean of `1 - (1 - rate)^x` of each feature, and its derivative by the rate."""
+    log = np.log1p(-np.minimum(rate, 1.0 - EPSILON))
+    slope = rows * np.exp((rows - 1.0) * log)
+    return -np.nanmean(np.expm1(rows * log), axis=0), np.nanmean(slope, axis=0)
+
+
+def _shares(rows: Array, rate: Array, least: Array) -> Array:
+    """Return shares q for which `1 - (1 - q rate)^x` has the given means.
+
+    The mean is concave in q, so that Newton's steps from 0 on never go too far.
+    """
+    share = np.zeros(len(rate))
+    for _ in range(NEWTON_STEPS):
+        value, slope = _saturated(rows, share * rate)
+        step = np.divide(least - value, rate * slope, out=np.ones_like(value), where=slope > 0)
+        share = np.clip(share + step, 0.0, 1.0)
+    return share
+
+
+def _thinned(rows: Array, share: Array, rng: np.random.Generator) -> Array:
+    missing = np.isnan(rows)
+    kept = rng.binomial(np.where(missing, 0.0, rows).astype(np.int64), share)
+    return np.where(missing, np.nan, kept)
 
 
 def value_blocks(rows: Matrix) -> list[Dense]:

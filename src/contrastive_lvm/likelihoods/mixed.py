@@ -211,6 +211,16 @@ class Mixed(Likelihood):
             joined[:, at], slope[at], intercept[at] = densify(one.rows), one.slope, one.intercept
         return LinearizedRows(joined, slope, intercept)
 
+    def _with_equal_means(
+        self, sets: Sequence[Array], rng: np.random.Generator
+    ) -> list[Array] | None:
+        joined = [np.empty(rows.shape) for rows in sets]
+        for _, part, at in self._parts:
+            own = part._with_equal_means([rows[:, at] for rows in sets], rng)
+            for whole, columns in zip(joined, own or (), strict=True):
+                whole[:, at] = columns
+        return joined
+
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         return {
             f"{kind} {site}": value

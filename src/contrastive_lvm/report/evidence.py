@@ -6,9 +6,9 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.tables.prepare import Sets
-from contrastive_lvm.io.tables.row_columns import groups_of
+from contrastive_lvm.io.tables.row_columns import groups_of, sizes_of
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
 
@@ -74,6 +74,10 @@ def gather(
         return Evidence(said)
     try:
         return Evidence(said, resampled(model, sets, n_resamples=n_bootstrap, seed=seed))
+    except InvalidParameterError as error:
+        if error.parameter == "inference":  # it cannot fit weighted rows
+            return Evidence(said)
+        raise
     except InvalidDataError:
         if unasked:  # the summary names the option, which says why there are no errors
             return Evidence(said)
@@ -97,7 +101,12 @@ def judge(
     n_resamples = affordable_resamples(sets) if n_resamples is None else n_resamples
     if not n_resamples:
         return not_tested("the data are large; run clvm test on the same files")
-    return verdict(run_test(sets, model, n_resamples=n_resamples, seed=seed), shown)
+    try:
+        return verdict(run_test(sets, model, n_resamples=n_resamples, seed=seed), shown)
+    except InvalidParameterError as error:
+        if error.parameter != "likelihood":
+            raise
+        return not_tested(f"the likelihood {error.value!r} {error.reason.rstrip('.')}")
 
 
 def affordable_resamples(sets: Sets) -> int:
@@ -153,6 +162,8 @@ def run_test(
         **_rows(sets),
         model=model,
         **groups,
+        **sizes_of(sets.target, sets.preparation.sizes),
+        **sizes_of(sets.background, sets.preparation.sizes, "background_size_factors"),
         paired=len(labels) == 2 and bool(labels[0] & labels[1]),
         n_resamples=n_resamples,
         random_state=seed,
@@ -176,8 +187,6 @@ def _untestable(model: "Fitted", sets: Sets) -> str | None:
         return "there is no background to compare it with"
     if not isinstance(model, ContrastiveLVM):
         return "the test is for linear models; run clvm test on the same files"
-    if not parse_params.likelihood(model.likelihood)._has_closed_form:
-        return "the test is for continuous data; run clvm test on logarithms of counts"
     return None
 
 

@@ -3,13 +3,17 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import check_variances, rows_for_fit
+from contrastive_lvm.estimators.linear_fit import refuse_unsupported
+from contrastive_lvm.estimators.prediction_model import sizes_of_sets
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.resampling.contrast_statistic import (
     UnitMoments,
@@ -47,6 +51,8 @@ def contrast_test(
     groups: Any = None,
     background_groups: Any = None,
     paired: bool = False,
+    size_factors: Any = None,
+    background_size_factors: Any = None,
     n_resamples: int = 999,
     random_state: Any = None,
 ) -> ContrastTest:
@@ -56,6 +62,11 @@ def contrast_test(
     means and noise variances may differ between the sets, and features may have noise of their own.
     Rows are made exchangeable between the sets under this hypothesis, then sets are permuted. The
     statistic is the largest variance of the target beyond what all rows have in common.
+
+    Counts vary with their mean, so that the hypothesis is about their log rates. Where the counts
+    of a feature are larger in one set, they are thinned at random, which changes nothing but their
+    mean; the test is about `log(1 + count / size factor)` of what is left. Binary entries are
+    redrawn to the same end.
 
     The number of supported dimensions is found in turn: while the p-value is at most 5 %, the
     direction of the contrast is projected out of all rows, and what is left is tested again. At
@@ -69,9 +80,9 @@ def contrast_test(
     background : array-like of shape (m, d)
         The background set.
     model : estimator or None
-        A `ContrastiveLVM` whose likelihood the test is for: Gaussian or Student-t noise. Its
-        numbers of dimensions are not used, since a model with too few shared ones would find
-        contrast everywhere; the test finds the shared directions itself.
+        A `ContrastiveLVM` whose likelihood the test is for; None is Gaussian noise. Its numbers of
+        dimensions are not used, since a model with too few shared ones would find contrast
+        everywhere; the test finds the shared directions itself.
     groups, background_groups : array-like of shape (n,) and (m,), or None
         The replicate of each row. Rows of one replicate, such as a donor or a mouse, are not
         independent, so that whole replicates are permuted. If replicates of one set have more rows
@@ -79,6 +90,8 @@ def contrast_test(
     paired : bool
         Whether replicates with rows in both sets swap their sets, rather than being permuted among
         replicates. Replicates with rows in one set only are then left out.
+    size_factors, background_size_factors : array-like of shape (n,) and (m,), or None
+        Size factors of rows of counts, as in `fit`.
     n_resamples : int
         Number of permutations, at least 19. If the replicates can be divided in fewer ways, all of
         them are used once.
@@ -111,9 +124,9 @@ def contrast_test(
     """
     detail = ", since with fewer no p-value can be 5 % or less"
     n_resamples = check_integer("n_resamples", n_resamples, 19, detail=detail)
-    if model is not None:
-        _refuse_likelihood(model)
-    sets = _read_sets(X, background)
+    names = ContrastiveLVM() if model is None else clone(_linear(model))
+    sets = _read_sets(names, X, background)
+    likelihood, sizes = _likelihood(names, sets, (size_factors, background_size_factors))
     replicates = check_replicates([groups, background_groups], [len(rows) for rows in sets])
     if paired and not replicates.labelled:
         reason = "needs groups and background_groups, which say what is paired."
@@ -125,8 +138,13 @@ def contrast_test(
         rows=tuple(numbers[own] for numbers, own in zip(replicates.rows, kept, strict=True))
     )
     labels = label_sets(replicates, n_resamples, of_labels, paired=paired)
-    rows = exchangeable_rows((sets[0][kept[0]], sets[1][kept[1]]), replicates, of_rows)
-    return _in_turn(rows, labels, _method(replicates, labels, paired=paired))
+    chosen = [own[rows] for own, rows in zip(sets, kept, strict=True)]
+    sizes = [own if own is None else own[rows] for own, rows in zip(sizes, kept, strict=True)]
+    matched = _matched(likelihood, chosen, sizes, of_rows)
+    rows = exchangeable_rows((matched[0], matched[1]), replicates, of_rows)
+    n_features = sets[0].shape[1]
+    method = _method(likelihood, n_features, replicates, labels, paired=paired)
+    return _in_turn(rows, labels, method)
 
 
 def _in_turn(rows: WhitenedRows, labels: SetLabels, method: str) -> ContrastTest:
@@ -156,19 +174,27 @@ def _pvalue(statistic: Array) -> float:
     return float((statistic >= statistic[0] - close).mean())
 
 
-def _method(replicates: Replicates, labels: SetLabels, *, paired: bool) -> str:
+def _method(
+    likelihood: Likelihood,
+    n_features: int,
+    replicates: Replicates,
+    labels: SetLabels,
+    *,
+    paired: bool,
+) -> str:
     what = "replicates" if replicates.labelled else "rows"
     ways = len(labels.in_first)
     number = f"all {ways}" if labels.complete else f"{ways - 1} random"
+    as_they_are = likelihood._is_on_data_scale(n_features).all()
+    how = "" if as_they_are else " whose counts or binary entries were matched at random"
     if paired:
         in_both = int(replicates.members().all(axis=0).sum())
-        return f"{number} swaps of the sets within {in_both} replicates"
-    return f"{number} permutations of {replicates.n_replicates} {what}"
+        return f"{number} swaps of the sets within {in_both} replicates{how}"
+    return f"{number} permutations of {replicates.n_replicates} {what}{how}"
 
 
-def _read_sets(X: Any, background: Any) -> tuple[Array, Array]:
-    """Read both sets into memory, as dense rows in double precision."""
-    names = ContrastiveLVM()  # remembers the features of X
+def _read_sets(names: ContrastiveLVM, X: Any, background: Any) -> tuple[Array, Array]:
+    """Read both sets into memory, as dense rows in double precision; remember their features."""
     given = [
         rows_for_fit(names, rows, name=name)
         for name, rows in (("X", X), ("background", background))
@@ -193,13 +219,50 @@ def _dense(rows: Matrix) -> Array:
     return np.asarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
 
 
-def _refuse_likelihood(model: Any) -> None:
+def _linear(model: Any) -> ContrastiveLVM:
     if not isinstance(model, ContrastiveLVM):
         reason = "is no model with a likelihood; use a ContrastiveLVM, or leave it out."
         raise InvalidParameterError("model", model, reason)
-    if not parse_params.likelihood(model.likelihood)._has_closed_form:
-        reason = (
-            "cannot be tested, since counts and binary values are not exchangeable after centring; "
-            "test transformed rows without a model, for counts log(1 + count / size factor)."
-        )
-        raise InvalidParameterError("likelihood", model.likelihood, reason)
+    return model
+
+
+def _likelihood(
+    names: ContrastiveLVM, sets: tuple[Array, Array], sizes: tuple[Any, Any]
+) -> tuple[Likelihood, list[Array | None]]:
+    """Return the likelihood that the rows have, and the logs of given size factors."""
+    features = getattr(names, "feature_names_in_", None)
+    known = None if features is None else features.tolist()
+    likelihood = parse_params.likelihood(names.likelihood)._bind(sets[0].shape[1], known)
+    for name, rows in zip(("X", "background"), sets, strict=True):
+        refuse_unsupported(likelihood, name, rows)
+    if all(given is None for given in sizes):
+        return likelihood, [None, None]
+    return likelihood, list(sizes_of_sets(likelihood, list(sets), sizes)[0])
+
+
+def _matched(
+    likelihood: Likelihood,
+    sets: list[Array],
+    sizes: list[Array | None],
+    rng: np.random.Generator,
+) -> list[Array]:
+    """Return rows whose covariances differ between the sets by noise only, without contrast.
+
+    Means are made equal first, so that what is a function of them is equal too; size factors are
+    then relative to the mean of their set.
+    """
+    equal = likelihood._with_equal_means(sets, rng)
+    if equal is None:
+        reason = "cannot be tested: it does not say how rows of other means compare."
+        raise InvalidParameterError("likelihood", likelihood, reason)
+    logs = sizes_of_sets(likelihood, list(equal), (None, None))[0]
+    relative = [
+        log if given is None else given - np.log(np.exp(given).mean())
+        for log, given in zip(logs, sizes, strict=True)
+    ]
+    pairs = zip(equal, relative, strict=True)
+    found = [_dense(likelihood._linearize(rows, own).rows) for rows, own in pairs]
+    if not any(np.nanvar(rows, axis=0).any() for rows in found):
+        reason = "and background have no varying feature in common once their means are equal."
+        raise InvalidDataError("X", reason)
+    return found

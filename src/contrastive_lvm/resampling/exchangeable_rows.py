@@ -233,7 +233,7 @@ def _draw_latents(known: Array, precision: Array, L: Array, rng: np.random.Gener
     """Draw the latents of each row given its observed entries, whose noise precisions are given."""
     k = L.shape[1]
     pairs = (L[:, :, None] * L[:, None, :]).reshape(len(L), k * k)
-    A = (precision @ pairs).reshape(-1, k, k) + np.eye(k)  # (N, K, K)
+    A = (precision @ pairs).reshape(len(known), k, k) + np.eye(k)  # (N, K, K)
     root = np.linalg.cholesky(A)
     b = ((known * precision) @ L)[:, :, None]
     mean = np.linalg.solve(A, b)
