@@ -272,7 +272,8 @@ def counted(seed: int, w: float = 0.0, *, binary: bool = False) -> tuple[Array, 
         e = rng.standard_normal((100, 2)) @ S.T + rng.standard_normal(12)
         e += rng.standard_normal((100, 1)) * direction * (depth == 2.0)
         odd = rng.random(e.shape) < 1.0 / (1.0 + np.exp(-e))
-        sets.append(odd.astype(float) if binary else rng.poisson(depth * np.exp(e + 1.0)) * 1.0)
+        drawn = odd if binary else rng.poisson(depth * np.exp(e + 1.0))
+        sets.append(drawn.astype(np.float64))
     return sets[0], sets[1]
 
 
@@ -309,7 +310,8 @@ def test_features_of_several_kinds_are_compared_each_as_its_own() -> None:
 def test_thinned_counts_have_the_distribution_of_the_smaller_mean() -> None:
     rng = np.random.default_rng(0)
     rates = rng.gamma(2.0, 0.5, (40000, 1)) * np.array([[8.0, 0.5]])
-    X, B = rng.poisson(3.0 * rates) * 1.0, rng.poisson(rng.permutation(rates)) * 1.0
+    X = rng.poisson(3.0 * rates).astype(np.float64)
+    B = rng.poisson(rng.permutation(rates)).astype(np.float64)
     thinned, same = clvm.Poisson()._with_equal_means([X, B], rng) or []
     np.testing.assert_array_equal(same, B)
     for moment in (1, 2):
@@ -321,7 +323,7 @@ def test_redrawn_binary_entries_have_equal_means_and_slopes() -> None:
     rng = np.random.default_rng(0)
     z = rng.standard_normal(100000)
     sets = [
-        (rng.random((100000, 3)) < 1 / (1 + np.exp(-(0.3 * z[:, None] + m)))) * 1.0
+        (rng.random((100000, 3)) < 1 / (1 + np.exp(-(0.3 * z[:, None] + m)))).astype(np.float64)
         for m in ([1.0, -1.0, 0.0], [0.0, -1.0, 20.0])
     ]
     X, B = clvm.Bernoulli()._with_equal_means(sets, rng) or []
