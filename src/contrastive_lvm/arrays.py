@@ -22,12 +22,13 @@ Matrix: TypeAlias = Dense | Sparse
 
 
 class Parameters(NamedTuple):
-    """Point values of the linear model `x = L h + mean + noise`."""
+    """Point values of the linear model `x = L h + M c + mean + noise`."""
 
     L: Array  # (D, K) loadings of all blocks
     psi: Array  # (D,) noise variances, all equal when isotropic; (S, D) if each set has its own
     means: tuple[Array, ...]  # one (D,) per set
     df: float = 0.0  # degrees of freedom of Student-t noise; 0 for Gaussian
+    effects: tuple[Array, ...] = ()  # M of each set, (D, C) for C covariates; none without these
 
 
 def noise_of(psi: Array, i: int) -> Array:
@@ -38,9 +39,10 @@ def noise_of(psi: Array, i: int) -> Array:
 class Statistics(NamedTuple):
     """Expected sufficient statistics of one row set, additive over rows.
 
-    With `r = x - mean` and `w` the weights of the entries (1 where observed, 0 where missing, times
-    the expected scale under a heavy-tailed likelihood), per feature d: a last axis of length 1
-    means "the same for every feature" (nothing is missing or weighted).
+    With `r = x - M c - mean` and `w` the weights of the entries (1 where observed, 0 where missing,
+    times the expected scale under a heavy-tailed likelihood), per feature d: a last axis of length
+    1 means "the same for every feature" (nothing is missing or weighted). Covariates c are latents
+    that are known: their columns follow those of the latents in h, with `E[c c'] = c c'`.
     """
 
     moment: Array  # (Q, D or 1)  sum_i w_id E[h_i h_i'], packed by rows of the lower triangle
@@ -50,7 +52,7 @@ class Statistics(NamedTuple):
     square: Array  # (D,)         sum_i w_id r_id^2
     weight: Array  # (D,)         sum_i w_id
     entries: Array  # (D,)         observed entries
-    latent: Array  # (Q,)         sum_i E[h_i h_i']
+    latent: Array  # (Q,)         sum_i E[h_i h_i'] of the latents that are not known
     n_rows: float  # weight of the rows that have an observed entry
     bound: float  # the rows' part of the bound; their log-likelihood for point loadings
 

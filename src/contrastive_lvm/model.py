@@ -1,8 +1,9 @@
 """A model as one frozen value: sets of rows, blocks of loadings, and a likelihood.
 
-Row i of set s follows `x = sum_b L_b h_b + mean_s + noise`, summed over the blocks b that are
-active in s, with standard normal latents h. A matrix of zeros and ones says which block is active
-in which set; the paper's model is [[1, 1], [1, 0]]. The model knows neither data nor engines.
+Row i of set s follows `x = sum_b L_b h_b + M c_i + mean_s + noise`, summed over the blocks b that
+are active in s, with standard normal latents h and known covariates c. A matrix of zeros and ones
+says which block is active in which set; the paper's model is [[1, 1], [1, 0]]. The effects M are
+those of all sets or of each. The model knows neither data nor engines.
 """
 
 from collections.abc import Mapping
@@ -45,6 +46,10 @@ class Model:
     likelihood : Likelihood
         Noise about the linear predictor; its variances are common to all sets unless it says
         otherwise.
+    covariates : tuple of str
+        Names of the known columns of every row.
+    own_effects : bool
+        Whether each set has effects of the covariates of its own.
 
     Examples
     --------
@@ -58,6 +63,8 @@ class Model:
     sets: tuple[str, ...]
     blocks: tuple[LoadingBlock, ...]
     likelihood: Likelihood = field(default_factory=Gaussian)
+    covariates: tuple[str, ...] = ()
+    own_effects: bool = False
 
     # What follows from these, found once.
     n_columns: int = field(init=False, repr=False, compare=False)  # of L, all blocks together
@@ -86,6 +93,16 @@ class Model:
         active = [name in block.sets for block in self.blocks]
         sizes = [block.n_components for block in self.blocks]
         return np.flatnonzero(np.repeat(active, sizes))
+
+    @property
+    def n_effects(self) -> int:
+        """Return the number of columns of effects, those of all sets together."""
+        return len(self.covariates) * (len(self.sets) if self.own_effects else 1)
+
+    def effect_columns(self, i: int) -> npt.NDArray[np.intp]:
+        """Return the columns of effects that rows of the i-th set use."""
+        q = len(self.covariates)
+        return np.arange(q) + (i * q if self.own_effects else 0)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> "Model":
         """Return the model with given numbers of components in some blocks."""

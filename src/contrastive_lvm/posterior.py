@@ -35,6 +35,7 @@ class Posterior(NamedTuple):
     state: "SVIState | None" = None  # of SVI, to continue from
     profile: Array | None = None  # (D,) mean counts of features with size factors, zero elsewhere
     draws: Draws | None = None  # of everything that is not observed, under NUTS
+    effects: dict[str, Array] = {}  # noqa: RUF012 - (D, C) of covariates, of each set
 
     @property
     def lower_bound(self) -> float:

@@ -20,14 +20,14 @@ from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import make_block, row_slices, widen
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised, row_ascents
-from contrastive_lvm.rows.masked_rows import prepare, residual_of, row_step
+from contrastive_lvm.rows.masked_rows import mean_of, prepare, residual_of, row_step
 from contrastive_lvm.rows.scale_mixture_rows import BLOCK_ELEMENTS, RowStep, WeightedBlock
 
 SCALE_SWEEPS, SCALE_TOL = 1000, 1e-9
 
 
 class Linear(NamedTuple):
-    """One set's view of the model: `x = L h + mean + noise`."""
+    """One set's view of the model: `x = L h + M c + mean + noise`."""
 
     loadings: Loadings  # (D, K)
     mean: Array  # (D,)
@@ -35,6 +35,13 @@ class Linear(NamedTuple):
     scaler: Scaler | None = None  # of a heavy-tailed likelihood
     noise_factor: float = 1.0  # variance of an unseen entry's noise over psi
     draw_scales: Callable[[np.random.RandomState, tuple[int, int]], Array] | None = None
+    effects: Array | None = None  # (D, C) M
+    covariates: Array | None = None  # (N, C) of the rows in question; None where they are zero
+
+    def means_of(self, rows: slice) -> Array:
+        """Return the means of some rows: (D,), or (B, D) if covariates are given."""
+        own = None if self.covariates is None else self.covariates[rows]
+        return mean_of(self.mean, self.effects, own)
 
     @property
     def L(self) -> Array:
@@ -70,7 +77,7 @@ def row_posteriors(model: View, X: Matrix) -> Iterator[RowPosteriors]:
     for rows in row_slices(*X.shape):
         block = make_block(X[rows])
         with _refusing_overflow(block.values):
-            m = row_step(coefficients, residual_of(block, model.mean), block)
+            m = row_step(coefficients, residual_of(block, model.means_of(rows)), block)
         yield RowPosteriors(
             rows, block.values, block.observed > 0, block.pattern, m.mean, m.cov, m.log_likelihood
         )
@@ -94,7 +101,7 @@ def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[R
     for rows in row_slices(*X.shape, elements=BLOCK_ELEMENTS):
         values = widen(X[rows])
         with _refusing_overflow(values):
-            block = _fixed_point(model, scaler, values)
+            block = _fixed_point(model, scaler, values, model.means_of(rows))
         yield RowPosteriors(
             rows,
             np.nan_to_num(values),
@@ -122,12 +129,13 @@ def _generalised_posteriors(model: Generalised, X: Matrix) -> Iterator[RowPoster
         )
 
 
-def _fixed_point(model: Linear, scaler: Scaler, values: Array) -> WeightedBlock:
+def _fixed_point(model: Linear, scaler: Scaler, values: Array, mean: Array) -> WeightedBlock:
     """Alternate latents and scales of a block of rows until the scales stand still.
 
     A row stops when its own scales do, so that its posterior does not depend on its neighbours.
     """
-    step = RowStep(model.loadings, model.psi, model.mean, scaler)
+    values = values - mean
+    step = RowStep(model.loadings, model.psi, np.zeros(len(model.psi)), scaler)
     weights = step(values, np.ones((len(values), 1))).scales.weights
     moving = np.arange(len(values))
     for _ in range(SCALE_SWEEPS):
@@ -153,7 +161,7 @@ def left_out(model: Linear, X: Matrix, weights: Array) -> LeftOut:
         variance = np.einsum("dk,bkl,dl->bd", model.L, variance, model.L)
         scale = 1.0 if block.weights is None else block.weights
         rest = 1.0 - scale * variance / model.psi
-        residual = (block.values - model.mean - fitted) / rest
+        residual = (block.values - model.means_of(block.rows) - fitted) / rest
         of_rows = np.broadcast_to(weights[block.rows, None], residual.shape)
         noise = np.broadcast_to(model.psi, residual.shape)
         seen = block.observed[block.pattern] & (of_rows > 0)
@@ -219,7 +227,7 @@ def is_heavy_tailed(model: View) -> bool:
 
 def rows_at(model: View, h: Array) -> Array:
     """Expected rows at given latents, (N, K) to (N, D)."""
-    predictor: Array = model.mean + h @ model.L.T
+    predictor: Array = model.means_of(slice(len(h))) + h @ model.L.T
     if isinstance(model, Linear):
         return predictor
     for rows in row_slices(*predictor.shape):
@@ -251,7 +259,7 @@ def _predicted(
     model: View, block: RowPosteriors, *, with_variance: bool
 ) -> tuple[Array, Array | None]:
     """Means and variances of new entries of a block's rows, (B, D)."""
-    predictor: Array = model.mean + block.mean.T @ model.L.T
+    predictor: Array = model.means_of(block.rows) + block.mean.T @ model.L.T
     if isinstance(model, Generalised):
         predictor += model.offset(block.rows)
         return model.observation.response(predictor, _fitted_variance(model, block))
@@ -278,9 +286,10 @@ def draw(
     if active is not None:
         h[:, ~active] = 0.0
     if isinstance(model, Generalised):
-        return model.observation.draw(model.mean + h @ model.L.T + model.offset(slice(n)), rng)
+        predictor = model.means_of(slice(n)) + h @ model.L.T + model.offset(slice(n))
+        return model.observation.draw(predictor, rng)
     noise = rng.standard_normal((n, len(model.mean))) * np.sqrt(model.psi)
     if model.draw_scales is not None:
         noise /= np.sqrt(model.draw_scales(rng, noise.shape))
-    drawn: Array = model.mean + h @ model.L.T + noise
+    drawn: Array = model.means_of(slice(n)) + h @ model.L.T + noise
     return drawn

@@ -12,6 +12,7 @@ from contrastive_lvm.arrays import Array, noise_of
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.coordinate_ascent.ard_pruning import without_unsupported_columns
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
+from contrastive_lvm.coordinate_ascent.regression import without_effects
 from contrastive_lvm.coordinate_ascent.starts import (
     deterministic_starts,
     random_start,
@@ -76,20 +77,24 @@ class CoordinateAscent(Engine):
         model: Model,
         sets: Sequence[Rows],
         weights: Sequence[Array | None] | None = None,
+        covariates: Sequence[Array] | None = None,
     ) -> Data:
         """Return the rows of all sets in the form that sweeps use, which restarts share.
 
         Few rows of many features are fitted in their span, which posterior covariances of loadings
-        and priors that tell features apart do not allow.
+        and priors that tell features apart do not allow. Rows that have covariates come back about
+        their regression on these.
         """
         alike = model.likelihood._is_isotropic and model.treats_features_alike
-        return prepare(
+        data = prepare(
             sets,
             weights=weights,
             scale_mixture=model.likelihood._is_scale_mixture,
             span=alike and not self._posterior,
             n_columns=0 if model.drops_columns else sum(b.n_components for b in model.blocks),
+            covariates=covariates,
         )
+        return without_effects(model, data) if model.covariates else data
 
     def _sized(self, model: Model, data: Data) -> Model:
         """Return the model with the sizes of automatic blocks found from the rows."""
@@ -191,6 +196,8 @@ def left_out_entries(problem: Problem, point: Array, carry: Carry) -> LeftOut:
         weights = np.ones(n) if given is None else given[at]
         X = reader.load() if n == reader.shape[0] else reader.take(at)
         view = Linear(active, p.means[i], noise_of(p.psi, i), scaler)
+        if p.effects and isinstance(rows, ScaleMixtureRows) and rows.covariates is not None:
+            view = view._replace(effects=p.effects[i], covariates=rows.covariates[at])
         parts.append(left_out(view, X, weights))
     return LeftOut(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -207,10 +214,14 @@ def _posterior(
 ) -> Posterior:
     """Return the end of an ascent in the canonical gauge, over the features of the data."""
     p, model, data = problem.unflatten(ascent.point), problem.model, problem.data
-    L, psi, means = p.L, p.psi, p.means
+    L, psi, means, effects = p.L, p.psi, p.means, p.effects
     if data.span is not None:
         L, means = data.span.lift(L), tuple(data.span.means)
         psi = np.repeat(psi[..., :1], data.n_features, axis=-1)
+        effects = tuple(map(data.span.lift, effects))
+    if effects:  # means are those where all covariates are zero
+        parts = zip(means, effects, data.sets, strict=True)
+        means = tuple(mean - M @ rows.covariate_mean for mean, M, rows in parts)
     R = np.zeros((L.shape[1], L.shape[1]))
     for block, columns in zip(model.blocks, model.columns, strict=True):
         keep = block.prior._has_own_columns
@@ -231,4 +242,5 @@ def _posterior(
         weights=data.weights_in_memory(ascent.info.carry.weights),
         df=p.df or None,
         unit_variance=float(data.variance.sum()) / data.n_features,
+        effects=dict(zip(model.sets, effects, strict=False)),
     )

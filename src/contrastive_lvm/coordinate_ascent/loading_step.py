@@ -11,6 +11,12 @@ and `mean_s += (e_s - f_s' l_d) / n_s`. Under variational Bayes columns with a p
 paper's table of models; a posterior under a flat prior would be improper). All blocks are solved
 jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z and t.
 
+Covariates are latents that are known, `E[h h'] = c c'` in their columns, without a prior. Their
+columns follow those of the latents, their statistics are about the current effects, and what is
+solved for is the change of the effects: loadings, effects and means are found jointly. Effects
+that several sets share need that; where sets differ in their covariance, a regression beforehand
+is not the maximum of the likelihood.
+
 Where sets have noise variances of their own, psi is that of the first set, and the statistics of
 set s are weighted by `psi / psi_s`: the equations stay as they are.
 """

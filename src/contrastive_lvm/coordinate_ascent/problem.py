@@ -24,9 +24,10 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
 from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import AscentInterrupted, ascend
-from contrastive_lvm.linalg.loadings import Covariance, Loadings
+from contrastive_lvm.linalg.loadings import Columns, Covariance, Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import AnyPrior
+from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.row_cache import Cache
 
@@ -59,9 +60,10 @@ class RowResults(NamedTuple):
 class Problem:
     """A model and its rows as the ascent of a bound over a flat vector.
 
-    The vector holds loadings and (when entries are missing or weighted) means in units of the
-    features' standard deviations, log noise variances (of all sets or of each), and the log degrees
-    of freedom if learned.
+    The vector holds loadings, effects of covariates and (when entries are missing or weighted)
+    means in units of the features' standard deviations, log noise variances (of all sets or of
+    each), and the log degrees of freedom if learned. In the loading step covariates are columns
+    that follow those of the latents.
     """
 
     def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
@@ -77,6 +79,8 @@ class Problem:
             self.floor = np.maximum(own, FLOOR * self.floor)
         self.ceiling = 10.0 * self.floor / FLOOR
         self.active = [model.active_columns(name) for name in model.sets]
+        self.effects = [model.n_columns + model.effect_columns(i) for i in range(len(model.sets))]
+        self.n_columns = model.n_columns + model.n_effects  # of the loading step
         uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
         sizes = [block.n_components for block in model.blocks]
         self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))  # columns with a posterior
@@ -89,6 +93,8 @@ class Problem:
         """Return parameters as one vector."""
         psi = parameters.psi[..., :1] if self.likelihood._is_isotropic else parameters.psi
         parts = [(parameters.L / self.unit[:, None]).ravel(), np.log(psi).ravel()]
+        distinct = parameters.effects if self.model.own_effects else parameters.effects[:1]
+        parts += [(effects / self.unit[:, None]).ravel() for effects in distinct]
         if not self.data.complete:
             parts += [mean / self.unit for mean in parameters.means]
         if self.likelihood._has_df_step:
@@ -103,14 +109,25 @@ class Problem:
         L = point[: D * K].reshape(D, K) * self.unit[:, None]
         log_psi = point[D * K : D * K + n_noise].reshape(shape)
         psi = np.clip(np.exp(log_psi), self.floor, self.ceiling)
+        end = D * (K + self.model.n_effects) + n_noise
+        effects = self._effects_of_sets(point[D * K + n_noise : end])
         if self.data.complete:
-            return Parameters(L, psi, tuple(s.mean for s in self.data.sets))
+            means = tuple(s.mean for s in self.data.sets)
+            return Parameters(L, psi, means, effects=effects)
         df = self.likelihood._first_df()
-        means = point[D * K + n_noise :]
+        rest = point[end:]
         if self.likelihood._has_df_step:
             df = float(np.clip(np.exp(point[-1]), *self.likelihood._df_limits()))
-            means = means[:-1]
-        return Parameters(L, psi, tuple(means.reshape(-1, D) * self.unit), df)
+            rest = rest[:-1]
+        return Parameters(L, psi, tuple(rest.reshape(-1, D) * self.unit), df, effects)
+
+    def _effects_of_sets(self, values: Array) -> tuple[Array, ...]:
+        """Return the effects of covariates on each set, (D, C), from a part of the vector."""
+        n = len(self.model.covariates)
+        if n == 0:
+            return ()
+        found = values.reshape(-1, len(self.unit), n) * self.unit[:, None]
+        return tuple(found if self.model.own_effects else [found[0]] * len(self.model.sets))
 
     def first_carry(self) -> Carry:
         """Return what is carried when nothing is known of scales and covariances."""
@@ -158,13 +175,17 @@ class Problem:
     def _in_units_of_first(self, i: int, statistics: Statistics, psi: Array) -> SetStatistics:
         """Return the statistics of a set in units of the first set's noise."""
         if psi.ndim == 1:
-            return SetStatistics(statistics, self.active[i])
+            return SetStatistics(statistics, self._columns(i))
         factor = psi[0] / psi[i]
         factor = factor[:1] if self.likelihood._is_isotropic else factor
-        return SetStatistics(statistics.weighted(factor), self.active[i], factor)
+        return SetStatistics(statistics.weighted(factor), self._columns(i), factor)
+
+    def _columns(self, i: int) -> Columns:
+        """Return the columns of the loading step that rows of the i-th set use."""
+        return np.concatenate([self.active[i], self.effects[i]])
 
     def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
-        """Update loadings and means jointly, then the noise, then the degrees of freedom."""
+        """Update loadings, effects and means jointly, then the noise, then degrees of freedom."""
         old = self.unflatten(point)
         step, states = self._loading_step(old, found)
         psi = self.likelihood._noise_step(step.square, step.entries, self.data.n_features)
@@ -172,13 +193,15 @@ class Problem:
         means = old.means
         if not self.data.complete:
             means = tuple(m + dm for m, dm in zip(old.means, step.mean_change, strict=True))
-        loadings = step.loadings
+        change = step.loadings.mean
+        effects = tuple(M + change[:, c] for M, c in zip(old.effects, self.effects, strict=False))
+        loadings = step.loadings.columns(np.arange(self.model.n_columns))
         if self.model.drops_columns:
             loadings = self._in_best_coordinates(loadings, found.statistics)
         df = old.df
         if self.likelihood._has_df_step:
             df = self.likelihood._df_step(found.log_excess, found.n_scales)
-        new = self.flatten(Parameters(loadings.mean, psi, means, df))
+        new = self.flatten(Parameters(loadings.mean, psi, means, df, effects))
         return new, Carry(loadings.cov, states, found.carry.weights)
 
     def _loading_step(self, old: Parameters, found: RowResults) -> tuple[LoadingStep, States]:
@@ -187,7 +210,7 @@ class Problem:
         Each turn raises the bound and costs nothing in rows; without it the scales, which are not
         accelerated, would decide how many sweeps a fit takes.
         """
-        K, priors, states = self.model.n_columns, self.model.priors, found.carry.states
+        K, priors, states = self.n_columns, self.model.priors, found.carry.states
         if any(prior._has_proximal_step for prior in priors):
             return self._proximal_step(old, found), states
         precision = self._precision(states)
@@ -209,34 +232,39 @@ class Problem:
         return tuple(prior.update(state, squares[:, c]) for prior, state, c in parts)
 
     def _precision(self, states: States) -> Array:
-        """Return expected precisions of all loadings, (D or 1, K)."""
-        widths = [block.n_components for block in self.model.blocks]
+        """Return expected precisions of all loadings, (D or 1, K); those of effects are zero."""
+        widths = [*(block.n_components for block in self.model.blocks), self.model.n_effects]
         values = [p.precision(state) for p, state in zip(self.model.priors, states, strict=True)]
+        values.append(np.zeros((1, 1)))
         rows = max(len(value) for value in values)
         parts = zip(values, widths, strict=True)
         return np.hstack([np.broadcast_to(value, (rows, width)) for value, width in parts])
 
     def _proximal_step(self, old: Parameters, found: RowResults) -> LoadingStep:
         """Maximise over one block given the others, in turn; penalties shrink theirs exactly."""
-        equations = normal_equations(found.statistics, self.model.n_columns)
-        L = old.L.copy()
-        for block, state, columns in zip(
-            self.model.blocks, found.carry.states, self.model.columns, strict=True
+        equations = normal_equations(found.statistics, self.n_columns)
+        L = np.hstack([old.L, np.zeros((len(old.L), self.model.n_effects))])
+        known = slice(self.model.n_columns, self.n_columns)
+        for prior, state, columns in zip(
+            (*self.model.priors, Flat()),
+            (*found.carry.states, None),
+            (*self.model.columns, known),
+            strict=True,
         ):
-            if block.n_components:
+            if columns.stop > columns.start:
                 psi = noise_of(old.psi, 0)
-                L[:, columns] = _block_step(equations, L, columns, psi, block.prior, state)
+                L[:, columns] = _block_step(equations, L, columns, psi, prior, state)
         return completed(found.statistics, equations, Loadings(L))
 
     def slope_without(self, block: str, point: Array, carry: Carry) -> Array:
         """Return the slope of the bound in a block's loadings where they are zero, (D, n)."""
         statistics = self.evaluate(point, carry)[1].statistics
-        equations = normal_equations(statistics, self.model.n_columns)
+        equations = normal_equations(statistics, self.n_columns)
         p = self.unflatten(point)
         columns = self.model.columns[[b.name for b in self.model.blocks].index(block)]
-        rest = p.L.copy()
+        rest = np.hstack([p.L, np.zeros((len(p.L), self.model.n_effects))])
         rest[:, columns] = 0.0
-        matrix = np.broadcast_to(equations.reduced, (*p.L.shape, p.L.shape[1]))[:, columns]
+        matrix = np.broadcast_to(equations.reduced, (*rest.shape, rest.shape[1]))[:, columns]
         pull = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, rest)
         slope: Array = pull / noise_of(p.psi, 0)[:, None]
         return slope

@@ -90,10 +90,11 @@ def random_start(problem: Problem, rng: np.random.Generator) -> Array:
 
 
 def point_at(problem: Problem, L: Array, psi: Array) -> Array:
-    """Return the point with given loadings and noise, and the means of the sets."""
-    means = tuple(s.mean for s in problem.data.sets)
+    """Return the point with given loadings and noise, and the means and effects of the sets."""
+    means, df = tuple(s.mean for s in problem.data.sets), problem.likelihood._first_df()
+    effects = tuple(s.effects for s in problem.data.sets if s.effects is not None)
     psi = np.clip(psi, problem.floor, problem.ceiling)
-    return problem.flatten(Parameters(L, psi, means, problem.likelihood._first_df()))
+    return problem.flatten(Parameters(L, psi, means, df, effects))
 
 
 def _started(problem: Problem, start: Start) -> tuple[Problem, Array]:

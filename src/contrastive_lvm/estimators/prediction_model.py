@@ -206,7 +206,8 @@ def tail_probabilities(model: Linear, X: Matrix) -> Array:
     logs = np.empty(X.shape[0])
     for block in row_posteriors(model, X):
         observed = block.observed[block.pattern]
-        residual = (block.values - model.mean - block.mean.T @ model.L.T) * observed
+        fitted = model.means_of(block.rows) + block.mean.T @ model.L.T
+        residual = (block.values - fitted) * observed
         q = (residual**2 / model.psi).sum(axis=1) + (block.mean**2).sum(axis=0)
         k = np.maximum(observed.sum(axis=1), 1)
         p, ratio = chdtrc(k, q), np.maximum(q / k, 1.0)

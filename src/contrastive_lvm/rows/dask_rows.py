@@ -87,10 +87,11 @@ class DaskRows(RowReader):
         *,
         weights: Array | None = None,
         cache: Cache | None = None,
+        covariates: Array | None = None,
     ) -> Result:
         """Sum a function of chunks in one graph."""
         graph = Graph(self._tasks)
-        parts = self._run(graph, partial(_apply, function), weights, cache)
+        parts = self._run(graph, partial(_apply, function), weights, cache, covariates)
         total: Result = self._compute(graph, [graph.add_up(list(parts.values()), plus)])[0]
         return total
 
@@ -101,14 +102,16 @@ class DaskRows(RowReader):
         *,
         weights: Array | None = None,
         cache: Cache | None = None,
+        covariates: Array | None = None,
     ) -> tuple[Result, Cache]:
         """Sum results; on a cluster the new cache stays with the workers."""
         graph = Graph(self._tasks)
         if self._in_process:
             new = DiskCache()
-            parts = self._run(graph, partial(_apply_and_store, function, new), weights, cache)
+            run = partial(_apply_and_store, function, new)
+            parts = self._run(graph, run, weights, cache, covariates)
             return self._compute(graph, [graph.add_up(list(parts.values()), plus)])[0], new
-        pairs = self._run(graph, partial(_apply, function), weights, cache)
+        pairs = self._run(graph, partial(_apply, function), weights, cache, covariates)
         sums = [graph.add(_item, pair, i=0) for pair in pairs.values()]
         kept = [graph.add(_item, pair, i=1) for pair in pairs.values()]
         wanted = [graph.add_up(sums, plus), *kept]
@@ -125,6 +128,7 @@ class DaskRows(RowReader):
         run: Callable[..., object],
         weights: Array | None,
         cache: Cache | None,
+        covariates: Array | None,
     ) -> dict[int, Key]:
         """Add a task for each chunk in use, and return their keys by the chunks' numbers."""
         source = cache if isinstance(cache, DiskCache) else None
@@ -137,6 +141,7 @@ class DaskRows(RowReader):
                 graph.held(cache, i),
                 number=i,
                 weights=None if weights is None else weights[self.slices[i]],
+                covariates=None if covariates is None else covariates[self.slices[i]],
                 declared=self._declared(i),
                 source=source,
             )
@@ -289,11 +294,12 @@ def _apply(
     *,
     number: int,
     weights: Array | None,
+    covariates: Array | None,
     declared: Declared,
     source: DiskCache | None = None,
 ) -> Result:
     cached = cached if source is None else source.load(number)
-    return function(make_chunk(declared.rows(rows), weights, cached))
+    return function(make_chunk(declared.rows(rows), weights, cached, covariates))
 
 
 def _apply_and_store(

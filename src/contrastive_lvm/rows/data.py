@@ -32,6 +32,7 @@ from contrastive_lvm.rows.scatter import (
     DenseScatter,
     OperatorScatter,
     Scatter,
+    covariate_sums,
     first_pass,
 )
 from contrastive_lvm.rows.threads import together
@@ -78,7 +79,8 @@ class Data(NamedTuple):
         """Return what the rows of each set add up to, and their weights from now on."""
 
         def step(i: int) -> tuple[RowSums, Cache | None]:
-            rows, given = self.sets[i], (active[i], noise_of(p.psi, i), p.means[i])
+            effects = p.effects[i] if p.effects else None
+            rows, given = self.sets[i], (active[i], noise_of(p.psi, i), p.means[i], effects)
             if isinstance(rows, ScaleMixtureRows):
                 return rows.sweep(*given, weights[i], scaler)
             return RowSums(rows.statistics(*given)), None
@@ -113,6 +115,7 @@ def prepare(
     scale_mixture: bool = False,
     span: bool = False,
     n_columns: int = 0,
+    covariates: Sequence[Array] | None = None,
 ) -> Data:
     """Compress complete sets to summaries; keep sets with missing entries or scales as rows.
 
@@ -121,7 +124,8 @@ def prepare(
     of weight 0 is left out. `scale_mixture` says that every entry or row has a scale of its own;
     `span` allows the model to be fitted in the span of few rows, which supposes isotropic noise,
     and loadings without covariances or priors that tell features apart. A fit of `n_columns`
-    columns of loadings that cannot fit into memory is refused.
+    columns of loadings that cannot fit into memory is refused. `covariates` are known columns of
+    the rows of each set, (N, C).
     """
     given = [None] * len(sets) if weights is None else list(weights)
     totals = [X.shape[0] if w is None else float(w.sum()) for X, w in zip(sets, given, strict=True)]
@@ -138,25 +142,32 @@ def prepare(
     ]
     readers = [X if isinstance(X, RowReader) else LocalRows(X) for X in loaded]
     if not scale_mixture and span and few and not any(map(_sparse_or_missing, readers)):
-        within = reduce_to_span([r.load() for r in readers], given)
+        within = reduce_to_span([r.load() for r in readers], given, covariates)
         return _data(within.scatters, readers, D, within)
     most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
     dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
-    make: Callable[[RowReader, Array | None], RowSet]
+    known = [None] * len(sets) if covariates is None else covariates
+    make: Callable[[RowReader, Array | None, Array | None], RowSet]
     make = ScaleMixtureRows if scale_mixture else partial(summarize, dense=dense)
     if len(readers) > 1 and all(reader.on_cluster for reader in readers):
-        found = _at_once(lambda i: make(readers[i], given[i]), range(len(readers)), readers)
+        every = range(len(readers))
+        found = _at_once(lambda i: make(readers[i], given[i], known[i]), every, readers)
         return _data(found, readers, D)._replace(clustered=True)
-    return _data(list(map(make, readers, given)), readers, D)
+    return _data(list(map(make, readers, given, known)), readers, D)
+
+
+def variances_of(sets: Sequence[RowSet]) -> tuple[list[Array], Array]:
+    """Return the variances of the features of each set, and of all about their own means."""
+    squares, counts = [s.square for s in sets], [s.counts for s in sets]
+    with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
+        variances = [square / count for square, count in zip(squares, counts, strict=True)]
+        return variances, np.asarray(sum(squares) / sum(counts))
 
 
 def _data(
     sets: Sequence[RowSet], readers: list[RowReader], n_features: int, span: Span | None = None
 ) -> Data:
-    squares, counts = [s.square for s in sets], [s.counts for s in sets]
-    with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
-        variances = [square / count for square, count in zip(squares, counts, strict=True)]
-        pooled = np.asarray(sum(squares) / sum(counts))
+    variances, pooled = variances_of(sets)
     complete = not any(isinstance(s, MaskedRows | ScaleMixtureRows) for s in sets)
     narrow = all(isinstance(s, DenseScatter) for s in sets) and len(pooled) <= NARROW
     return Data(sets, readers, n_features, span, complete, narrow, variances, pooled)
@@ -212,14 +223,20 @@ def _sparse_or_missing(reader: RowReader) -> bool:
     return is_sparse(rows) or has_missing(rows)
 
 
-def summarize(reader: RowReader, weights: Array | None, *, dense: bool) -> Scatter | MaskedRows:
-    """Compress complete rows in one pass, `dense` to a matrix; others are kept as masked rows."""
+def summarize(
+    reader: RowReader, weights: Array | None, covariates: Array | None = None, *, dense: bool
+) -> Scatter | MaskedRows:
+    """Compress complete rows in one pass, `dense` to a matrix; others are kept as masked rows.
+
+    Covariates of complete rows take another pass.
+    """
     found = first_pass(reader, weights, scatter=dense)
     if not found.complete:
-        return MaskedRows(reader, found, weights)
+        return MaskedRows(reader, found, weights, covariates)
+    known = None if covariates is None else covariate_sums(reader, found, weights, covariates)
     if found.raw is not None:
-        return DenseScatter(found.n_rows, found.mean, found.scatter)
-    return OperatorScatter(found, reader, weights)
+        return DenseScatter(found.n_rows, found.mean, found.scatter, covariates=known)
+    return OperatorScatter(found, reader, weights, known)
 
 
 def _at_once(

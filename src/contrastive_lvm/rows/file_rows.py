@@ -69,15 +69,17 @@ class LocalRows(RowReader):
         *,
         weights: Array | None = None,
         cache: Any = None,
+        covariates: Array | None = None,
     ) -> Result:
         """Sum a function of chunks, by threads."""
         if self.in_memory and len(self.slices) == 1:  # nothing to read, and nothing to sum
-            return function(make_chunk(self.X, weights, None if cache is None else cache.load(0)))
+            kept = None if cache is None else cache.load(0)
+            return function(make_chunk(self.X, weights, kept, covariates))
 
         def run(numbered: tuple[int, Chunk]) -> Result:
             return function(numbered[1])
 
-        return reduce(plus, self._results(run, weights, cache))
+        return reduce(plus, self._results(run, weights, cache, covariates))
 
     def renew(
         self,
@@ -86,6 +88,7 @@ class LocalRows(RowReader):
         *,
         weights: Array | None = None,
         cache: Cache | None = None,
+        covariates: Array | None = None,
     ) -> tuple[Result, Cache]:
         """Sum results; the new cache is in memory if the rows are, otherwise in files."""
         new = MemoryCache() if self.in_memory else DiskCache()
@@ -95,18 +98,20 @@ class LocalRows(RowReader):
             new.store(numbered[0], kept)
             return result
 
-        return reduce(plus, self._results(run, weights, cache)), new
+        return reduce(plus, self._results(run, weights, cache, covariates)), new
 
     def _results(
         self,
         run: Callable[[tuple[int, Chunk]], Result],
         weights: Array | None,
         cache: Any,
+        covariates: Array | None,
     ) -> Iterator[Result]:
         def numbered(i: int) -> tuple[int, Chunk]:
             at = self.slices[i]
             kept = None if cache is None else cache.load(i)
-            return i, make_chunk(self._read(at), None if weights is None else weights[at], kept)
+            own = (None if values is None else values[at] for values in (weights, covariates))
+            return i, make_chunk(self._read(at), next(own), kept, next(own))
 
         def read_and_run(i: int) -> Result:
             result = run(numbered(i))

@@ -70,13 +70,18 @@ class ObservationModel(Protocol):
 
 
 class Generalised(NamedTuple):
-    """One set's view of the model for rows of given sizes: `x ~ p(x | L h + mean + offset)`."""
+    """One set's view of the model for rows of given sizes: `x ~ p(x | L h + mean + offset)`.
+
+    The offset has the logarithm of a row's size and the effects of its covariates.
+    """
 
     loadings: Loadings  # (D, K)
     mean: Array  # (D,)
     observation: ObservationModel
     log_sizes: Array  # (N,) of the rows it is used for
     sized: np.ndarray  # (D,) bool: features that a row's size moves
+    effects: Array | None = None  # (D, C)
+    covariates: Array | None = None  # (N, C) of the rows it is used for; None where they are zero
 
     @property
     def L(self) -> Array:
@@ -86,7 +91,13 @@ class Generalised(NamedTuple):
     def offset(self, rows: slice) -> Array:
         """(B, D)."""
         offset: Array = self.log_sizes[rows, None] * self.sized
-        return offset
+        if self.effects is None or self.covariates is None:
+            return offset
+        return offset + self.covariates[rows] @ self.effects.T
+
+    def means_of(self, rows: slice) -> Array:
+        """Return the means of some rows without their offsets, (D,)."""
+        return self.mean
 
 
 class Entries(NamedTuple):

@@ -5,7 +5,8 @@ With `Z` the centred rows of all sets stacked, each times the root of its weight
 `Z' U s^-1/2` of their span. Under isotropic noise the likelihood of loadings is never raised by a
 part outside the span, and the M-step never leaves it, so the model can be fitted on the coordinates
 and its loadings lifted back. Only N x N and N x r matrices are formed; the rows are read a block of
-features at a time.
+features at a time. Effects of covariates on the mean are in the span too: they are products of the
+rows with numbers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.rows.covariate_sums import CovariateSums
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.reader import make_chunk
 from contrastive_lvm.rows.scatter import DenseScatter, first_pass
@@ -37,10 +39,15 @@ class Span(NamedTuple):
         return lifted
 
 
-def reduce_to_span(sets: Sequence[Matrix], weights: Sequence[Array | None] | None = None) -> Span:
+def reduce_to_span(
+    sets: Sequence[Matrix],
+    weights: Sequence[Array | None] | None = None,
+    covariates: Sequence[Array] | None = None,
+) -> Span:
     """Find the coordinates and scatters of dense row sets in the span of their centred rows."""
     given = [None] * len(sets) if weights is None else weights
-    chunks = [make_chunk(X, w) for X, w in zip(sets, given, strict=True)]
+    known = [None] * len(sets) if covariates is None else covariates
+    chunks = [make_chunk(X, w, None, c) for X, w, c in zip(sets, given, known, strict=True)]
     kept = [chunk.rows for chunk in chunks]
     means = [first_pass(LocalRows(c.rows), c.weights, scatter=False).mean for c in chunks]
     ones = [np.ones(c.rows.shape[0]) if c.weights is None else c.weights for c in chunks]
@@ -53,11 +60,22 @@ def reduce_to_span(sets: Sequence[Matrix], weights: Sequence[Array | None] | Non
     keep = s > s[-1] * len(s) * np.finfo(np.float64).eps
     s, U = s[keep], U[:, keep]
     ends = np.cumsum([len(w) for w in ones])[:-1]
+    zero, outside = np.zeros(len(s)), len(means[0]) - len(s)
     scatters = [
-        DenseScatter(float(w.sum()), np.zeros(len(s)), Z.T @ Z, len(means[0]) - len(s))
-        for w, Z in zip(ones, np.split(U * np.sqrt(s), ends), strict=True)
+        DenseScatter(float(w.sum()), zero, Z.T @ Z, outside, _covariate_sums(Z, w, c.covariates))
+        for c, w, Z in zip(chunks, ones, np.split(U * np.sqrt(s), ends), strict=True)
     ]
     return Span(scatters, means, roots * U / np.sqrt(s), kept)
+
+
+def _covariate_sums(Z: Array, weights: Array, covariates: Array | None) -> CovariateSums | None:
+    """Return the sums for coordinates that are centred and times the roots of the weights."""
+    if covariates is None:
+        return None
+    mean = np.average(covariates, axis=0, weights=weights)
+    scaled = np.sqrt(weights)[:, None] * (covariates - mean)
+    cross = Z.T @ scaled
+    return CovariateSums(mean, cross, scaled.T @ scaled, np.zeros_like(cross))
 
 
 def _centred_columns(sets: list[Matrix], means: list[Array]) -> Iterator[tuple[slice, Array]]:

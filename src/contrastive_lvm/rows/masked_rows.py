@@ -13,6 +13,7 @@ entries, so it is factorised once per pattern; all `A` of a block are one produc
 """
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -82,7 +83,7 @@ def _per_row(of_pattern: Array, block: RowBlock) -> Array:
 
 
 def residual_of(block: RowBlock, mean: Array) -> Array:
-    """`x - mean` on the observed entries, zero where one is missing."""
+    """`x - mean`, (D,) or (B, D), on the observed entries, zero where one is missing."""
     residual: Array = block.values - mean
     if len(block.observed) == len(block.pattern):  # every row has a pattern of its own
         residual *= block.observed
@@ -98,6 +99,7 @@ class SortedRows(NamedTuple):
     observed: npt.NDArray[np.bool_]  # (P, D)
     pattern: npt.NDArray[np.intp]  # (B,)
     weights: Array | None  # (B,)
+    covariates: Array | None = None  # (B, C)
 
     def block(self) -> RowBlock:
         """Widen to float64."""
@@ -118,14 +120,22 @@ class AvailableEntries:
         centre: Array,
         limit: Array | None,
         share: Array,
+        covariates: Array | None = None,
+        effects: Array | None = None,
     ) -> None:
         self.reader, self.weights, self.share = reader, weights, share
-        self._view = partial(_deviations, centre, limit)
+        self.covariates = covariates
+        self._view = partial(_deviations, centre, limit, effects)
 
     @cached_property
     def _outer(self) -> Array:
-        function = partial(_outer_product, self._view, self.share, None)
-        return self.reader.reduce(function, np.add, weights=self.weights)
+        return self._sum(None)
+
+    def _sum(self, M: Array | None) -> Array:
+        function = partial(_outer_product, self._view, self.share, M)
+        return self.reader.reduce(
+            function, np.add, weights=self.weights, covariates=self.covariates
+        )
 
     def product(self, M: Array, n_rows: float, variance: Array) -> Array:
         """Multiply a covariance matrix by a few columns."""
@@ -133,15 +143,18 @@ class AvailableEntries:
         if len(M) <= min(MOST_FEATURES, self.reader.shape[0]) and not one_chunk:
             product = self._outer @ M
         else:
-            function = partial(_outer_product, self._view, self.share, M)
-            product = self.reader.reduce(function, np.add, weights=self.weights)
+            product = self._sum(M)
         restored: Array = product / n_rows
         return restored + (variance - variance / self.share)[:, None] * M
 
 
-def _deviations(centre: Array, limit: Array | None, rows: Matrix) -> Array:
+def _deviations(
+    centre: Array, limit: Array | None, effects: Array | None, chunk: Chunk, at: slice
+) -> Array:
     """Clip deviations from a centre; zero where missing."""
-    centred = widen(rows) - centre
+    centred = widen(chunk.rows[at]) - centre
+    if effects is not None and chunk.covariates is not None:
+        centred -= chunk.covariates[at] @ effects.T
     if limit is not None:
         centred = np.clip(centred, -limit, limit)
     return np.nan_to_num(centred, copy=False)
@@ -151,7 +164,7 @@ def _outer_product(view: Any, share: Array, M: Array | None, chunk: Chunk) -> Ar
     """Sum `r r'` over rows, or `r r' M`, (D, .)."""
     total = np.zeros((len(share), len(share) if M is None else M.shape[1]))
     for at in row_slices(*chunk.rows.shape):
-        R = view(chunk.rows[at]) / share
+        R = view(chunk, at) / share
         right = R if M is None else R @ M
         total += R.T @ (right if chunk.weights is None else chunk.weights[at, None] * right)
     return total
@@ -165,28 +178,64 @@ class MaskedRows:
     any observed entry say nothing and are left out.
     """
 
-    def __init__(self, reader: RowReader, moments: Moments, weights: Array | None) -> None:
-        self.reader, self.weights = reader, weights
+    def __init__(
+        self,
+        reader: RowReader,
+        moments: Moments,
+        weights: Array | None,
+        covariates: Array | None = None,
+    ) -> None:
+        self.reader, self.weights, self.covariates = reader, weights, covariates
         self.n_rows, self.counts = moments.n_rows, moments.counts
         self.mean, self.square = moments.mean, moments.square
-        share = self.counts / self.n_rows
-        self._available = AvailableEntries(reader, weights, self.mean, None, share)
+        self._available = AvailableEntries(reader, weights, self.mean, None, self._share)
         self._keeps_rows = reader.in_memory and reader.shape[0] * reader.shape[1] <= MOST_KEPT
         self._sorted: Cache | None = None
+        self.effects: Array | None = None
+
+    @property
+    def _share(self) -> Array:
+        return self.counts / self.n_rows
+
+    @property
+    def covariate_mean(self) -> Array:
+        """Return the covariates of a row at the mean, (C,): zero, as they are taken as given."""
+        return np.zeros(0 if self.covariates is None else self.covariates.shape[1])
+
+    def sums_with_covariates(self) -> Statistics:
+        """Return statistics of the covariates alone, for a start."""
+        D, none = len(self.mean), np.zeros((len(self.mean), len(self.covariate_mean)))
+        return self.statistics(Loadings(np.empty((D, 0))), np.ones(D), self.mean, none)
+
+    def about(self, mean: Array, effects: Array, square: Array) -> "MaskedRows":
+        """Return the rows about means that depend on covariates, with squares about these."""
+        other = copy(self)
+        other.mean, other.effects, other.square = mean, effects, square
+        known = (self.reader, self.weights, mean, None, self._share, self.covariates, effects)
+        other._available = AvailableEntries(*known)
+        return other
 
     def covariance_product(self, M: Array) -> Array:
         """About `cov(x) @ M`, from the available entries."""
         return self._available.product(M, self.n_rows, self.square / self.counts)
 
-    def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
+    def statistics(
+        self, loadings: Loadings, psi: Array, mean: Array, effects: Array | None = None
+    ) -> Statistics:
         """Expected sufficient statistics at the given parameters: one pass."""
-        function = partial(_chunk_statistics, loadings, psi, mean)
+        function = partial(_chunk_statistics, loadings, psi, mean, effects)
         if self._sorted is not None:
             return self.reader.reduce(
-                function, Statistics.plus, weights=self.weights, cache=self._sorted
+                function,
+                Statistics.plus,
+                weights=self.weights,
+                cache=self._sorted,
+                covariates=self.covariates,
             )
         sort_first = partial(_sort_first, function, self._keeps_rows)
-        found, self._sorted = self.reader.renew(sort_first, Statistics.plus, weights=self.weights)
+        found, self._sorted = self.reader.renew(
+            sort_first, Statistics.plus, weights=self.weights, covariates=self.covariates
+        )
         return found
 
 
@@ -196,10 +245,12 @@ def _sort_first(function: Any, keeps_rows: bool, chunk: Chunk) -> tuple[Statisti
     return function(chunk._replace(cached=kept)), kept
 
 
-def _chunk_statistics(loadings: Loadings, psi: Array, mean: Array, chunk: Chunk) -> Statistics:
+def _chunk_statistics(
+    loadings: Loadings, psi: Array, mean: Array, effects: Array | None, chunk: Chunk
+) -> Statistics:
     kept = chunk.cached
     parts = kept if isinstance(kept, list) else sorted_rows(chunk, kept)
-    return masked_statistics(parts, loadings, psi, mean)
+    return masked_statistics(parts, loadings, psi, mean, effects)
 
 
 def sort_by_pattern(rows: Matrix) -> npt.NDArray[np.int32]:
@@ -224,30 +275,36 @@ def sorted_rows(chunk: Chunk, order: npt.NDArray[np.int32]) -> Iterator[SortedRo
         np.copyto(values, 0.0, where=missing)  # a copy of the rows already
         begins = np.diff(pattern, prepend=-1) != 0
         weights = None if chunk.weights is None else chunk.weights[places]
+        known = None if chunk.covariates is None else chunk.covariates[places]
         numbers = np.cumsum(begins) - 1
-        yield SortedRows(values, ~missing[begins], numbers, weights)
+        yield SortedRows(values, ~missing[begins], numbers, weights, known)
 
 
 def masked_statistics(
-    parts: Iterable[SortedRows], loadings: Loadings, psi: Array, mean: Array
+    parts: Iterable[SortedRows],
+    loadings: Loadings,
+    psi: Array,
+    mean: Array,
+    effects: Array | None = None,
 ) -> Statistics:
     """Sum the expected sufficient statistics of rows that are sorted by pattern."""
     D, K = loadings.mean.shape
-    Q = K * (K + 1) // 2
-    moment, first = np.zeros((Q, D)), np.zeros((K, D))
-    cross, residual, square, n = np.zeros((D, K)), np.zeros(D), np.zeros(D), np.zeros(D)
+    Q, C = K * (K + 1) // 2, K if effects is None else K + effects.shape[1]
+    moment, first = np.zeros((C * (C + 1) // 2, D)), np.zeros((C, D))
+    cross, residual, square, n = np.zeros((D, C)), np.zeros(D), np.zeros(D), np.zeros(D)
     latent, bound, n_rows, model = np.zeros(Q), 0.0, 0.0, prepare(loadings, psi)
     for part in parts:
         block, w = part.block(), part.weights
-        R = residual_of(block, mean)
+        R = residual_of(block, mean_of(mean, effects, part.covariates))
         rows = row_step(model, R, block)
-        h = rows.mean if w is None else rows.mean * w
+        columns = with_known(rows.mean, part.covariates)
+        h = columns if w is None else columns * w
         wR = R if w is None else R * w[:, None]
         weight = np.bincount(block.pattern, weights=w, minlength=len(block.observed))
-        second = rows.cov * weight  # (Q, P)
-        second += _sum_patterns(packed.pairwise_products(rows.mean, h), block)
+        second = _sum_patterns(packed.pairwise_products(columns, h), block)  # (., P)
+        second[:Q] += rows.cov * weight
         moment += second @ block.observed
-        latent += second.sum(axis=1)
+        latent += second[:Q].sum(axis=1)
         first += _sum_patterns(h, block) @ block.observed
         cross += R.T @ h.T
         residual += wR.sum(axis=0)
@@ -256,6 +313,16 @@ def masked_statistics(
         n_rows += float(weight.sum())
         bound += float(rows.log_likelihood.sum() if w is None else w @ rows.log_likelihood)
     return Statistics(moment, first, cross, residual, square, n, n, latent, n_rows, bound)
+
+
+def mean_of(mean: Array, effects: Array | None, covariates: Array | None) -> Array:
+    """Return the means of rows, (B, D), or (D,) where there are no covariates."""
+    return mean if effects is None or covariates is None else mean + covariates @ effects.T
+
+
+def with_known(latents: Array, covariates: Array | None) -> Array:
+    """Return the columns of h: latents, (K, B), then covariates, (B, C), which are known."""
+    return latents if covariates is None else np.vstack([latents, covariates.T])
 
 
 def _sum_patterns(per_row: Array, block: RowBlock) -> Array:

@@ -55,14 +55,21 @@ class Chunk(NamedTuple):
     rows: Matrix
     weights: Array | None = None  # (B,) positive; None when every row counts once
     cached: Any = None  # what an earlier pass kept of these rows
+    covariates: Array | None = None  # (B, C)
 
 
-def make_chunk(rows: Matrix, weights: Array | None = None, cached: Any = None) -> Chunk:
+def make_chunk(
+    rows: Matrix,
+    weights: Array | None = None,
+    cached: Any = None,
+    covariates: Array | None = None,
+) -> Chunk:
     """Leave out the rows of weight zero."""
     if weights is None or weights.all():
-        return Chunk(rows, weights, cached)
+        return Chunk(rows, weights, cached, covariates)
     kept = np.flatnonzero(weights)
-    return Chunk(rows[kept], weights[kept], cached)
+    known = None if covariates is None else covariates[kept]
+    return Chunk(rows[kept], weights[kept], cached, known)
 
 
 class RowReader(ABC):
@@ -93,10 +100,11 @@ class RowReader(ABC):
         *,
         weights: Array | None = None,
         cache: Cache | None = None,
+        covariates: Array | None = None,
     ) -> Result:
         """Sum a function of chunks in their order; chunks whose weights are all zero have no part.
 
-        A chunk has its rows' `weights`, and what the `cache` holds of it.
+        A chunk has its rows' `weights` and `covariates`, and what the `cache` holds of it.
         """
 
     @abstractmethod
@@ -107,6 +115,7 @@ class RowReader(ABC):
         *,
         weights: Array | None = None,
         cache: Cache | None = None,
+        covariates: Array | None = None,
     ) -> tuple[Result, Cache]:
         """Sum the first results of a function, and put the second ones into a new cache."""
 

@@ -11,6 +11,7 @@ never falls. They are the only values kept for every row: per-row matrices live 
 A row's own weight multiplies everything that it adds to sums, but not its `E[u]`.
 """
 
+from copy import copy
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from contrastive_lvm.likelihoods.base import Scaler, Scales
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import row_slices, widen
-from contrastive_lvm.rows.masked_rows import AvailableEntries
+from contrastive_lvm.rows.masked_rows import AvailableEntries, with_known
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
 from contrastive_lvm.rows.scatter import first_pass
@@ -133,25 +134,54 @@ class ScaleMixtureRows:
     outliers do not decide where a fit begins.
     """
 
-    def __init__(self, reader: RowReader, weights: Array | None = None) -> None:
+    def __init__(
+        self, reader: RowReader, weights: Array | None = None, covariates: Array | None = None
+    ) -> None:
         moments = first_pass(reader, weights, scatter=False)
-        self.reader, self.weights = reader, weights
+        self.reader, self.weights, self.covariates = reader, weights, covariates
+        self.effects: Array | None = None
         self.n_rows, self.counts, self._n_empty = moments.n_rows, moments.counts, moments.n_empty
         median, spread = _medians(reader, weights)
         self.mean = np.where(np.isnan(median), moments.mean, median)
         fallback = np.sqrt(moments.square / self.counts)
-        limit = CLIP * np.where(spread > 0, spread, fallback)
-        squares = partial(_clipped_squares, self.mean, limit)
+        self.limit = CLIP * np.where(spread > 0, spread, fallback)
+        squares = partial(_clipped_squares, self.mean, self.limit)
         self.square: Array = reader.reduce(squares, np.add, weights=weights)
         share = self.counts / self.n_rows
-        self._available = AvailableEntries(reader, weights, self.mean, limit, share)
+        self._available = AvailableEntries(reader, weights, self.mean, self.limit, share)
+
+    @property
+    def covariate_mean(self) -> Array:
+        """Return the covariates of a row at the mean, (C,): zero, as they are taken as given."""
+        return np.zeros(0 if self.covariates is None else self.covariates.shape[1])
+
+    def sums_with_covariates(self) -> Statistics:
+        """Return statistics of the covariates and of clipped entries, for a start."""
+        function = partial(_clipped_sums, self.mean, self.limit)
+        return self.reader.reduce(
+            function, Statistics.plus, weights=self.weights, covariates=self.covariates
+        )
+
+    def about(self, mean: Array, effects: Array, square: Array) -> "ScaleMixtureRows":
+        """Return the rows about means that depend on covariates, with squares about these."""
+        other, share = copy(self), self.counts / self.n_rows
+        other.mean, other.effects, other.square = mean, effects, square
+        known = (self.reader, self.weights, mean, self.limit, share, self.covariates, effects)
+        other._available = AvailableEntries(*known)
+        return other
 
     def covariance_product(self, M: Array) -> Array:
         """About `cov(x) @ M`, from clipped entries."""
         return self._available.product(M, self.n_rows, self.square / self.counts)
 
     def sweep(
-        self, loadings: Loadings, psi: Array, mean: Array, scales: Cache | None, scaler: Scaler
+        self,
+        loadings: Loadings,
+        psi: Array,
+        mean: Array,
+        effects: Array | None,
+        scales: Cache | None,
+        scaler: Scaler,
     ) -> tuple[RowSums, Cache]:
         """Take the row step with the scales `E[u]` of the last sweep, and renew them.
 
@@ -159,8 +189,14 @@ class ScaleMixtureRows:
         """
         step = RowStep(loadings, psi, mean, scaler)
         kind = _scales_precision(scaler, *self.reader.shape)
-        function = partial(_sweep_chunk, step, kind, self._n_empty > 0)
-        return self.reader.renew(function, RowSums.plus, weights=self.weights, cache=scales)
+        function = partial(_sweep_chunk, step, effects, kind, self._n_empty > 0)
+        return self.reader.renew(
+            function,
+            RowSums.plus,
+            weights=self.weights,
+            cache=scales,
+            covariates=self.covariates,
+        )
 
     def scales_of_rows(self, scales: MemoryCache) -> RowWeights:
         """Return the scales of all rows: 1 for those of weight zero or without any entry."""
@@ -223,6 +259,22 @@ def _clipped_squares(centre: Array, limit: Array, chunk: Chunk) -> Array:
     return total
 
 
+def _clipped_sums(centre: Array, limit: Array, chunk: Chunk) -> Statistics:
+    """Sum what a regression of clipped deviations on the covariates needs."""
+    known, found = np.asarray(chunk.covariates), []
+    for at in row_slices(*chunk.rows.shape, elements=BLOCK_ELEMENTS):
+        R = np.clip(widen(chunk.rows[at]) - centre, -limit, limit)
+        observed = 1.0 - np.isnan(R)
+        c, none = np.ascontiguousarray(known[at].T), np.zeros(len(R))
+        outer, scales = (
+            packed.pairwise_products(c, c),
+            Scales(np.ones((len(R), 1)), none, none, none),
+        )
+        block = WeightedBlock(observed, np.nan_to_num(R), c, outer[:0], outer, scales, none)
+        found.append(_block_sums(block, None if chunk.weights is None else chunk.weights[at]))
+    return reduce(RowSums.plus, found).statistics
+
+
 def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
     """Choose the precision in which the scales of so many rows are kept.
 
@@ -237,22 +289,29 @@ def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
 
 def _sweep_chunk(
     step: RowStep,
+    effects: Array | None,
     kind: type,
     has_empty_rows: bool,  # noqa: FBT001
     chunk: Chunk,
 ) -> tuple[RowSums, RowWeights]:
     """Take the row step for a chunk, a block at a time; rows without any entry are left out."""
-    rows, weights, scales = chunk
+    rows, weights, scales, known = chunk
     if has_empty_rows:
         seen = _has_entries(rows)
         if not seen.all():
             rows, weights = rows[seen], None if weights is None else weights[seen]
+            known = None if known is None else known[seen]
     scales = np.ones((rows.shape[0], 1), kind) if scales is None else scales
     found: list[RowSums] = []
     renewed: list[Any] = []
     slices = list(row_slices(*rows.shape, elements=BLOCK_ELEMENTS)) or [slice(0, 0)]
     for at in slices:
-        block = step(rows[at], scales[at])
+        part = rows[at]
+        if known is not None and effects is not None:
+            part = widen(part) - known[at] @ effects.T
+        block = step(part, scales[at])
+        if known is not None:
+            block = _with_covariates(block, known[at])
         found.append(_block_sums(block, None if weights is None else weights[at]))
         renewed.append(block.scales.weights.astype(kind))
     kept: RowWeights = np.concatenate(renewed)
@@ -263,6 +322,14 @@ def _has_entries(rows: Matrix) -> np.ndarray:
     """Tell which rows have an entry that is not missing."""
     parts = [~np.isnan(widen(rows[at])).all(axis=1) for at in row_slices(*rows.shape)]
     return np.concatenate(parts)
+
+
+def _with_covariates(block: WeightedBlock, covariates: Array) -> WeightedBlock:
+    """Return the outcome with covariates as further latents, which are known."""
+    columns = with_known(block.mean, covariates)
+    outer = packed.pairwise_products(columns, columns)
+    outer[: len(block.outer)] = block.outer
+    return block._replace(mean=columns, outer=outer)
 
 
 def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
@@ -287,7 +354,7 @@ def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
         square=np.einsum("bd,bd->d", w, block.residual),
         weight=weighted[-1],
         entries=np.full(w.shape[1], n_rows) if block.observed is None else row @ block.observed,
-        latent=stack[:Q].sum(axis=1),
+        latent=stack[: len(block.cov)].sum(axis=1),
         n_rows=n_rows,
         bound=float(block.bound.sum() if weights is None else weights @ block.bound),
     )

@@ -18,6 +18,7 @@ read only once: the pass also refuses bad values.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from functools import partial, reduce
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from contrastive_lvm.linalg.matrices import (
     shift_columns,
     widen,
 )
+from contrastive_lvm.rows.covariate_sums import CovariateSums
 from contrastive_lvm.rows.reader import Chunk, RowReader
 
 SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
@@ -53,6 +55,30 @@ class Scatter(ABC):
     square: Array  # (D,) diagonal of the scatter
     counts: Array  # (D,) weight of the entries of each feature
     n_outside = 0  # features beyond the span of the rows, which hold noise alone
+    covariates: CovariateSums | None = None
+
+    @property
+    def covariate_mean(self) -> Array:
+        """Return the covariates of a row at the mean, (C,)."""
+        return np.empty(0) if self.covariates is None else self.covariates.mean
+
+    @property
+    def effects(self) -> Array | None:
+        """Return the effects of covariates that the scatter is without, (D, C)."""
+        return None if self.covariates is None else self.covariates.effects
+
+    def sums_with_covariates(self) -> Statistics:
+        """Return statistics of the covariates alone, for a start."""
+        D = len(self.mean)
+        return self.statistics(Loadings(np.empty((D, 0))), np.ones(D), self.mean, self.effects)
+
+    def about(self, mean: Array, effects: Array, square: Array) -> "Scatter":
+        """Return the rows without effects of their covariates, which leaves their mean."""
+        return self.less(effects)
+
+    @abstractmethod
+    def less(self, effects: Array) -> "Scatter":
+        """Return the rows without the effects of their covariates, (D, C)."""
 
     @abstractmethod
     def product(self, M: Array) -> Array:
@@ -62,12 +88,15 @@ class Scatter(ABC):
         """`cov(x) @ M`, (D, .)."""
         return self.product(M) / self.n_rows
 
-    def statistics(self, loadings: Loadings, psi: Array, mean: Array) -> Statistics:
+    def statistics(
+        self, loadings: Loadings, psi: Array, mean: Array, effects: Array | None = None
+    ) -> Statistics:
         """Expected sufficient statistics of the rows, centred at their own mean.
 
         With `B = psi^-1 L A^-1` and `A = I + E[L' psi^-1 L]`: `sum_i r_i E[h_i]' = T B` and
-        `sum_i E[h_i h_i'] = n A^-1 + B' T B`. The `n_outside` dimensions that were left out when
-        the rows were reduced to their span hold noise alone, with variance `psi[0]`.
+        `sum_i E[h_i h_i'] = n A^-1 + B' T B`; covariates have `sum_i E[h_i] c_i' = B' T_rc`. The
+        `n_outside` dimensions that were left out when the rows were reduced to their span hold
+        noise alone, with variance `psi[0]`.
         """
         L, K = loadings.mean, loadings.mean.shape[1]
         scaled = L / psi[:, None]
@@ -79,23 +108,32 @@ class Scatter(ABC):
         C = np.linalg.cholesky(precision)
         inverse = np.linalg.inv(C)
         whitened = scaled @ inverse.T
-        product = self.product(whitened)  # (D, K)
+        product, square, known = self.product(whitened), self.square, self.covariates
+        if known is not None and effects is not None:
+            change = effects - known.effects
+            product = known.product(change, product, whitened)  # (D, K)
+            square, known = known.square(change, square), known.less(change)
         inner = whitened.T @ product
-        quadratic = float((self.square / psi).sum() - np.trace(inner))
+        quadratic = float((square / psi).sum() - np.trace(inner))
         logdet = 2.0 * float(np.log(np.diagonal(C)).sum())
         n_features = len(psi) + self.n_outside
         log_psi = float(np.log(psi).sum()) + self.n_outside * float(np.log(psi[0]))
         bound = -0.5 * (self.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
-        moment = packed.pack(inverse.T @ (self.n_rows * np.eye(K) + inner) @ inverse)
+        moment, cross = inverse.T @ (self.n_rows * np.eye(K) + inner) @ inverse, product @ inverse
+        latent = packed.pack(moment)[:, 0]
+        if known is not None:
+            mixed = inverse.T @ (whitened.T @ known.cross)  # (K, C)
+            moment = np.block([[moment, mixed], [mixed.T, known.second]])
+            cross = np.hstack([cross, known.cross])
         return Statistics(
-            moment=moment,
-            first=np.zeros((K, 1)),
-            cross=product @ inverse,
+            moment=packed.pack(moment),
+            first=np.zeros((len(moment), 1)),
+            cross=cross,
             residual=np.zeros(len(L)),
-            square=self.square,
+            square=square,
             weight=self.counts,
             entries=self.counts,
-            latent=moment[:, 0],
+            latent=latent,
             n_rows=self.n_rows,
             bound=bound,
         )
@@ -104,10 +142,25 @@ class Scatter(ABC):
 class DenseScatter(Scatter):
     """The scatter as a matrix."""
 
-    def __init__(self, n_rows: float, mean: Array, matrix: Array, n_outside: int = 0) -> None:
+    def __init__(
+        self,
+        n_rows: float,
+        mean: Array,
+        matrix: Array,
+        n_outside: int = 0,
+        covariates: CovariateSums | None = None,
+    ) -> None:
         self.n_rows, self.mean, self.matrix, self.n_outside = n_rows, mean, matrix, n_outside
+        self.covariates = covariates
         self.square: Array = np.ascontiguousarray(np.diagonal(matrix))
         self.counts = np.full(len(matrix), n_rows)
+
+    def less(self, effects: Array) -> "DenseScatter":
+        """Return the rows without the effects of their covariates."""
+        known = _known(self)
+        change = effects - known.effects
+        matrix = known.product(change, self.matrix, np.eye(len(self.matrix)))
+        return DenseScatter(self.n_rows, self.mean, matrix, self.n_outside, known.less(change))
 
     def product(self, M: Array) -> Array:
         """`T @ M`."""
@@ -117,16 +170,66 @@ class DenseScatter(Scatter):
 class OperatorScatter(Scatter):
     """The scatter as an operator on the rows: a pass for each product."""
 
-    def __init__(self, found: "Moments", reader: RowReader, weights: Array | None) -> None:
+    def __init__(
+        self,
+        found: "Moments",
+        reader: RowReader,
+        weights: Array | None,
+        covariates: CovariateSums | None = None,
+    ) -> None:
+        self.covariates = covariates
         self.n_rows, self.mean, self.square = found.n_rows, found.mean, found.square
         self.counts = np.full(len(found.mean), found.n_rows)
         self.reader, self.weights = reader, weights
 
+        self.pivot = far_means(self.mean, self.square / self.n_rows)
+
+    def less(self, effects: Array) -> "OperatorScatter":
+        """Return the rows without the effects of their covariates."""
+        known, rest = _known(self), copy(self)
+        change = effects - known.effects
+        rest.covariates, rest.square = known.less(change), known.square(change, self.square)
+        return rest
+
     def product(self, M: Array) -> Array:
         """`T @ M`."""
-        pivot = far_means(self.mean, self.square / self.n_rows)
-        function = partial(_scatter_product, self.mean, pivot, M)
-        return self.reader.reduce(function, np.add, weights=self.weights)
+        function = partial(_scatter_product, self.mean, self.pivot, M)
+        product = self.reader.reduce(function, np.add, weights=self.weights)
+        if self.covariates is None:
+            return product
+        effects = self.covariates.effects
+        return self.covariates.less(-effects).product(effects, product, M)
+
+
+def _known(scatter: Scatter) -> CovariateSums:
+    if scatter.covariates is None:
+        raise ValueError("the rows have no covariates.")
+    return scatter.covariates
+
+
+def covariate_sums(
+    reader: RowReader, found: "Moments", weights: Array | None, covariates: Array
+) -> CovariateSums:
+    """Sum the products of complete rows with their covariates: one pass."""
+    mean = np.average(covariates, axis=0, weights=weights)
+    centred = covariates - mean
+    pivot = far_means(found.mean, found.square / found.n_rows)
+    function = partial(_covariate_product, found.mean, pivot)
+    cross = reader.reduce(function, np.add, weights=weights, covariates=centred)
+    second = centred.T @ (centred if weights is None else weights[:, None] * centred)
+    return CovariateSums(mean, cross, second, np.zeros_like(cross))
+
+
+def _covariate_product(mean: Array, pivot: Array, chunk: Chunk) -> Array:
+    rows, right = chunk.rows, np.asarray(chunk.covariates)
+    right = right if chunk.weights is None else chunk.weights[:, None] * right
+    if is_sparse(rows):
+        moved = shift_columns(rows, pivot)
+        return np.asarray(moved.T @ right - np.outer(mean - pivot, right.sum(axis=0)))
+    product: Array = np.zeros((len(mean), right.shape[1]))
+    for at in row_slices(*rows.shape):
+        product += (widen(rows[at]) - mean).T @ right[at]
+    return product
 
 
 def _scatter_product(mean: Array, pivot: Array, M: Array, chunk: Chunk) -> Array:

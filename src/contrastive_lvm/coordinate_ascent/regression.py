@@ -1,0 +1,59 @@
+"""Where effects of covariates start: least squares, without any latents.
+
+Least squares maximise the likelihood where rows are complete and each set has effects of its own,
+since all features then have the same regressors and all rows of a set the same covariance. Effects
+that sets of different covariances share, missing entries and heavy tails make them a start. It is
+the loading step of a model that has known columns only. Rows come back about the means so found:
+sizes, spectra and limits of the noise are those of the residuals.
+"""
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.coordinate_ascent.loading_step import (
+    SetStatistics,
+    loading_step,
+    normal_equations,
+)
+from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.model import Model
+from contrastive_lvm.rows.data import Data, variances_of
+
+LEAST_SHARE = 1e-9  # of a covariate's square sum, that others leave of it
+
+
+def without_effects(model: Model, data: Data) -> Data:
+    """Return the rows about their regression on the covariates."""
+    sums = [rows.sums_with_covariates() for rows in data.sets]
+    sets = [SetStatistics(s, model.effect_columns(i), np.ones(1)) for i, s in enumerate(sums)]
+    D, P = len(data.variance), model.n_effects
+    _refuse_undetermined(model, normal_equations(sets, P).reduced)
+    step = loading_step(sets, P, np.ones(D), np.zeros((1, P)), np.arange(0))
+    rows = [
+        s.about(s.mean + change, step.loadings.mean[:, own.columns], square)
+        for s, own, change, square in zip(
+            data.sets, sets, step.mean_change, step.square, strict=True
+        )
+    ]
+    variances, pooled = variances_of(rows)
+    return data._replace(sets=rows, variances=variances, variance=pooled)
+
+
+def _refuse_undetermined(model: Model, matrices: Array) -> None:
+    """Refuse a feature whose observed entries do not determine the effects of all covariates.
+
+    What the columns before leave of a column is the square of its pivot in a Cholesky factor.
+    """
+    stack = matrices if matrices.ndim == 3 else matrices[None]
+    for d, matrix in enumerate(stack):
+        left = matrix.copy()
+        for j in range(len(left)):
+            if left[j, j] <= LEAST_SHARE * matrix[j, j]:
+                reason = (
+                    f"has a column {model.covariates[j % len(model.covariates)]!r} that the sets "
+                    "and the other covariates determine"
+                )
+                if matrices.ndim == 3:
+                    reason += f" in the rows that observe feature {d}; drop the feature, or"
+                raise InvalidDataError("covariates", f"{reason}; leave the covariate out.")
+            left[j:, j:] -= np.outer(left[j:, j], left[j, j:]) / left[j, j]
