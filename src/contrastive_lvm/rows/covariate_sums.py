@@ -39,4 +39,4 @@ class CovariateSums(NamedTuple):
     def square(self, change: Array, square: Array) -> Array:
         """Return the diagonal of `T_rr` at changed effects from that at the present ones."""
         part = change @ self.second - 2.0 * self.cross
-        return np.maximum(square + (change * part).sum(axis=1), 0.0)
+        return np.asarray(np.maximum(square + (change * part).sum(axis=1), 0.0))

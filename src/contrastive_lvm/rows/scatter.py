@@ -194,7 +194,7 @@ class OperatorScatter(Scatter):
     def product(self, M: Array) -> Array:
         """`T @ M`."""
         function = partial(_scatter_product, self.mean, self.pivot, M)
-        product = self.reader.reduce(function, np.add, weights=self.weights)
+        product: Array = self.reader.reduce(function, np.add, weights=self.weights)
         if self.covariates is None:
             return product
         effects = self.covariates.effects
