@@ -236,7 +236,7 @@ def _judge(
     require("Traceback" not in done.stderr, f"a traceback: {done.stderr[-200:]}")
     require(done.returncode in (0, 2), f"exit code {done.returncode}: {done.stderr[-200:]}")
     if done.returncode == 2:
-        require_one_sentence(done.stderr.removeprefix("clvm: ").strip())
+        require_one_sentence(done.stderr.rpartition("clvm: ")[2].strip())
         require(after == before, "a refused command changes files")
         return "refused"
     require(kind not in REFUSED, "answered")

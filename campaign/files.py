@@ -361,8 +361,9 @@ def _checked(name: str, ending: str, raw: bytes, folder: Path) -> str:
     require(code in (0, 2), f"exit code {code}: {err[-200:]}")
     if code == 2:
         require(output.read_bytes() == b"before", "the output of a refused command was changed")
-        require(err.startswith("clvm: ") and err.endswith("\n"), f"standard error is {err[:200]!r}")
-        require_one_sentence(err.removeprefix("clvm: ").removesuffix("\n"))
+        _, found, said = err.rpartition("clvm: ")  # what was read is told before
+        require(found and said.endswith("\n"), f"standard error is {err[:200]!r}")
+        require_one_sentence(said.removesuffix("\n"))
         require("not enough memory" not in err, f"{len(raw)} bytes take all memory")
         return "refused"
     require(output.read_bytes() != b"before", "no output was written")

@@ -39,6 +39,7 @@ PARTS = {
     "arrays": Part(4000, 250),
     "files": Part(3500, 250, gigabytes=3),
     "model_files": Part(2300, 250),
+    "spreadsheets": Part(300, 100),
     "pages": Part(40, 20),
     "faults": Part(240, 30),
     "signals": Part(60, 10),

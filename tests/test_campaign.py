@@ -12,7 +12,12 @@ from campaign.case import Report, TroubleError, require_one_sentence, require_se
 from campaign.run import PARTS, run_case, run_range
 from campaign.table import failures, page
 
-SMALL = {"arrays": range(42, 92), "files": range(60), "model_files": range(60)}
+SMALL = {
+    "arrays": range(42, 92),
+    "files": range(60),
+    "model_files": range(60),
+    "spreadsheets": range(54),
+}
 
 
 @pytest.mark.parametrize("part", SMALL)

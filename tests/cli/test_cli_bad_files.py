@@ -35,8 +35,8 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "long.csv": ("\n".join([*LINES, "1,2,3,4,case,6"]).encode(), "Expected 5 fields in line 72"),
     "mixed.csv": ("\n".join([*LINES, "1,2,x,4,case"]).encode(), "has 'x' in row 71 of column 'c'"),
     "twice.csv": (TEXT.replace("a,b", "a,a", 1).encode(), "has more than one column 'a'"),
-    "latin.csv": (TEXT.replace("case", "cas\xe9").encode("latin-1"), "is not text in UTF-8"),
-    "sixteen.csv": (TEXT.encode("utf-16"), "is not text in UTF-8"),
+    "latin.csv": (TEXT.replace("case", "cas\xe9\x90").encode("latin-1"), "is not text in UTF-8"),
+    "sixteen.csv": (TEXT.encode("utf-16")[:-1], "is not text in UTF-"),
     "empty.csv": (b"", "is empty"),
     "blank.csv": (b"\n \n\n", "is empty|has no"),
     "header.csv": (LINES[0].encode(), "has no rows below its column names"),
@@ -51,7 +51,8 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "cut.npz": (b"PK\x03\x04nothing", "is not a complete npz file"),
     "cut.h5ad": (b"\x89HDF\r\n\x1a\n123", "is not a complete h5ad file"),
     "text.parquet": (b"a,b\n1,2\n", "is not a complete Parquet file"),
-    "odd.xlsx": (b"PK", "has an ending that is not known"),
+    "odd.xlsx": (b"PK", "is not a workbook that can be read"),
+    "odd.doc": (b"PK", "has an ending that is not known"),
 }
 COMMANDS = ("fit", "select", "transform", "impute", "denoise", "report")
 
@@ -78,10 +79,10 @@ def refused(command: list[str], capsys: Capture) -> str:
     assert run(command) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("clvm: ")
-    assert captured.err.count("\n") == 1
-    assert captured.err[-2] in ".?"
-    return captured.err
+    error = captured.err[captured.err.index("clvm: ") :]  # what was read is said before
+    assert error.count("\n") == 1
+    assert error[-2] in ".?"
+    return error
 
 
 def written(name: str, folder: Path) -> Path:
@@ -124,9 +125,8 @@ def test_places_that_cannot_be_read(
     def locked(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr(
-        "contrastive_lvm.io.tables.read_csv._opened", locked
-    )  # root may read anything
+    # root may read anything
+    monkeypatch.setattr("contrastive_lvm.io.tables.read_csv.encoding_of", locked)
     error = refused(arguments(command, path, model, output), capsys)
     assert "locked.csv cannot be opened (permission denied)" in error
     assert not output.exists()

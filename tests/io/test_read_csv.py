@@ -30,7 +30,7 @@ PLAIN = {
     "row names of R": "a,b\nr1,1,2\nr2,3,4\n",
     "unnamed row": ",a\nNA,1\nr,2\n",
     "long integers": "a\n9007199254740993\n-9007199254740993\n",
-    "semicolons": "a;b\n1;2\n",
+    "semicolons": "a;b\n1;2.5\n",
     "a plus": "a,b\n1,2\n+3,4\n",
 }
 NOT_PLAIN = {

@@ -70,7 +70,9 @@ def test_per_cent_signs(tmp_path: Path) -> None:
         (["1,5", "2.5"], "more than one way"),
         (["12%", "0.5"], "'12%' in column 'a', which can be read in more than one way"),
         (["1,5", "low"], "where other rows have numbers"),
-        (["1.234,5", "2,5"], r"'1\.234,5' in row 1 of column 'a', where other rows have numbers"),
+        (["1.234", "5.678"], r"'1\.234' in column 'a', which can be read in more than one way"),
+        (["1.234", "2,5"], "more than one way"),
+        (["1,234", "2.5"], "more than one way"),
     ],
 )
 def test_what_can_be_read_in_two_ways_is_refused(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from contrastive_lvm.cli import options
+from contrastive_lvm.cli.layout_options import with_layout
 from contrastive_lvm.cli.output import Contrastive, announce, as_text, say, user_warnings
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination, write_atomically
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contrastive_lvm.arrays import Array, Matrix
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.preparation import Preparation
     from contrastive_lvm.io.tables.table import Table
 
@@ -32,6 +34,7 @@ class Applied(NamedTuple):
     sizes: "dict[str, Array]"  # their size factors, if a column gives them
 
 
+@with_layout
 def transform(
     model: options.ModelFile,
     file: options.RowsFile,
@@ -44,6 +47,7 @@ def transform(
     std: options.Std = False,
     output: options.TableOutput = None,
     as_json: options.Json = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Compute the latents of rows: their coordinates in the dimensions that only the target has.
 
@@ -51,7 +55,7 @@ def transform(
     """
     import numpy as np
 
-    given = _read(model, file, where, output, of)
+    given = _read(model, file, where, output, layout, of)
     with _warnings_about(file):
         if of == "target" and not (shared or std):
             parts = {"target": given.estimator.transform(given.rows, **given.sizes)}
@@ -66,6 +70,7 @@ def transform(
     _give(given.table, columns, np.hstack(values), output, as_json=as_json)
 
 
+@with_layout
 def impute(
     model: options.ModelFile,
     file: options.RowsFile,
@@ -75,11 +80,12 @@ def impute(
     std: options.Std = False,
     output: options.TableOutput = None,
     as_json: options.Json = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Fill in the missing entries of rows, in the units of the file."""
     import numpy as np
 
-    given = _read(model, file, where, output, of)
+    given = _read(model, file, where, output, layout, of)
     undo, names = given.preparation.scaling.undo, given.preparation.features
     with _warnings_about(file):
         found = given.estimator.impute(given.rows, of=of, return_std=std, **given.sizes)
@@ -90,6 +96,7 @@ def impute(
     _give(given.table, names, values, output, as_json=as_json)
 
 
+@with_layout
 def denoise(
     model: options.ModelFile,
     file: options.RowsFile,
@@ -97,9 +104,10 @@ def denoise(
     where: options.Where = None,
     output: options.TableOutput = None,
     as_json: options.Json = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Remove the shared part from rows of the target, in the units of the file."""
-    given = _read(model, file, where, output)
+    given = _read(model, file, where, output, layout)
     with _warnings_about(file):
         values = given.estimator.denoise(given.rows, **given.sizes)
     values = given.preparation.scaling.undo(values)
@@ -107,8 +115,14 @@ def denoise(
 
 
 def _read(
-    model: Path, file: Path, where: list[str] | None, output: Path | None, of: str = "target"
+    model: Path,
+    file: Path,
+    where: list[str] | None,
+    output: Path | None,
+    layout: "Layout | None",
+    of: str = "target",
 ) -> Applied:
+    from contrastive_lvm.cli.format_summary import describe_table
     from contrastive_lvm.io.tables.prepare import frame, read_rows
     from contrastive_lvm.io.tables.row_columns import sizes_of
     from contrastive_lvm.io.tables.write import ending_of
@@ -119,7 +133,8 @@ def _read(
         ending_of(destination(output, "--output", inputs=[model, file]))
     estimator, preparation = load(model)
     announce(f"Reading {file.name}")
-    table = read_rows(file, preparation, where or ())
+    table = read_rows(file, preparation, where or (), layout)
+    say(describe_table(table), err=True)
     rows = frame(table, named=hasattr(estimator, "feature_names_in_"))
     return Applied(estimator, preparation, table, rows, sizes_of(table, preparation.sizes))
 

@@ -7,13 +7,16 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import read
+from contrastive_lvm.cli.layout_options import with_layout
 from contrastive_lvm.cli.output import Facts, aligned, announce, as_text, say, user_warnings
 from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.resampling.comparison import Comparison
 
 
+@with_layout
 def compare(
     file: options.TargetFile,
     background_file: options.BackgroundFile = None,
@@ -43,6 +46,7 @@ def compare(
     ] = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Compare PCA, PPCA, cPCA, gcPCA and cLVM on the same rows: a picture and a table.
 
@@ -51,6 +55,7 @@ def compare(
     """
     from contrastive_lvm.cli.parse_options import build_estimator
     from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.row_columns import annotation as column_of
     from contrastive_lvm.plots import plot_comparison
     from contrastive_lvm.report.evidence import replicates_of
@@ -61,7 +66,7 @@ def compare(
     if kind not in ("png", "svg", "pdf"):
         raise ValueError(f"--output={output} is not a picture; end it with .png, .svg or .pdf.")
     sides = (target or (), background or (), where or (), annotation or ())
-    choice = Choice(by, *sides, layer=layer, replicates=replicates)
+    choice = Choice(by, *sides, layer=layer, replicates=replicates, layout=layout or Layout())
     estimator = build_estimator(n_shared="auto")
     sets = read(file, background_file, choice, scale, estimator, features or ())
     if sets.background is None:

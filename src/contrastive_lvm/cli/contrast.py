@@ -6,13 +6,16 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import read
+from contrastive_lvm.cli.layout_options import with_layout
 from contrastive_lvm.cli.output import Facts, aligned, announce, as_text, say, user_warnings
 
 if TYPE_CHECKING:
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.resampling.contrast_test import ContrastTest
 
 
+@with_layout
 def contrast(
     file: options.TargetFile,
     background_file: options.BackgroundFile = None,
@@ -34,6 +37,7 @@ def contrast(
     ] = 999,
     seed: options.Seed = 0,
     as_json: options.Json = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Test whether the target has structure that the background lacks, and of how many dimensions.
 
@@ -43,6 +47,7 @@ def contrast(
     """
     from contrastive_lvm.cli.parse_options import build_estimator
     from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.report.advice import rows_advice
     from contrastive_lvm.report.evidence import run_test
 
@@ -51,7 +56,9 @@ def contrast(
     )
     sides = (target or (), background or (), where or (), annotation or ())
     sizes = options.size_column(size_factors)
-    choice = Choice(by, *sides, layer=layer, sizes=sizes, replicates=replicates)
+    choice = Choice(
+        by, *sides, layer=layer, sizes=sizes, replicates=replicates, layout=layout or Layout()
+    )
     sets = read(file, background_file, choice, scale, estimator)
     announce("Resampling")
     with user_warnings() as said:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contrastive_lvm.cli import options
+from contrastive_lvm.cli.layout_options import with_layout
 from contrastive_lvm.cli.output import Contrastive, Facts, announce, as_text, say, user_warnings
 from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.prepare import Sets
 
 WITHOUT_ERRORS = (
@@ -20,6 +22,7 @@ WITHOUT_ERRORS = (
 )
 
 
+@with_layout
 def fit(
     file: options.TargetFile,
     background_file: options.BackgroundFile = None,
@@ -64,6 +67,7 @@ def fit(
     ] = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Fit a model to a target and a background set, and print what only the target has.
 
@@ -75,6 +79,7 @@ def fit(
     from contrastive_lvm.cli.format_summary import format_summary, reading_facts
     from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, setting_files
     from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.report.advice import data_advice, fit_advice
     from contrastive_lvm.report.evidence import gather, has_errors
     from contrastive_lvm.report.findings import findings
@@ -101,7 +106,9 @@ def fit(
     )
     sides = (target or (), background or (), where or (), annotation or ())
     sizes = options.size_column(size_factors)
-    choice = Choice(by, *sides, layer=layer, sizes=sizes, replicates=replicates)
+    choice = Choice(
+        by, *sides, layer=layer, sizes=sizes, replicates=replicates, layout=layout or Layout()
+    )
     sets = read(file, background_file, choice, scale, estimator, features or ())
     with user_warnings() as said:
         fit_sets(estimator, sets, **fit_arguments(model))
@@ -135,7 +142,7 @@ def read(
     features: Sequence[str] = (),
 ) -> "Sets":
     """Read the two sets that the options of a command describe."""
-    from contrastive_lvm.cli.format_summary import describe_reading, reading_facts
+    from contrastive_lvm.cli.format_summary import describe_reading, describe_rows, reading_facts
     from contrastive_lvm.cli.parse_options import check_size_column, locate_features
     from contrastive_lvm.io.tables.prepare import read_sets
     from contrastive_lvm.io.tables.standardize import check_method
@@ -150,8 +157,9 @@ def read(
     announce(f"Reading {file.name}")
     alone = estimator.n_shared == 0
     sets = read_sets(file, background_file, choice, scale=scale, alone=alone, features=features)
-    for line in describe_reading(reading_facts(sets)):
-        announce(line)
+    facts = reading_facts(sets)
+    for line in (describe_rows(facts), *describe_reading(facts)):
+        say(line, err=True)
     locate_features(estimator, sets.preparation.features)
     check_size_column(estimator, choice.sizes, len(sets.preparation.features))
     return sets

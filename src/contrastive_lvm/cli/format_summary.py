@@ -2,11 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from contrastive_lvm.cli.output import Facts, aligned
 from contrastive_lvm.estimators.summary import ending
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
+    from contrastive_lvm.io.tables.table import Table
 
 
 def format_summary(facts: Facts) -> str:
@@ -24,30 +27,67 @@ def format_summary(facts: Facts) -> str:
 
 
 def reading_facts(sets: "Sets") -> Facts:
-    """Return what became of the columns of the files, and the rows of each group."""
+    """Return what was read: rows of each set and group, and what became of columns."""
     tables, origin = sets.tables, sets.preparation.origin
     by = None if origin is None else origin.choice.by
     identifiers = {name for table in tables for name in table.identifiers}
     text = {str(name) for table in tables for name in table.annotations.columns} - identifiers
     groups = [table.annotations[by].value_counts() for table in tables if by in table.annotations]
+    names = ("target", "background")
     return {
+        "rows": {name: table.n_rows for name, table in zip(names, tables, strict=False)},
+        "features": len(sets.preparation.features),
+        "missing": _missing_share(tables),
         "groups": {str(name): int(n) for counts in groups for name, n in counts.items()},
         "annotations": sorted(text),
         "identifiers": sorted(identifiers),
+        "one_file_only": sets.dropped,
+        "empty": list(sets.empty),
         "rewritten": dict(pair for table in tables for pair in table.rewritten),
+        "censored": sorted({name for table in tables for name in table.censored}),
+        "remarks": list(dict.fromkeys(said for table in tables for said in table.remarks)),
     }
+
+
+def _missing_share(tables: "list[Table]") -> float:
+    """Return the share of missing entries of both sets."""
+    from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+
+    dense = [table.values for table in tables if not is_sparse(table.values)]
+    missing = sum(
+        int(np.isnan(values[rows]).sum()) for values in dense for rows in row_slices(*values.shape)
+    )
+    return missing / max(1, sum(values.size for values in dense))
+
+
+def describe_rows(facts: Facts) -> str:
+    """Return the line that tells how much was read."""
+    rows = ", ".join(f"{n:,} rows of the {name}" for name, n in facts["rows"].items())
+    features = f"{facts['features']:,} feature{'s' if facts['features'] != 1 else ''}"
+    return f"{'read':12}{rows}, {features}, {facts['missing']:.1%} missing"
+
+
+def describe_table(table: "Table") -> str:
+    """Return the line that tells how many rows were read for a model, and in what way."""
+    ways = sorted({f"with {how}" for _, how in table.rewritten} | set(table.remarks))
+    missing = f"{_missing_share([table]):.1%} missing"
+    return f"{'read':12}{', '.join([f'{table.n_rows:,} rows', missing, *ways])}"
 
 
 def describe_reading(facts: Facts) -> list[str]:
     """Return the lines that tell what was read: groups, columns left out, numbers rewritten."""
     groups = ", ".join(f"{name} {n:,}" for name, n in facts["groups"].items())
     lines = [("groups", groups), ("annotations", _listed(facts["annotations"]))]
-    if facts["identifiers"]:
-        way = "numbers that name rows; --features all keeps them"
-        lines.append(("left out", f"{_listed(facts['identifiers'])} ({way})"))
+    for what, way in (
+        ("identifiers", "numbers that name rows; --features all keeps them"),
+        ("empty", "no value in any row"),
+        ("one_file_only", "only one of the files has them"),
+    ):
+        lines.append(("left out", f"{_listed(facts[what])} ({way})" if facts[what] else ""))
     for how in sorted(set(facts["rewritten"].values())):
         names = [name for name, own in facts["rewritten"].items() if own == how]
         lines.append(("read with", f"{how}: {_listed(names)}"))
+    lines += [("read", said) for said in facts["remarks"]]
     return [f"{name:12}{text}" for name, text in lines if text]
 
 
@@ -65,7 +105,7 @@ def _data(facts: Facts) -> list[str]:
     ended = ending(facts["iterations"], converged=facts["converged"])
     model = f"{'model':12}{facts['estimator']}, {facts['size']}, {facts['likelihood']}; {ended}"
     features = f"{'features':12}{facts['features']:,}{scale}"
-    return [*sets, features, *describe_reading(facts["columns"]), model]
+    return [*sets, features, model]
 
 
 def _missing(facts: Facts) -> str:

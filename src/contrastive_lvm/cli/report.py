@@ -9,16 +9,19 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.apply import load
+from contrastive_lvm.cli.layout_options import with_layout
 from contrastive_lvm.cli.output import Contrastive, announce, as_text, printable, say
 from contrastive_lvm.io.atomic import destination, write_text_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.preparation import Origin, Preparation
     from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.report.evidence import Evidence
 
 
+@with_layout
 def report(
     model: options.ModelFile,
     file: Annotated[
@@ -42,6 +45,7 @@ def report(
         bool, typer.Option("--yes", "-y", help="Read the files that the model names, unasked.")
     ] = False,
     as_json: options.Json = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Write an HTML page with the rows, loadings, diagnostics and numbers of a model.
 
@@ -49,13 +53,19 @@ def report(
     fitted to; since a model of someone else may name any file, you are asked before one is read.
     """
     from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.preparation import Origin
+    from contrastive_lvm.io.tables.preparation import Origin, layout_of_fit
     from contrastive_lvm.io.tables.prepare import read_again
 
     path = destination(output, "--output", inputs=[model, file, background_file])
     estimator, preparation = load(model)
     sides = (target or (), background or (), where or ())
-    choice = Choice(by, *sides, layer=preparation.layer, sizes=preparation.sizes)
+    choice = Choice(
+        by,
+        *sides,
+        layer=preparation.layer,
+        sizes=preparation.sizes,
+        layout=layout or layout_of_fit(preparation),
+    )
     if file is None:
         origin = _origin_of_fit(preparation, model, choice)
         _confirm(origin, model, yes=yes)

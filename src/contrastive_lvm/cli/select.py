@@ -7,6 +7,7 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import fit_sets, read, save
+from contrastive_lvm.cli.layout_options import with_layout
 from contrastive_lvm.cli.output import (
     Contrastive,
     Facts,
@@ -20,9 +21,11 @@ from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
+    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.prepare import Sets
 
 
+@with_layout
 def select(
     file: options.TargetFile,
     background_file: options.BackgroundFile = None,
@@ -68,6 +71,7 @@ def select(
     ] = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
+    layout: "Layout | None" = None,
 ) -> None:
     """Select the features that matter in the target, or the number of shared dimensions.
 
@@ -76,6 +80,7 @@ def select(
     """
     from contrastive_lvm.cli.parse_options import build_estimator, setting_files, split_settings
     from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.layout import Layout
 
     kind, _ = split_settings("--method", method)
     inputs = [file, background_file, *setting_files(method, likelihood)]
@@ -93,7 +98,9 @@ def select(
     )
     sides = (target or (), background or (), where or (), annotation or ())
     sizes = options.size_column(size_factors)
-    choice = Choice(by, *sides, layer=layer, sizes=sizes, replicates=replicates)
+    choice = Choice(
+        by, *sides, layer=layer, sizes=sizes, replicates=replicates, layout=layout or Layout()
+    )
     sets = read(file, background_file, choice, scale, estimator, features or ())
     facts: Facts = {}
     with user_warnings() as said:

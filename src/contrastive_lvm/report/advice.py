@@ -6,7 +6,9 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.io.tables.prepare import Sets
+from contrastive_lvm.io.tables.read import looks_transposed
 from contrastive_lvm.io.tables.row_columns import replicate_sign
+from contrastive_lvm.io.tables.table import some
 from contrastive_lvm.linalg.matrices import column_variances, widen
 from contrastive_lvm.report.findings import Facts, Fitted, set_facts
 
@@ -48,6 +50,15 @@ def rows_advice(sets: Sets, remedies: Remedies = COMMAND) -> list[str]:
             f"{len(sets.dropped)} columns are in only one of the two files and were left out: "
             f"{', '.join(sets.dropped[:3])}{' ...' if len(sets.dropped) > 3 else ''}."
         )
+    censored = sorted({name for table in sets.tables for name in table.censored})
+    if censored:
+        found.append(
+            f"Values below or above what can be measured (such as <LOD) are read as missing in "
+            f"{some(censored)}, but they are not missing at random, which the model assumes: "
+            "means and loadings of these features are biased."
+        )
+    if any(looks_transposed(table) for table in sets.tables):
+        found.append("The lines of the file seem to be features: add --transpose if they are.")
     sign = replicate_sign(sets.tables) if sets.preparation.replicates is None else None
     if sign is not None:
         found.append(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.io.tables.layout import Layout
 from contrastive_lvm.io.tables.table import Column, Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
@@ -39,6 +40,7 @@ class Choice(NamedTuple):
     layer: str | None = None  # of h5ad files
     sizes: str | None = None  # the column of size factors
     replicates: str | None = None  # the column that names the replicate of each row
+    layout: Layout = Layout()  # of both files
 
     def conditions(self, set_name: str) -> list[Condition]:
         """Return the conditions on the target or the background, with those on both."""

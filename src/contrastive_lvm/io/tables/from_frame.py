@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionDtype
 
-from contrastive_lvm.io.tables.recognize import has_decimal_commas, is_written_number, parse_written
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.io.tables.layout import Layout
+from contrastive_lvm.io.tables.recognize import (
+    Marks,
+    Written,
+    certain_marks,
+    examine,
+    parse_written,
+)
 from contrastive_lvm.io.tables.table import Column, Table, refuse_empty
 
 
@@ -17,13 +25,16 @@ def table_from_frame(
     *,
     row_names: list[str] | None = None,
     typed: bool = False,
+    layout: Layout | None = None,
+    doubt: bool = False,
 ) -> Table:
     """Make columns of words annotations, and all others features.
 
-    Numbers with decimal commas or per cent signs are numbers. A column that has both numbers and
-    words is refused, by its first value of the rarer kind. `source` is the file, for messages;
-    `annotations` are kept out of the numbers even if they hold numbers; `typed` files declare
-    their types, so that text that looks like a number is text.
+    Numbers with decimal commas, separated thousands or per cent signs are numbers. A column that
+    has both numbers and words is refused, by its first value of the rarer kind. `source` is the
+    file, for messages; `annotations` are kept out of the numbers even if they hold numbers; `typed`
+    files declare their types, so that text that looks like a number is text; `doubt` is that of
+    `recognize.Marks`.
 
     Examples
     --------
@@ -32,68 +43,102 @@ def table_from_frame(
     >>> table.features, list(table.annotations)
     (['weight'], ['mouse'])
     """
-    own = frame.columns.difference(list(annotations), sort=False)
-    commas = any(has_decimal_commas(frame[name]) for name in own if frame[name].dtype.kind == "O")
-    columns, rewritten = {}, []
-    for name in own:
-        columns[name], how = _as_numbers(frame[name], source, typed=typed, commas=commas)
-        rewritten += [(str(name), how)] if how else []
-    features = [str(name) for name, numbers in columns.items() if numbers is not None]
+    layout = Layout() if layout is None else layout
+    own = [name for name in frame.columns if name not in set(annotations)]
+    found = {
+        name: _examined(frame[name], source, layout, typed=typed)
+        for name in own
+        if not _is_number(frame[name].dtype)
+    }
+    written = {name: column for name, column in found.items() if column is not None}
+    marks = _marks(frame, own, written, layout, doubt=doubt)
+    parsed = {name: parse_written(column, marks, source) for name, column in written.items()}
+    features = [str(name) for name in own if name not in found or name in written]
     refuse_empty(len(frame), len(features), source)
-    odd = {name: columns[name] for name in features if not _is_number(frame[name].dtype)}
-    found = frame[features].assign(**odd) if odd else frame[features]
-    values = found.to_numpy(dtype=_precision(found), na_value=np.nan)
+    kept = (
+        frame[features]
+        if not parsed
+        else pd.DataFrame(
+            {
+                name: _spread(parsed[name][0], written[name].positions, len(frame))
+                if name in parsed
+                else frame[name]
+                for name in features
+            }
+        )
+    )
+    values = kept.to_numpy(dtype=_precision(kept), na_value=np.nan)
     rest = frame.drop(columns=features).reset_index(drop=True)
     table = Table(values, features, rest, row_names, named=True, source=source)
-    return table._replace(rewritten=tuple(rewritten))
+    rewritten = tuple((str(name), how) for name, (_, how) in parsed.items() if how)
+    censored = tuple(name for name, column in written.items() if column.censored)
+    return table._replace(rewritten=rewritten, censored=censored)
 
 
-def is_numeric_text(values: Column) -> "pd.Series[bool]":
-    """Return which values are numbers, or text that says one."""
-    if values.dtype == object or isinstance(values.dtype, pd.StringDtype):
-        plain = pd.to_numeric(values.astype(str), errors="coerce").notna()
-        return plain | is_written_number(values)
-    return pd.Series(_is_number(values.dtype), index=values.index)
+def has_only_words(values: Collection[str]) -> bool:
+    """Return whether no text says a number, and some text says more than that there is none."""
+    found = examine("", list(values), Layout())
+    return bool(found.odd) and not found.positions
 
 
-def _as_numbers(
-    column: Column, source: str, *, typed: bool, commas: bool
-) -> "tuple[Column | None, str]":
-    """Return a column as numbers, or None if it has words, and in what other way it was read."""
-    if _is_number(column.dtype):
-        return column, ""
-    present = column.dropna()
-    if present.empty:
-        return column.astype(object).astype(np.float64), ""
-    if isinstance(present.iloc[0], bytes):
+def _examined(column: Column, source: str, layout: Layout, *, typed: bool) -> Written | None:
+    """Return a column that has numbers, or None if it has words only; refuse one with both."""
+    absent = column.isna().to_numpy()
+    values = [None if gone else value for value, gone in zip(column, absent, strict=True)]
+    present = [value for value in values if value is not None]
+    if present and isinstance(present[0], bytes):
         raise TypeError(
             f"{source} has bytes in column {column.name!r}, which are neither numbers nor text; "
             "decode them, or leave the column out."
         )
-    if typed and isinstance(present.iloc[0], str):
-        return None, ""
-    return _from_text(column, present, source, commas=commas)
+    if present and ((typed and isinstance(present[0], str)) or isinstance(present[0], bool)):
+        return None
+    found = examine(str(column.name), values, layout)
+    if not found.positions and found.odd:
+        return None
+    if found.odd:
+        raise _mixed(found, values, source)
+    return found
 
 
-def _from_text(
-    column: Column, present: Column, source: str, *, commas: bool
-) -> "tuple[Column | None, str]":
-    numeric = is_numeric_text(present)
-    if not numeric.any():
-        return None, ""
-    if not numeric.all():
-        raise _mixed(present, numeric, source)
-    numbers, how = parse_written(present, source, commas=commas)
-    return numbers.reindex(column.index), how
+def _marks(
+    frame: pd.DataFrame,
+    own: list[str],
+    written: dict[str, Written],
+    layout: Layout,
+    *,
+    doubt: bool,
+) -> Marks:
+    """Return the decimal marks of a file, those of columns that are numbers already among them."""
+    found = certain_marks(written.values())
+    if any(_has_fractions(frame[name]) for name in own if _is_number(frame[name].dtype)):
+        found |= {"."}
+    return Marks(found, layout.decimal, doubt)
 
 
-def _mixed(present: Column, numeric: "pd.Series[bool]", source: str) -> ValueError:
-    mostly = numeric.mean() >= 0.5
-    odd, others = present[numeric != mostly], "numbers" if mostly else "words"
+def _spread(numbers: Array, positions: list[int], n: int) -> Array:
+    """Return a column of n values that is missing wherever it has no number."""
+    values = np.full(n, np.nan)
+    values[positions] = numbers
+    return values
+
+
+def _has_fractions(column: Column) -> bool:
+    """Return whether a column of numbers was written with decimal points."""
+    return column.dtype.kind == "f" and bool((column % 1 != 0)[column.notna()].any())
+
+
+def _mixed(found: Written, values: list[object], source: str) -> ValueError:
+    mostly = len(found.positions) >= len(found.odd)
+    first, others = (found.odd, "numbers") if mostly else (found.positions, "words")
+    ways = "correct it"
+    if mostly and len(found.odd) == 1:  # a line of units, or of labels in a file that lies
+        units = "leave line 2 out with --skip-rows 2 if it has units, " if first[0] == 0 else ""
+        ways = f"{units}add --transpose if lines are features"
     return ValueError(
-        f"{source} has {odd.iloc[0]!r} in row {int(odd.index[0]) + 1} of column {odd.name!r}, "
-        f"where other rows have {others}; correct it, or keep the column out of the model with "
-        f"--annotation {odd.name}."
+        f"{source} has {str(values[first[0]])!r} in row {first[0] + 1} of column {found.name!r}, "
+        f"where other rows have {others}; {ways}, say what stands for no value with --na, or "
+        f"keep the column out of the model with --annotation {found.name}."
     )
 
 

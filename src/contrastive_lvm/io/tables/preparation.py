@@ -7,6 +7,7 @@ import numpy as np
 
 from contrastive_lvm.io.container import ModelFileError, clause, clipped
 from contrastive_lvm.io.tables.choose_rows import Choice
+from contrastive_lvm.io.tables.layout import Layout
 from contrastive_lvm.io.tables.standardize import Scaling, check_method
 from contrastive_lvm.io.tables.table import numbered
 from contrastive_lvm.io.value_checks import array, check_values, flag
@@ -69,16 +70,35 @@ def origin_of(preparation: Preparation, model: Path) -> Origin:
     return preparation.origin
 
 
+def layout_of_fit(preparation: Preparation) -> Layout:
+    """Return how the files of a fit are laid out."""
+    return Layout() if preparation.origin is None else preparation.origin.choice.layout
+
+
 def _origin(held: Origin) -> Origin:
     """Return an origin with paths in place of their text, which is what files hold."""
     _checked(held, Origin)
     _checked(held.choice, Choice)
     files = [name for name in held[:2] if name is not None]
-    by, *lists, layer, sizes, replicates = held.choice
-    words = [word for word in (by, layer, sizes, replicates) if word is not None]
-    _check_text(*(text for texts in lists for text in texts), *words, *files)
+    choice = held.choice
+    lists = (choice.target, choice.background, choice.where, choice.annotations)
+    words = (choice.by, choice.layer, choice.sizes, choice.replicates)
+    _check_text(*(text for texts in lists for text in texts), *files)
+    _check_text(*(word for word in words if word is not None))
+    _check_layout(choice.layout)
     background = None if held.background is None else Path(held.background)
     return Origin(Path(held.target), background, held.choice)
+
+
+def _check_layout(held: Layout) -> None:
+    _checked(held, Layout)
+    _checked(held.transpose, bool)
+    for texts in (held.missing, held.skip, held.drop):
+        _checked(texts, tuple)
+    _check_text(*held.missing, *held.drop)
+    _check_text(*(word for word in (held.decimal, held.sheet, held.row_names) if word is not None))
+    for line in held.skip:
+        _checked(line, int)
 
 
 def _check_text(*values: object) -> None:

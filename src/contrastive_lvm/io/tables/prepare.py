@@ -1,6 +1,6 @@
 """From files to the two sets of a fit, and new rows in the form that a model was fitted to."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +18,11 @@ from contrastive_lvm.io.tables.choose_rows import (
     rows_of,
     split_rows,
 )
-from contrastive_lvm.io.tables.preparation import Origin, Preparation
-from contrastive_lvm.io.tables.read import read_table, without_identifiers
+from contrastive_lvm.io.tables.layout import Layout
+from contrastive_lvm.io.tables.preparation import Origin, Preparation, layout_of_fit
+from contrastive_lvm.io.tables.read import read_table, with_index, without_identifiers
 from contrastive_lvm.io.tables.standardize import fit_scaling
-from contrastive_lvm.io.tables.table import Table, some
+from contrastive_lvm.io.tables.table import Table, refuse_empty, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 
 
@@ -32,6 +33,7 @@ class Sets(NamedTuple):
     background: Table | None
     preparation: Preparation
     dropped: list[str]  # features that only one of two files has
+    empty: Sequence[str] = ()  # features without a value in any row
 
     @property
     def tables(self) -> list[Table]:
@@ -92,14 +94,12 @@ def read_sets(
         raise ValueError(
             f"--features: {target.source} has no column of numbers {some(absent)}; name others."
         )
-    tables = [table for table in (target, background) if table is not None]
-    for table in tables:
-        _refuse_unobserved(table)
+    tables, empty = _without_empty(table for table in (target, background) if table is not None)
     scaling = fit_scaling(scale, [table.values for table in tables])
     about = (scaling, choice.layer, choice.sizes, origin, choice.replicates)
-    preparation = Preparation(target.features, target.named, *about)
+    preparation = Preparation(tables[0].features, target.named, *about)
     scaled = [table._replace(values=scaling.apply(table.values)) for table in tables]
-    return Sets(scaled[0], (*scaled, None)[1], preparation, dropped)
+    return Sets(scaled[0], (*scaled, None)[1], preparation, dropped, empty)
 
 
 def read_again(preparation: Preparation, origin: Origin, *, alone: bool) -> Sets:
@@ -109,15 +109,27 @@ def read_again(preparation: Preparation, origin: Origin, *, alone: bool) -> Sets
     return Sets(_prepare(target, preparation), other, preparation, [])
 
 
-def read_rows(path: Path, preparation: Preparation, where: Sequence[str] = ()) -> Table:
-    """Read rows to apply a model to, with its features and in its units."""
+def read_rows(
+    path: Path,
+    preparation: Preparation,
+    where: Sequence[str] = (),
+    layout: Layout | None = None,
+) -> Table:
+    """Read rows to apply a model to, with its features and in its units.
+
+    The file is laid out as those of the fit unless `layout` says something else.
+    """
     choice = Choice(where=where, sizes=preparation.sizes)
+    fitted = layout_of_fit(preparation)
     table = read_table(
         path,
         annotations=choice.columns(),
         features=_known_features(preparation),
         layer=preparation.layer,
+        layout=fitted._replace(row_names=None, drop=()) if layout is None else layout,
     )
+    if layout is None and fitted.row_names in table.annotations:
+        table = with_index(table, fitted._replace(drop=()))
     return _prepare(_choose(table, choice.conditions("target")), preparation)
 
 
@@ -143,7 +155,13 @@ def _chosen_sets(
     """Return both sets as the files have them, and the features that only one of two files has."""
     choice = origin.choice
     _check_layer(choice.layer, origin.target, origin.background)
-    read = partial(read_table, annotations=choice.columns(), features=features, layer=choice.layer)
+    read = partial(
+        read_table,
+        annotations=choice.columns(),
+        features=features,
+        layer=choice.layer,
+        layout=choice.layout,
+    )
     tables = [read(path) for path in (origin.target, origin.background) if path is not None]
     if recognize:
         tables = without_identifiers(*tables)
@@ -194,7 +212,9 @@ def _from_one_file(table: Table, choice: Choice, *, alone: bool) -> tuple[Table,
             raise ValueError(
                 f"{table.source} has no row for the {option} ({why}); choose other rows."
             )
-    return split_rows(table, first, second)
+    unused = table.n_rows - int(first.sum() + second.sum())
+    said = (f"without {unused:,} rows that are in neither set",) if unused else ()
+    return split_rows(table._replace(remarks=(*table.remarks, *said)), first, second)
 
 
 def _background_rows(table: Table, choice: Choice, target: Mask) -> Mask:
@@ -276,17 +296,30 @@ def _columns_of(table: Table, features: list[str]) -> Table:
     return table._replace(values=values, features=features)
 
 
-def _refuse_unobserved(table: Table) -> None:
-    """Refuse columns without values, as estimators do, which may not know their names."""
-    if is_sparse(table.values):
-        return
-    observed = np.zeros(len(table.features), dtype=bool)
-    for rows in row_slices(*table.values.shape):
-        observed |= ~np.isnan(table.values[rows]).all(axis=0)
+def _without_empty(sets: Iterable[Table]) -> tuple[list[Table], list[str]]:
+    """Leave out columns without a value in any set; refuse those that only one set lacks."""
+    tables = list(sets)
+    if any(is_sparse(table.values) for table in tables):
+        return tables, []
+    observed = np.array([_observed(table.values) for table in tables])
+    found, names = observed.any(axis=0), tables[0].features
+    for table, own in zip(tables, observed, strict=True):
+        absent = [names[i] for i in np.flatnonzero(found & ~own)]
+        if absent:
+            raise ValueError(
+                f"{table.source} has no value in column {some(absent)} among the rows of one set; "
+                f"keep it out of the model with --annotation {absent[0]}."
+            )
+    kept = [names[i] for i in np.flatnonzero(found)]
+    refuse_empty(tables[0].n_rows, len(kept), tables[0].source)
+    return [_columns_of(table, kept) for table in tables], [n for n in names if n not in set(kept)]
+
+
+def _observed(values: Matrix) -> Mask:
+    """Return which columns have a value."""
+    observed: Mask = np.zeros(values.shape[1], dtype=bool)
+    for rows in row_slices(*values.shape):
+        observed |= ~np.isnan(np.asarray(values[rows])).all(axis=0)
         if observed.all():
-            return
-    absent = [name for name, seen in zip(table.features, observed, strict=True) if not seen]
-    raise ValueError(
-        f"{table.source} has no value in column {some(absent)} among the rows of one set; keep it "
-        f"out of the model with --annotation {absent[0]}."
-    )
+            break
+    return observed

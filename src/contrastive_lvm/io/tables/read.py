@@ -1,16 +1,20 @@
 """Read any file of the known formats as a table."""
 
+import re
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from contrastive_lvm.io.atomic import is_special, kind_of, refuse_holes
+from contrastive_lvm.io.tables.layout import Layout
 from contrastive_lvm.io.tables.read_csv import read_csv
+from contrastive_lvm.io.tables.read_excel import ENDINGS, read_excel
 from contrastive_lvm.io.tables.recognize import is_identifier
 from contrastive_lvm.io.tables.table import Table, refuse_empty, some
-from contrastive_lvm.linalg.matrices import is_sparse
+from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 
 
 def read_table(
@@ -19,6 +23,7 @@ def read_table(
     annotations: Collection[str] = (),
     features: Collection[str] | None = None,
     layer: str | None = None,
+    layout: Layout | None = None,
 ) -> Table:
     r"""Read a file or a 10x folder; its name says which format it has.
 
@@ -31,6 +36,8 @@ def read_table(
         The only columns that are numbers for the model; others become annotations.
     layer : str, optional
         Which matrix of an h5ad file; other formats have one.
+    layout : Layout, optional
+        What is said about the layout of the file.
 
     Returns
     -------
@@ -51,8 +58,10 @@ def read_table(
     >>> read_table(path).values.tolist()
     [[40.0], [nan]]
     """
+    layout = Layout() if layout is None else layout
+    index = () if layout.row_names is None else (layout.row_names,)
     try:
-        table = _read(path, annotations, features, layer)
+        table = _read(path, {*annotations, *index, *layout.drop}, features, layer, layout)
     except FileNotFoundError as error:
         if error.errno is None:  # a sentence of our own
             raise
@@ -61,13 +70,55 @@ def read_table(
         raise PermissionError(
             f"{path} cannot be opened (permission denied); allow reading it, or copy it."
         ) from error
-    absent = set(annotations).difference(table.annotations.columns, table.features)
-    if absent and features is None:
-        raise ValueError(
-            f"{path} has no column {some(sorted(absent))}; it has "
-            f"{some([*table.annotations.columns, *table.features])}."
-        )
-    return _set_aside(table, annotations)
+    known = [*table.annotations.columns, *table.features]
+    for option, names in (("", annotations), ("--index: ", index), ("--drop: ", layout.drop)):
+        absent = set(names).difference(known)
+        if absent and (features is None or option):
+            lying = absent & set(_first_column(table))
+            way = "its lines seem to be features: add --transpose" if lying else ""
+            raise ValueError(
+                f"{option}{path} has no column {some(sorted(absent))}; "
+                f"{way or f'it has {some(known)}'}."
+            )
+    table = _set_aside(table, {*annotations, *index, *layout.drop})
+    return with_index(_without_codes(table, layout), layout)
+
+
+def _first_column(table: Table) -> list[str]:
+    """Return the first column of words, which names features if a file is to be transposed."""
+    if table.row_names is not None or not len(table.annotations.columns):
+        return table.row_names or []
+    return [str(value) for value in table.annotations.iloc[:, 0]]
+
+
+def looks_transposed(table: Table) -> bool:
+    """Return whether the lines of a file seem to be features, as their first column says."""
+    names, words = _first_column(table), {"gene", "genes", "protein", "probe", "feature", "symbol"}
+    if len(set(names)) < len(names) or len(names) < 2:
+        return False
+    head = "" if table.row_names is not None else str(table.annotations.columns[0])
+    ensembl = sum(bool(re.match(r"ENS[A-Z]*[GTP][0-9]{6}", name)) for name in names)
+    return bool(words & set(re.findall("[a-z]+", head.lower()))) or 2 * ensembl > len(names)
+
+
+def _without_codes(table: Table, layout: Layout) -> Table:
+    """Make numbers that stand for no value missing entries."""
+    numbers = pd.to_numeric(pd.Series(layout.missing, dtype=object), errors="coerce").dropna()
+    if numbers.empty or is_sparse(table.values):
+        return table
+    values = table.values
+    for rows in row_slices(*values.shape):
+        values[rows][np.isin(values[rows], numbers.to_numpy(np.float64))] = np.nan
+    return table
+
+
+def with_index(table: Table, layout: Layout) -> Table:
+    """Name the rows after a column, and drop what is to be left out."""
+    names, notes = table.row_names, table.annotations
+    if layout.row_names is not None:
+        names = [str(name) for name in notes[layout.row_names]]
+    gone = [name for name in (layout.row_names, *layout.drop) if name is not None]
+    return table._replace(row_names=names, annotations=notes.drop(columns=gone))
 
 
 def _read(
@@ -75,6 +126,7 @@ def _read(
     annotations: Collection[str],
     features: Collection[str] | None,
     layer: str | None,
+    layout: Layout,
 ) -> Table:
     name = path.name.lower()
     if is_special(path):
@@ -82,7 +134,11 @@ def _read(
     if path.is_file():
         refuse_holes(path)
     if name.removesuffix(".gz").endswith((".csv", ".tsv", ".tab", ".txt")) and not path.is_dir():
-        return read_csv(path, annotations=annotations, features=features)
+        return read_csv(path, annotations=annotations, features=features, layout=layout)
+    if name.endswith(ENDINGS) and not path.is_dir():
+        path.open("rb").close()  # whether it is there is said in our own words
+        return read_excel(path, annotations=annotations, features=features, layout=layout)
+    _refuse_layout(path, layout)
     from contrastive_lvm.io.tables.binary import (  # only these formats need what it imports
         read_h5ad,
         read_npy,
@@ -102,11 +158,24 @@ def _read(
     ending = path.suffix.lower().replace(".pq", ".parquet")
     if ending not in readers:
         raise ValueError(
-            f"{path} has an ending that is not known; use .csv, .tsv, .csv.gz, .tsv.gz, .parquet, "
-            ".npy, .npz, .h5ad, or a 10x folder."
+            f"{path} has an ending that is not known; use .csv, .tsv, .csv.gz, .tsv.gz, .xlsx, "
+            ".parquet, .npy, .npz, .h5ad, or a 10x folder."
         )
     path.open("rb").close()  # whether it is there is said in our own words
     return readers[ending](path)
+
+
+def _refuse_layout(path: Path, layout: Layout) -> None:
+    """Refuse what can only be said about text and workbooks."""
+    said = {
+        "--skip-rows": bool(layout.skip),
+        "--decimal": layout.decimal is not None,
+        "--transpose": layout.transpose,
+        "--sheet": layout.sheet is not None,
+    }
+    for option, given in said.items():
+        if given:
+            raise ValueError(f"{option} has no meaning for {path}; leave it out.")
 
 
 def without_identifiers(*tables: Table) -> list[Table]:
@@ -128,7 +197,7 @@ def _name_rows(table: Table, named: list[str]) -> Table:
         name: np.int64 for name in named if np.isfinite(found.annotations[name]).all()
     }  # a missing entry in one of two files keeps it a float
     notes = found.annotations.astype(whole)
-    return found._replace(annotations=notes, identifiers=tuple(named))
+    return found._replace(annotations=notes, identifiers=(*found.identifiers, *named))
 
 
 def _set_aside(table: Table, annotations: Collection[str]) -> Table:

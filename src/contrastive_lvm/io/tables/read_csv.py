@@ -6,37 +6,43 @@ before values, odd line ends, infinities, lines of other lengths, words among nu
 `NotPlainError`, and the file is pandas' to read or to refuse.
 """
 
-import csv
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.io.tables.from_frame import is_numeric_text, table_from_frame
-from contrastive_lvm.io.tables.table import Column, Table, refuse_empty, refuse_repeated
+from contrastive_lvm.io.tables.from_frame import has_only_words, table_from_frame
+from contrastive_lvm.io.tables.header import (
+    ROW_NAMES,
+    UNNAMED,
+    Header,
+    ragged,
+    read_header,
+    separator_of,
+)
+from contrastive_lvm.io.tables.layout import MISSING, Layout
+from contrastive_lvm.io.tables.open_text import (
+    SPREADSHEET,
+    encoding_of,
+    one_sentence,
+    opened,
+    opened_bytes,
+    records,
+)
+from contrastive_lvm.io.tables.records import table_from_records, without_empty
+from contrastive_lvm.io.tables.table import Column, Table, refuse_empty
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MISSING = ["", "NA", "N/A", "#N/A", "n/a", "n.d.", "NaN", "nan", "NULL", "null"]
-ROW_NAMES = "\0row"  # the column that names rows, while it is read
 BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
 Progress = Callable[[int], None]
-
-
-class Header(NamedTuple):
-    """The first line of a file, and what its reader wants to be kept out of the numbers."""
-
-    separator: str
-    names: list[str]  # of all columns, one of which may name the rows
-    annotations: set[str]
 
 
 class NotPlainError(Exception):
@@ -48,6 +54,7 @@ def read_csv(
     *,
     annotations: Collection[str] = (),
     features: Collection[str] | None = None,
+    layout: Layout | None = None,
     progress: Progress = lambda n_bytes: None,
 ) -> Table:
     r"""Read a CSV or TSV file whose first line names the columns.
@@ -55,12 +62,14 @@ def read_csv(
     Parameters
     ----------
     path : Path
-        Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`; a first line
-        without commas but with semicolons or tabs is believed. A last ending `.gz` means gzip.
+        Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`, and semicolons
+        or others where the first lines agree on them. A last ending `.gz` means gzip.
     annotations : collection of str
         Columns that are kept out of the numbers.
     features : collection of str, optional
         The only columns that are numbers for the model.
+    layout : Layout, optional
+        What is said about the layout of the file.
     progress : function
         Called with the number of bytes that have been read.
 
@@ -73,70 +82,82 @@ def read_csv(
     >>> table.features, list(table.annotations), table.values.tolist()
     (['weight', 'length'], ['mouse'], [[21.5, 9.0], [nan, 8.0]])
     """
-    with _one_sentence(path):
-        separator, names = _read_header(path)
-        others = set() if features is None else set(names).difference(features, [ROW_NAMES])
-        header = Header(separator, names, {*annotations, *others})
+    layout = Layout() if layout is None else layout
+    with one_sentence(path):
+        if layout.transpose:
+            return _read_transposed(path, annotations, features, layout)
+        header = read_header(path, layout, encoding_of(path))
+        try:
+            return _read_as(path, header, annotations, features, progress)
+        except UnicodeDecodeError:  # far below
+            if header.encoding == SPREADSHEET:
+                raise
+            header = header._replace(encoding=SPREADSHEET)
+            return _read_as(path, header, annotations, features, progress)
+
+
+def _read_as(
+    path: Path,
+    header: Header,
+    annotations: Collection[str],
+    features: Collection[str] | None,
+    progress: Progress,
+) -> Table:
+    unnamed = {name for name in header.names if name.startswith(UNNAMED)}
+    others = set() if features is None else set(header.names).difference(features, [ROW_NAMES])
+    coded = _coded_columns(path, header).difference(features or ())
+    aside = {*annotations, *others, *unnamed, *coded}
+    table = _read(path, header._replace(annotations=aside, coded=frozenset(coded)), progress)
+    named = tuple(sorted(coded.difference(others, annotations)))
+    table = without_empty(table._replace(identifiers=named))
+    if header.encoding == SPREADSHEET:
+        said = "as text of Windows (cp1252), because it is not in UTF-8"
+        return table._replace(remarks=(*table.remarks, said))
+    return table
+
+
+def _read(path: Path, header: Header, progress: Progress) -> Table:
+    if header.plain:
         with suppress(NotPlainError, ValueError):  # refusals are worded by one reader alone
             return _read_with_pyarrow(path, header, progress)
-        return _read_with_pandas(path, header, progress)
+    return _read_with_pandas(path, header, progress)
 
 
-# The first line
+def _read_transposed(
+    path: Path, annotations: Collection[str], features: Collection[str] | None, layout: Layout
+) -> Table:
+    """Read a file whose lines are features, the first value of each their name."""
+    with opened(path, encoding_of(path), layout.skip) as (_, text):
+        lines = text.read()
+    separator = separator_of(path, [line for line in lines.splitlines() if line.strip()][:2])
+    cells = list(records(io.StringIO(lines, newline=""), separator))
+    return table_from_records(
+        cells, str(path), annotations, features, layout, doubt=separator == ";"
+    )
 
 
-def _read_header(path: Path) -> tuple[str, list[str]]:
-    """Return the separator and the names of columns, one of which may name the rows."""
-    with _opened(path) as (_, text):
-        first = next((line for line in text if line.strip()), "")
-        separator = _separator(path, first)
-    with _opened(path) as (_, text):
-        records = (record for record in _records(text, separator) if record)
-        header, second = next(records, []), next(records, [])
-    if not header:
-        raise ValueError(f"{path} is empty; give a file with a line of column names and data.")
-    if any("\0" in name for name in header):
-        raise ValueError(f"{path} is not a text file; name a file that its ending describes.")
-    header = [re.sub(r"^'(?=[=+@\t\r-])", "", name) for name in header]  # as `write_csv` does
-    if not second:
-        raise ValueError(f"{path} has no rows below its column names; give a file with data.")
-    if header[0] == "" and len(header) > 1:
-        header = [ROW_NAMES, *header[1:]]
-    elif len(second) == len(header) + 1 and second[-1] != "":
-        header = [ROW_NAMES, *header]  # as R writes row names
-    if len(second) != len(header):
-        raise _ragged(path, len(second), 1, len(header))
-    refuse_repeated(header, str(path))
-    if "" in header:
-        raise ValueError(
-            f"{path} has no name for column {header.index('') + 1}; name every column."
-        )
-    return separator, header
-
-
-def _separator(path: Path, first: str) -> str:
-    first = re.sub('"[^"]*"', "", first)  # quoted names may hold anything
-    usual = "," if ".csv" in path.name.lower() else "\t"
-    if usual in first:
-        return usual
-    return next((other for other in ("\t", ";", ",") if other in first), usual)
-
-
-def _records(text: IO[str], separator: str) -> Iterator[list[str]]:
-    return csv.reader(text, delimiter=separator, skipinitialspace=True)
+def _coded_columns(path: Path, header: Header) -> set[str]:
+    """Return columns of whole numbers that begin with zeros, which are codes, not quantities."""
+    with opened(path, header.encoding, header.layout.skip) as (_, text):
+        rows = list(islice(records(text, header.separator), 1, 21))
+    coded = set()
+    for name, cells in zip(header.names, zip(*rows, strict=False), strict=False):
+        if name != ROW_NAMES and any(re.fullmatch("0[0-9]+", cell) for cell in cells):
+            coded |= {name} if all(re.fullmatch("[0-9]*", cell) for cell in cells) else set()
+    return coded
 
 
 # Plain files
 
 
 def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
-    with _opened_bytes(path) as (_, data):
+    with opened_bytes(path) as (_, data):
         types = _column_types(data, header)
     is_number = [types[n] == "double" and n not in header.annotations for n in types]
     numbers, others = np.flatnonzero(is_number).tolist(), np.flatnonzero(~np.array(is_number))
     refuse_empty(1, len(numbers), str(path))
     array, n, notes = np.empty((0, len(numbers))), 0, []
-    with _opened_bytes(path) as (raw, data):
+    with opened_bytes(path) as (raw, data):
         _skip_header(data)
         for block in _parsed_blocks(data, header.separator, types):
             rows = slice(n, n := n + block.num_rows)
@@ -222,6 +243,7 @@ def _column_types(file: IO[bytes], header: Header) -> dict[str, str]:
         header=None,
         names=header.names,
         index_col=False,
+        dtype=dict.fromkeys(header.coded, str),
         na_values=MISSING,
         keep_default_na=False,
     )
@@ -244,7 +266,7 @@ def _annotations(blocks: "list[pa.Table]", header: Header) -> pd.DataFrame:
     for name in frame.select_dtypes("object"):
         column = frame[name].where(frame[name].notna(), np.nan)
         own = name != ROW_NAMES and name not in header.annotations
-        if own and is_numeric_text(pd.Series(column.dropna().unique())).any():
+        if own and not has_only_words(column.dropna().unique().tolist()):
             raise NotPlainError  # numbers among words, which are refused
         frame[name] = column
     return frame
@@ -255,15 +277,36 @@ def _annotations(blocks: "list[pa.Table]", header: Header) -> pd.DataFrame:
 
 def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
     _refuse_nul(path, header)
+    as_text = header.doubt or header.layout.decimal == ","  # where it is seen what points mean
+    frame = _frame(path, header, progress, as_text=as_text)
+    if not as_text and _has_commas(frame, header):
+        frame = _frame(path, header, progress, as_text=True)
+    if frame[header.names[-1]].isna().any():  # pandas fills lines that end too early
+        _refuse_short_lines(path, header)
+    rows = frame.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in frame else None
+    return table_from_frame(
+        frame,
+        str(path),
+        header.annotations,
+        row_names=rows,
+        layout=header.layout,
+        doubt=header.doubt,
+    )
+
+
+def _frame(path: Path, header: Header, progress: Progress, *, as_text: bool) -> pd.DataFrame:
     names, chunks = header.names, []
-    with _opened(path) as (raw, text):
+    text_columns = {ROW_NAMES, *header.coded} | (
+        {*names} - header.annotations if as_text else set()
+    )
+    with opened(path, header.encoding, header.layout.skip) as (raw, text):
         reader = pd.read_csv(
             text,
             sep=header.separator,
             header=0,
             names=names,
             index_col=False,
-            dtype={ROW_NAMES: str} if ROW_NAMES in names else None,
+            dtype=dict.fromkeys(text_columns.intersection(names), str),
             skipinitialspace=True,
             na_values=MISSING,
             keep_default_na=False,
@@ -273,83 +316,35 @@ def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
         for chunk in reader:
             chunks.append(chunk)
             progress(raw.tell())
-    frame = pd.concat(chunks, ignore_index=True)
-    if frame[names[-1]].isna().any():  # pandas fills lines that end too early
-        _refuse_short_lines(path, header.separator, len(names))
-    rows = frame.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in frame else None
-    return table_from_frame(frame, str(path), header.annotations, row_names=rows)
+    return pd.concat(chunks, ignore_index=True)
+
+
+def _has_commas(frame: pd.DataFrame, header: Header) -> bool:
+    """Return whether a comma stands in some text that is no annotation."""
+    own = [name for name in frame.select_dtypes("object") if name not in header.annotations]
+    return any("," in str(value) for name in own for value in frame[name])
 
 
 def _refuse_nul(path: Path, header: Header) -> None:
     """Refuse a byte that pandas takes for the end of a value."""
     line = 1
-    with _opened_bytes(path) as (_, data):
+    if header.encoding == "utf-16":
+        return
+    with opened_bytes(path) as (_, data):
         for block in _whole_lines(data):
             before, nul, _ = block.partition(b"\0")
             line += before.count(b"\n")
             if nul:
                 left = before[before.rfind(b"\n") + 1 :].decode("utf-8", errors="replace")
-                column = len(next(_records(io.StringIO(left), header.separator), [""]))
+                column = len(next(records(io.StringIO(left), header.separator), [""]))
                 raise ValueError(
                     f"{path} has a NUL byte in line {line}, column {column}; remove it, or export "
                     "the file again."
                 )
 
 
-def _refuse_short_lines(path: Path, separator: str, n_columns: int) -> None:
-    with _opened(path) as (_, text):
-        records = (record for record in _records(text, separator) if record)
-        for row, record in enumerate(records):
-            if row and len(record) != n_columns:
-                raise _ragged(path, len(record), row, n_columns)
-
-
-def _ragged(path: Path, found: int, row: int, expected: int) -> ValueError:
-    return ValueError(
-        f"{path} has {found} values in row {row}, but its first line names {expected} columns; "
-        "give every row as many values."
-    )
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[BinaryIO, IO[str]]]:
-    """Open the raw file, which knows how far it was read, and its text."""
-    with (
-        _opened_bytes(path) as (raw, data),
-        io.TextIOWrapper(data, encoding="utf-8-sig", newline="") as text,
-    ):
-        yield raw, text
-
-
-@contextmanager
-def _opened_bytes(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Open the raw file, and what it holds, unzipped."""
-    with path.open("rb") as raw:
-        packed = path.suffix.lower() == ".gz"
-        yield raw, cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if packed else raw
-
-
-@contextmanager
-def _one_sentence(path: Path) -> Iterator[None]:
-    """Turn errors inside a file into sentences."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not text in UTF-8 (byte {error.object[error.start]:#04x} cannot be read); "
-            "save it with the encoding UTF-8."
-        ) from error
-    except pd.errors.ParserError as error:
-        detail = str(error).rpartition("C error: ")[2].strip().rstrip(".")
-        raise ValueError(
-            f"{path} cannot be read as a table ({detail}); give every row as many values as the "
-            "first line names columns."
-        ) from error
-    except csv.Error as error:
-        raise ValueError(
-            f"{path} cannot be read as a table ({error}); name a text file."
-        ) from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(
-            f"{path} is not a whole gzip file ({error}); copy or compress it again."
-        ) from error
+def _refuse_short_lines(path: Path, header: Header) -> None:
+    with opened(path, header.encoding, header.layout.skip) as (_, text):
+        for row, record in enumerate(records(text, header.separator)):
+            if row and len(record) != len(header.names):
+                raise ragged(str(path), len(record), row, len(header.names))

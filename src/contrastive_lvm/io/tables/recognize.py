@@ -1,77 +1,187 @@
 """Numbers that are written in other ways, and numbers that are names.
 
-Spreadsheets in many countries write decimal commas, and shares with a per cent sign. A number that
-identifies a row (a sample number, a date such as 20250301) is no measurement.
+Spreadsheets in many countries write decimal commas, thousands with separators, and shares with a
+per cent sign. A number that identifies a row (a sample number, a date such as 20250301) is no
+measurement.
+
+`1,234` may be 1.234 or 1234. It is read as the other numbers of its file are written, which say
+without a doubt what their commas and points mean, or not at all.
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.io.tables.table import Column
+from contrastive_lvm.io.tables.layout import CENSORED, Layout
 
-NUMBER = r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?"
+# The name of the group that matches says what the marks of a number mean.
+NUMBER = re.compile(
+    r"""[+-]?(?:
+      (?P<maybe_comma>[1-9]\d{0,2},\d{3})
+    | (?P<maybe_point>[1-9]\d{0,2}\.\d{3})
+    | (?P<grouped_by_commas>\d{1,3}(?:,\d{3})+\.\d+|[1-9]\d{0,2}(?:,\d{3}){2,})
+    | (?P<grouped_by_points>\d{1,3}(?:\.\d{3})+,\d+|[1-9]\d{0,2}(?:\.\d{3}){2,})
+    | (?P<comma>(?:\d+,\d*|,\d+)(?:[eE][+-]?\d+)?)
+    | (?P<point>(?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?)
+    | (?P<whole>\d+(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?|INF)
+    )""",
+    re.ASCII | re.VERBOSE,
+)
+SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:[ '\u00a0\u2009\u202f\u2019][0-9]{3})+(?:[.,][0-9]+)?")
+SPACES = str.maketrans(dict.fromkeys(" '\u00a0\u2009\u202f\u2019"))
+# The decimal mark without a doubt.
+CERTAIN = {
+    "comma": ",",
+    "grouped_by_points": ",",
+    "point": ".",
+    "grouped_by_commas": ".",
+}
 
 
-def is_written_number(values: Column) -> "pd.Series[bool]":
-    """Return which values are numbers, perhaps with a decimal comma or a per cent sign."""
-    return values.astype(str).str.fullmatch(rf"\s*{NUMBER}\s*%?\s*")
+class Written(NamedTuple):
+    """The values of a column that has numbers among its text."""
+
+    name: str
+    positions: list[int]  # those of the numbers
+    text: list[str]  # the numbers, without signs and blanks
+    kinds: Counter[str]  # how many numbers there are of each kind
+    percent: int  # how many have a per cent sign
+    spaced: bool  # whether thousands are separated by blanks or apostrophes
+    censored: int  # how many values lie below or above what can be measured
+    odd: list[int]  # positions of words that are neither numbers nor stand for no value
 
 
-def has_decimal_commas(values: Column) -> bool:
-    """Return whether some number has a comma that cannot separate thousands."""
-    text = values.dropna().astype(str).str.strip()
-    commas = text[text.str.contains(",", regex=False)]
-    return bool((is_written_number(commas) & ~_may_be_thousands(commas)).any())
+def examine(name: str, values: Sequence[object], layout: Layout) -> Written:
+    """Tell numbers from words in a column; None is a missing entry.
+
+    Examples
+    --------
+    >>> found = examine("a", ["1,5", None, "-", "12 %", "<LOD", "x"], Layout())
+    >>> found.text, dict(found.kinds), found.percent, found.censored, found.odd
+    (['1,5', '12'], {'comma': 1, 'whole': 1}, 1, 1, [5])
+    """
+    positions: list[int] = []
+    text, odd, kinds = [], [], Counter[str]()
+    percent = censored = 0
+    spaced = False
+    for i, value in enumerate(values):
+        word = "" if value is None else str(value).strip()
+        if not word or word in layout.missing:
+            continue
+        number = word.removesuffix("%").rstrip().replace("\u2212", "-")
+        match = NUMBER.fullmatch(number)
+        if match is None and SPACED.fullmatch(number):
+            number, spaced = number.translate(SPACES), True
+            match = NUMBER.fullmatch(number)
+        if match is not None:
+            positions.append(i)
+            text.append(number)
+            kinds[match.lastgroup or ""] += 1
+            percent += word.endswith("%")
+        elif CENSORED.fullmatch(word):
+            censored += 1
+        elif not layout.is_missing(word):
+            odd.append(i)
+    return Written(name, positions, text, kinds, percent, spaced, censored, odd)
 
 
-def _may_be_thousands(text: Column) -> "pd.Series[bool]":
-    return text.str.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}\s*%?")
+class Marks(NamedTuple):
+    """What is known about the decimal marks of a file."""
+
+    found: frozenset[str]  # those that some number has without a doubt
+    given: str | None = None  # the one that its user names
+    doubt: bool = False  # whether points may separate thousands, as in files with semicolons
 
 
-def parse_written(present: Column, source: str, *, commas: bool = False) -> "tuple[Column, str]":
-    """Return numbers, some of them with decimal commas or per cent signs, and which of these.
+def certain_marks(columns: Iterable[Written]) -> frozenset[str]:
+    """Return the decimal marks that some number of the columns has without a doubt."""
+    kinds = {kind for column in columns for kind in column.kinds}
+    return frozenset(CERTAIN[kind] for kind in kinds if kind in CERTAIN)
+
+
+def parse_written(column: Written, marks: Marks, source: str) -> tuple[Array, str]:
+    """Return the numbers of a column, and in what other way they were written, if in any.
 
     A per cent sign must stand in every value or in none; the numbers are read as they are written.
-    `commas` says that other columns of the file have decimal commas without a doubt.
 
     Raises
     ------
     ValueError
-        If commas and points are mixed, or if every comma may as well separate thousands.
+        If they can be read in more than one way.
 
     Examples
     --------
-    >>> numbers, how = parse_written(pd.Series(["1,5", "-0,25", "3"], name="a"), "here.csv")
-    >>> numbers.tolist(), how
-    ([1.5, -0.25, 3.0], 'decimal commas')
-    >>> parse_written(pd.Series(["12.3%", "4%"], name="a"), "here.csv")[1]
-    'per cent signs'
+    >>> column = examine("a", ["1,5", "-0,25", "3"], Layout())
+    >>> parse_written(column, Marks(certain_marks([column])), "here.csv")
+    (array([ 1.5 , -0.25,  3.  ]), 'decimal commas')
     """
-    text = present.astype(str).str.strip()
-    percent, comma = text.str.endswith("%"), text.str.contains(",", regex=False)
-    if not (percent.any() or comma.any()):
-        return pd.to_numeric(present.astype(object)), ""
-    mixed = comma.any() and text.str.contains(".", regex=False).any()
-    doubtful = comma.any() and not commas and _may_be_thousands(text[comma]).all()
-    if mixed or doubtful or (percent.any() and not percent.all()):
-        odd = text[comma | percent].iloc[0]
+    mark, some_percent = _decimal_mark(column, marks), 0 < column.percent < len(column.text)
+    if mark is None or some_percent:
+        told = [t for t in column.text if mark is not None or "," in t or "." in t]
+        odd = f"{told[0]}%" if mark is not None else told[0]
         raise ValueError(
-            f"{source} has {odd!r} in column {present.name!r}, which can be read in more than one "
-            "way among its values; write them with decimal points and without signs or separators."
+            f"{source} has {odd!r} in column {column.name!r}, which can be read in more than one "
+            "way among its values; write all alike, or name the decimal mark with --decimal point "
+            "or --decimal comma."
         )
-    numbers = pd.to_numeric(text.str.rstrip("% ").str.replace(",", ".", regex=False))
-    how = ["decimal commas"] * bool(comma.any()) + ["per cent signs"] * bool(percent.any())
-    return numbers, " and ".join(how)
+    group = "," if mark == "." else "."
+    numbers = [float(t.replace(group, "").replace(",", ".")) for t in column.text]
+    return np.array(numbers), _ways_of_writing(column, mark)
+
+
+def _decimal_mark(column: Written, marks: Marks) -> str | None:
+    """Return the decimal mark of a column, or None if it can be read in more than one way."""
+    kinds, own = column.kinds, certain_marks([column])
+    doubtful = {mark for mark, kind in ((",", "maybe_comma"), (".", "maybe_point")) if kinds[kind]}
+    if len(own) == 2 or not own | doubtful:
+        return None if own else "."
+    if marks.given:
+        return None if own - {marks.given} else marks.given
+    if own:
+        mark = min(own)
+        grouped = kinds["grouped_by_commas" if mark == "." else "grouped_by_points"]
+        return mark if grouped or not doubtful - own else None
+    if len(doubtful) == 2 or len(marks.found) == 2:
+        return None
+    if marks.found:
+        return min(marks.found)
+    return "." if doubtful == {"."} and not marks.doubt else None
+
+
+def _ways_of_writing(column: Written, mark: str) -> str:
+    """Say in what other way numbers were written than with decimal points; nothing if in none."""
+    kinds = column.kinds
+    decimal = kinds["comma"] or kinds["grouped_by_points"] or (kinds["maybe_comma"] and mark == ",")
+    doubtful = kinds["maybe_point" if mark == "," else "maybe_comma"]
+    thousands = (
+        column.spaced or kinds["grouped_by_commas"] or kinds["grouped_by_points"] or doubtful
+    )
+    ways = ["decimal commas"] * bool(decimal) + ["thousands separators"] * bool(thousands)
+    return " and ".join(ways + ["per cent signs"] * bool(column.percent))
+
+
+# Words that name what a number identifies, at the end of the name of a column.
+ALWAYS = {"id", "ids", "identifier", "barcode", "uid", "uuid", "guid", "date", "timestamp"}
+# Things that have numbers, if the column is named after them and nothing else.
+NUMBERED = {
+    "animal", "batch", "cage", "donor", "lane", "lot", "machine", "mouse", "participant",
+    "patient", "plate", "proband", "rat", "sample", "slide", "subject",
+}  # fmt: skip
+COUNTED = {"number", "nr", "no", "num", "nummer", "code"}
+ONCE = {"case", "index", "record", "row", "unnamed", ""}  # if they never repeat
 
 
 def is_identifier(name: str, values: Array) -> bool:
     """Return whether a column of numbers names its rows instead of measuring them.
 
-    So do whole numbers under a name such as `id` or `barcode`; whole numbers that never repeat
-    under one such as `sample` or `number`; consecutive numbers, and dates such as 20250301.
+    So do whole numbers under a name such as `id`, `barcode` or `date`, and those of things that
+    have numbers (`sample`, `machine number`); whole numbers that never repeat under a name such as
+    `index` or `number`; consecutive numbers, and dates such as 20250301.
 
     Examples
     --------
@@ -80,24 +190,22 @@ def is_identifier(name: str, values: Array) -> bool:
     >>> is_identifier("visit", np.array([20250301.0, 20250302.0, 20250301.0]))
     True
     """
+    values = values[np.isfinite(values)] if np.isnan(values[:100]).any() else values
     if not _all_whole(values[:100]) or not _all_whole(values):
         return False
     words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
     last = words[-1] if words else ""
-    if last in ("id", "ids", "identifier", "barcode", "uid", "uuid", "guid"):
+    things = [word for word in words if word not in COUNTED]
+    if last in ALWAYS or (len(things) == 1 and things[0] in NUMBERED):
         return True
     distinct = len(np.unique(values)) == len(values) >= 3
-    whole_name = (
-        "sample subject patient machine donor animal mouse row case participant record index"
-    )
-    if distinct and (last in ("number", "nr", "no") or name.lower() in whole_name.split()):
-        return True
-    consecutive = distinct and len(values) >= 10 and bool((np.diff(values) == 1).all())
-    return consecutive or _all_dates(values)
+    counted = last in COUNTED or (len(words) <= 1 and last in ONCE)
+    consecutive = len(values) >= 10 and bool((np.diff(values) == 1).all())
+    return (distinct and (counted or consecutive)) or _all_dates(values)
 
 
 def _all_whole(values: Array) -> bool:
-    return bool(np.isfinite(values).all() and (values == np.round(values)).all())
+    return bool(len(values) and np.isfinite(values).all() and (values == np.round(values)).all())
 
 
 def _all_dates(values: Array) -> bool:

@@ -23,6 +23,8 @@ class Table(NamedTuple):
     source: str  # the file, for sentences
     identifiers: tuple[str, ...] = ()  # annotations that are numbers, but name rows
     rewritten: tuple[tuple[str, str], ...] = ()  # features that were read in another way, and how
+    censored: tuple[str, ...] = ()  # features with values below or above what can be measured
+    remarks: tuple[str, ...] = ()  # what else was done to read the file
 
     @property
     def n_rows(self) -> int:

@@ -1,0 +1,245 @@
+"""Files as spreadsheets export them: words for missing entries, units, encodings, workbooks."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from campaign.run import run_case
+from contrastive_lvm.cli.main import run
+from contrastive_lvm.io.tables import recognize
+from contrastive_lvm.io.tables.choose_rows import Choice
+from contrastive_lvm.io.tables.layout import Layout, layout_of
+from contrastive_lvm.io.tables.prepare import Sets, read_sets
+from contrastive_lvm.io.tables.read import read_table
+
+Capture = pytest.CaptureFixture[str]
+VALUES = np.random.default_rng(0).normal(1.0, 3.0, (20, 3)).round(2)
+GROUPS = ["case", "control"] * 10
+HEAD = "group,a,b,c"
+LINES = [f"{g}," + ",".join(f"{x:.2f}" for x in row) for g, row in zip(GROUPS, VALUES, strict=True)]
+BY = Choice(by="group", target=["case"])
+
+
+def write(path: Path, *lines: str, encoding: str = "utf-8", end: str = "\n") -> Path:
+    path.write_bytes((end.join(lines) + end).encode(encoding))
+    return path
+
+
+def read(path: Path, **layout: object) -> Sets:
+    return read_sets(path, None, BY._replace(layout=Layout(**layout)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("word", ["#N/A", "n.d.", "-", "?", "N/A", ".", "nd", "None", "#DIV/0!"])
+def test_words_for_missing_entries(word: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", HEAD, f"case,{word},1,2", f"{word},3,4,5", *LINES)
+    table = read_table(path)
+    assert table.features == ["a", "b", "c"]
+    np.testing.assert_array_equal(table.values[:2], [[np.nan, 1, 2], [3, 4, 5]])
+    lost = word in ("#N/A", "n.d.", "N/A")  # the others may be labels among words
+    assert (table.annotations["group"][1] == word) != lost
+
+
+def test_other_words_and_numbers_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", HEAD, "case,fehlt,-99,-99.0", *LINES)
+    with pytest.raises(ValueError, match=r"'fehlt' in row 1 of column 'a', where .* --na"):
+        read_table(path)
+    table = read_table(path, layout=Layout(missing=("fehlt", "-99")))
+    np.testing.assert_array_equal(table.values, np.vstack([np.full(3, np.nan), VALUES]))
+
+
+@pytest.mark.parametrize("word", ["<LOD", "< LOQ", "<0.5", "BDL", ">120"])
+def test_what_cannot_be_measured_is_not_missing_at_random(
+    word: str, tmp_path: Path, capsys: Capture
+) -> None:
+    path = write(tmp_path / "rows.csv", HEAD, f"case,{word},1,2", *LINES)
+    table = read_table(path)
+    assert np.isnan(table.values[0, 0])
+    assert table.censored == ("a",)
+    command = ["test", str(path), "--by", "group", "--target", "case", "--resamples", "19"]
+    assert run([*command, "--json"]) == 0
+    assert "not missing at random" in json.loads(capsys.readouterr().out)["warnings"][0]
+
+
+def test_lines_that_are_left_out(tmp_path: Path) -> None:
+    units = write(tmp_path / "units.csv", HEAD, ",mg,mg,%", *LINES)
+    with pytest.raises(ValueError, match=r"'mg' in row 1 of column 'a'.* --skip-rows 2 if it has"):
+        read_table(units)
+    np.testing.assert_array_equal(read_table(units, layout=Layout(skip=(2,))).values, VALUES)
+    title = write(tmp_path / "title.csv", "Experiment 12", "", HEAD, *LINES)
+    with pytest.raises(ValueError, match="leave lines above the names out with --skip-rows"):
+        read_table(title)
+    lines = layout_of(skip="1-2")
+    np.testing.assert_array_equal(read_table(title, layout=lines).values, VALUES)
+    for text in ("0", "3-1", "x", "1,,2", ""):
+        with pytest.raises(ValueError, match="does not number lines"):
+            layout_of(skip=text)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-be", "utf-8-sig"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_encodings(encoding: str, end: str, tmp_path: Path) -> None:
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    head = HEAD.replace("a,", "Gr\u00f6\u00dfe,")
+    path = write(tmp_path / "rows.csv", mark + head, *LINES, encoding=encoding, end=end)
+    table = read_table(path)
+    assert table.features == ["Gr\u00f6\u00dfe", "b", "c"]
+    np.testing.assert_array_equal(table.values, VALUES)
+    assert bool(table.remarks) == (encoding in ("latin-1", "cp1252"))
+
+
+def test_an_umlaut_far_below(tmp_path: Path) -> None:
+    lines = [line for line in LINES for _ in range(5000)]
+    path = write(tmp_path / "rows.csv", HEAD, *lines, "\u00e4,1,2,3", encoding="latin-1")
+    table = read_table(path)
+    assert table.annotations["group"].iloc[-1] == "\u00e4"
+    assert table.n_rows == 100_001
+
+
+def test_empty_columns_and_lines_are_left_out(tmp_path: Path) -> None:
+    lines = [f"{line},,," for line in LINES]
+    lines = [*lines[:3], ",,,,,,", *lines[3:], ",,,,,,", ",,,,,,"]
+    sets = read(write(tmp_path / "rows.csv", f"{HEAD},spare,,", *lines))
+    assert sets.preparation.features == ["a", "b", "c"]
+    assert sets.empty == ["spare"]
+    assert sets.target.remarks == ("without 3 rows that have no value",)
+    np.testing.assert_array_equal(sets.target.values, VALUES[::2])
+    odd = write(tmp_path / "odd.csv", f"{HEAD},", *(f"{line},{i}" for i, line in enumerate(LINES)))
+    with pytest.raises(ValueError, match="has no name for column 5; name every column"):
+        read(odd)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values", "decimal"),
+    [
+        (["1,234,567", "12,345", "999"], [1234567, 12345, 999], None),
+        (["1,234.5", "12,345", "9.25"], [1234.5, 12345, 9.25], None),
+        (["1.234,5", "12.345", "9,25"], [1234.5, 12345, 9.25], None),
+        (["1 234,5", "12\u00a0345", "9,25"], [1234.5, 12345, 9.25], None),
+        (["1'234.5", "12'345", "9.25"], [1234.5, 12345, 9.25], None),
+        (["1,234", "5,678", "999"], [1234, 5678, 999], "."),
+        (["1,234", "5,678", "999"], [1.234, 5.678, 999], ","),
+        (["1.234", "5.678", "999"], [1234, 5678, 999], ","),
+        (["\u22121.5", "2.5", "+3"], [-1.5, 2.5, 3], None),
+    ],
+)
+def test_separated_thousands(
+    cells: list[str], values: list[float], decimal: str | None, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "rows.txt", "a\tb", *(f"{cell}\tx" for cell in cells))
+    table = read_table(path, layout=Layout(decimal=decimal))
+    np.testing.assert_array_equal(table.values[:, 0], values)
+
+
+def test_thousands_are_told_by_the_other_columns(tmp_path: Path) -> None:
+    lines = ['"1,234",0.5', '"5,678",1.5']
+    table = read_table(write(tmp_path / "rows.csv", "reads,ratio", *lines))
+    np.testing.assert_array_equal(table.values, [[1234, 0.5], [5678, 1.5]])
+    assert table.rewritten == (("reads", "thousands separators"),)
+    lines = ["1.234;0,5", "5.678;1,5"]
+    table = read_table(write(tmp_path / "rows.csv", "reads;ratio", *lines))
+    np.testing.assert_array_equal(table.values, [[1234, 0.5], [5678, 1.5]])
+    lines = ["1.234;0,5;1.5", "5.678;1,5;2.5"]
+    with pytest.raises(ValueError, match=r"'1.234' in column 'reads', which can be read in more"):
+        read_table(write(tmp_path / "rows.csv", "reads;ratio;other", *lines))
+
+
+def test_features_in_lines(tmp_path: Path) -> None:
+    cells = [HEAD.split(","), *(line.split(",") for line in LINES)]
+    cells = [["id", *(f"s{i}" for i in range(20))]] + [list(c) for c in zip(*cells, strict=True)]
+    path = write(tmp_path / "rows.csv", *(",".join(line) for line in cells))
+    with pytest.raises(ValueError, match="add --transpose if lines are features"):
+        read(path)
+    sets = read(path, transpose=True)
+    np.testing.assert_array_equal(sets.target.values, VALUES[::2])
+    assert sets.target.row_names == [f"s{i}" for i in range(0, 20, 2)]
+    genes = write(tmp_path / "genes.csv", *(",".join(line) for line in [cells[0], *cells[2:]]))
+    with pytest.raises(ValueError, match="has no column 'a'; its lines seem to be features"):
+        read_table(genes, annotations=["a"])
+
+
+def test_a_first_line_of_data_is_no_line_of_names(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="in its first line, where names of columns belong"):
+        read(write(tmp_path / "rows.csv", *LINES))
+    lines = [line.partition(",")[2] for line in LINES]
+    with pytest.raises(ValueError, match="in its first line, where names of columns belong"):
+        read_table(write(tmp_path / "rows.csv", *lines))
+    spectra = write(tmp_path / "rows.csv", "1.5,2.5,3.5", *lines)
+    assert read_table(spectra).features == ["1.5", "2.5", "3.5"]
+    entrez = write(tmp_path / "rows.csv", "7157,672,3845", *lines)
+    assert read_table(entrez).features == ["7157", "672", "3845"]
+
+
+def test_zeros_before_a_number_make_it_a_code(tmp_path: Path) -> None:
+    lines = [f"{i:04d},{line}" for i, line in enumerate(LINES, start=1)]
+    path = write(tmp_path / "rows.csv", f"probe,{HEAD}", *lines)
+    sets = read(path)
+    assert sets.preparation.features == ["a", "b", "c"]
+    assert sets.target.annotations["probe"][0] == "0001"
+    assert sets.target.identifiers == ("probe",)
+    assert read(path, row_names="probe").target.row_names == [f"{i:04d}" for i in range(1, 20, 2)]
+
+
+@pytest.mark.parametrize("name", ["machine", "Machine No.", "batch", "plate number", "date"])
+def test_numbers_of_things_are_no_features(name: str, tmp_path: Path) -> None:
+    lines = [f"{45000 + i % 3},{line}" for i, line in enumerate(LINES)]
+    sets = read(write(tmp_path / "rows.csv", f"{name},{HEAD}", *lines))
+    assert sets.preparation.features == ["a", "b", "c"]
+
+
+def test_columns_are_dropped_and_name_rows(tmp_path: Path, capsys: Capture) -> None:
+    lines = [f"m{i},{i % 4},{line}" for i, line in enumerate(LINES)]
+    path = write(tmp_path / "rows.csv", f"mouse,legs,{HEAD}", *lines)
+    sets = read(path, row_names="mouse", drop=("legs",))
+    assert sets.preparation.features == ["a", "b", "c"]
+    assert list(sets.target.annotations) == ["group"]
+    assert sets.target.row_names is not None
+    assert sets.target.row_names[:2] == ["m0", "m2"]
+    for option in ("--index", "--drop"):
+        command = ["fit", str(path), "--by", "group", "--target", "case", option, "tail"]
+        assert run(command) == 2
+        assert f"{option}: {path} has no column 'tail'; it has" in capsys.readouterr().err
+
+
+def test_workbooks(tmp_path: Path, capsys: Capture) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed")
+    pytest.importorskip("python_calamine", reason="python-calamine is not installed")
+    book = openpyxl.Workbook()
+    book.active.append(["nothing here"])
+    sheet = book.create_sheet("Data 2")
+    sheet.append(["Experiment"])
+    sheet.append([*HEAD.split(","), "day", "note"])
+    for i, line in enumerate(LINES):
+        group, *numbers = line.split(",")
+        sheet.append([group, *map(float, numbers), 20250301 + i % 9, "x, y" if i else None])
+    sheet.append(["case", "n.d.", None, 3, 20250301, None])
+    path = tmp_path / "rows.xlsx"
+    book.save(path)
+    sets = read(path, sheet="Data 2", skip=(1,))
+    assert sets.preparation.features == ["a", "b", "c"]
+    np.testing.assert_array_equal(sets.target.values[:-1], VALUES[::2])
+    np.testing.assert_array_equal(sets.target.values[-1], [np.nan, np.nan, 3])
+    with pytest.raises(ValueError, match=r"--sheet: .* has no sheet 'x'; it has 'Sheet', 'Data 2'"):
+        read(path, sheet="x")
+    by, lay = ["--by", "group", "--target", "case"], ["--sheet", "Data 2", "--skip-rows", "1"]
+    model = str(tmp_path / "m.clvm")
+    assert run(["fit", str(path), *by, *lay, "-o", model, "--n-target", "1"]) == 0
+    assert "read        its sheet 'Data 2' of 2" in capsys.readouterr().err
+    assert run(["transform", model, str(path)]) == 0  # laid out as the file of the fit
+    assert capsys.readouterr().out.count("\n") == 22
+
+
+def test_layouts_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", VALUES)
+    for layout in (Layout(skip=(1,)), Layout(decimal=","), Layout(transpose=True)):
+        with pytest.raises(ValueError, match="has no meaning for"):
+            read_table(tmp_path / "rows.npy", layout=layout)
+    with pytest.raises(ValueError, match="--decimal=; is no decimal mark"):
+        layout_of(decimal=";")
+
+
+def test_a_wrong_reading_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recognize, "_decimal_mark", lambda *_: ".")
+    said = [run_case("spreadsheets", number).trouble for number in range(0, 90, 18)]
+    assert any("the values of" in trouble for trouble in said), said
