@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types slow calibrate coverage levels digits reproduce campaign bench clean
+.PHONY: help demo test lint types slow calibrate coverage levels digits reproduce campaign docs bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,11 +56,15 @@ reproduce: $(VENV)/.dev  ## repeat the paper's experiments, ten minutes; writes 
 campaign: $(VENV)/.dev  ## send ten thousand strange inputs through the package; writes docs
 	$(ONE_THREAD) $(BIN)/python -m campaign.run --write --workers $(WORKERS)
 
+docs: $(VENV)/.docs  ## build the site in build/site; warnings are errors
+	$(ONE_THREAD) $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs build/site
+	@echo "The site is in build/site/index.html."
+
 bench: $(VENV)/.bench  ## set up and run the benchmarks
 	$(BIN)/python -m benchmarks.run
 
 clean:  ## remove the environment, caches and everything built
-	rm -rf $(VENV) demo dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist build docs/auto_gallery docs/jupyter_execute docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks campaign examples -name __pycache__ -prune -exec rm -rf {} +
 
 # Each stamp file stands for an environment that was completed; a broken one is made again.
@@ -82,6 +86,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.python
 	@echo "Installing contrastive-lvm, all extras and the development tools ..." >&2
 	@$(INSTALL) --editable ".[all]" --group dev
 	@touch $(VENV)/.base $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.dev
+	@echo "Installing what builds the site ..." >&2
+	@$(INSTALL) --group docs
+	@touch $@
 
 $(VENV)/.bench: pyproject.toml $(VENV)/.dev
 	@echo "Installing the tools to compare with ..." >&2

@@ -213,3 +213,16 @@ def test_names_of_the_data_are_drawn_as_they_are(name: str) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph")  # not every font has every picture
             drawn.figure.canvas.draw()
+
+
+def test_figures_are_shown_where_pyplot_is_in_use() -> None:
+    code = """
+import matplotlib
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import contrastive_lvm as clvm
+ax = clvm.plots.plot_latents(np.zeros((3, 2)))
+assert plt.gcf() is ax.figure
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

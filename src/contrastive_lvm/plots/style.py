@@ -1,10 +1,13 @@
 """One look for every picture: colours, frames, and names that stand beside what they name.
 
-Figures are made from `matplotlib.figure.Figure` directly: no backend is chosen, `pyplot` is never
-loaded and no setting of Matplotlib is changed.
+In IPython, and wherever `pyplot` has been imported, new figures are known to `pyplot`, so that they
+are shown. Elsewhere `pyplot` is not loaded and no backend is chosen. No setting of Matplotlib is
+changed.
 """
 
+import builtins
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,16 +34,24 @@ NAME: dict[str, Any] = {
 def axes_or_new(ax: Axes | None, inches: tuple[float, float] = (4.6, 4.2)) -> Axes:
     """Return the axes given, or those of a new figure."""
     if ax is None:
-        return Figure(figsize=inches, layout="constrained").subplots()
+        return new_figure(inches).subplots()
     if not isinstance(ax, Axes):
         raise TypeError(f"ax={ax!r} is not a Matplotlib Axes; pass one, or leave it out.")
     return ax
 
 
+def new_figure(inches: tuple[float, float]) -> Figure:
+    """Make a figure, which `pyplot` shows where people use it."""
+    if "matplotlib.pyplot" in sys.modules or hasattr(builtins, "__IPYTHON__"):
+        from matplotlib import pyplot as plt
+
+        return plt.figure(figsize=inches, layout="constrained")
+    return Figure(figsize=inches, layout="constrained")
+
+
 def empty_figure(count: int, columns: int, inches: tuple[float, float]) -> Figure:
     """Make a figure of the right size for a number of panels."""
-    size = (inches[0] * columns, inches[1] * -(-count // columns))
-    return Figure(figsize=size, layout="constrained")
+    return new_figure((inches[0] * columns, inches[1] * -(-count // columns)))
 
 
 def panels(
