@@ -11,6 +11,7 @@ sys.path.insert(0, str(HERE))
 
 from command_reference import write_command_reference  # noqa: E402
 from names import write_name_lists  # noqa: E402
+from tutorial_data import pages_without_data  # noqa: E402
 
 project = "contrastive-lvm"
 author = "the contrastive-lvm developers"
@@ -27,12 +28,13 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["reproduced", "auto_gallery/*.ipynb", "**sg_execution_times.rst"]
-suppress_warnings = ["myst.header"]
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]  # shell commands in notebooks
 nitpicky = False
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "auto"
+nb_execution_excludepatterns = pages_without_data(HERE / "tutorials")
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True

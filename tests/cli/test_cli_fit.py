@@ -224,6 +224,22 @@ def test_replicates_are_permuted_whole(tmp_path: Path, capsys: Capture) -> None:
     assert "has no column 'cage'" in sentence
 
 
+def test_numbered_names_are_replicates_by_their_stems(tmp_path: Path, capsys: Capture) -> None:
+    rng = np.random.default_rng(0)
+    columns = {f"f{i}": rng.normal(size=240) for i in range(8)}
+    ids = [f"m{i // 10}_{i % 10 + 1}" for i in range(240)]
+    groups = ["case" if i < 120 else "control" for i in range(240)]
+    table = pd.DataFrame({"MouseID": ids, "tube": [f"t{i}x" for i in range(240)], "group": groups})
+    pd.concat([table, pd.DataFrame(columns)], axis=1).to_csv(tmp_path / "a.csv", index=False)
+    command = ["test", tmp_path / "a.csv", "--by", "group", "--target", "case"]
+    ran(*command, "--json")
+    assert any("The column 'MouseID' may name" in w for w in facts_of(capsys)["warnings"])
+    ran(*command, "--replicates", "MouseID", "--json")
+    assert "24 replicates" in facts_of(capsys)["method"]
+    sentence = refused([*command, "--replicates", "tube"], capsys)
+    assert "every row has a value of its own in column 'tube'" in sentence
+
+
 def test_noise_and_outliers_come_with_advice(tmp_path: Path, capsys: Capture) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "b.npy", rng.normal(size=(80, 6)))

@@ -8,7 +8,7 @@ from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.tables.prepare import Sets
-from contrastive_lvm.io.tables.row_columns import groups_of, sizes_of
+from contrastive_lvm.io.tables.row_columns import replicates_in, sizes_of
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
 
@@ -173,8 +173,10 @@ def run_test(
 def replicates_of(sets: Sets) -> dict[str, Any]:
     """Return the replicates of the rows of both sets as functions take them, if they are named."""
     column = sets.preparation.replicates
-    own = groups_of(sets.target, column)
-    return own | groups_of(sets.background, column, "background_groups")
+    if column is None:
+        return {}
+    found = replicates_in(sets.tables, column)
+    return dict(zip(("groups", "background_groups"), found, strict=False))
 
 
 def _rows(sets: Sets) -> dict[str, Any]:

@@ -15,6 +15,7 @@ WORDS = {
     "animal", "batch", "donor", "individual", "mouse", "patient", "rat", "replicate", "run",
     "sample", "session", "subject",
 }  # fmt: skip
+NUMBERED = re.compile(r"(.+)[_.\-]\d+$")
 
 
 def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Any]:
@@ -45,12 +46,27 @@ def annotation(table: Table, column: str, option: str, way: str) -> Column:
     return table.annotations[column]
 
 
-def groups_of(
-    table: Table | None, column: str | None, name: str = "groups"
-) -> dict[str, "np.ndarray[Any, np.dtype[np.object_]]"]:
-    """Return the argument `name` of a function; none without a column or a table."""
-    if table is None or column is None:
-        return {}
+def replicates_in(
+    tables: Sequence[Table], column: str
+) -> list["np.ndarray[Any, np.dtype[np.object_]]"]:
+    """Return the replicate of each row of some tables.
+
+    Where no value repeats but values are stems with numbers (309_1, 309_2, ...), the stems name
+    the replicates.
+    """
+    names = [_replicate_names(table, column) for table in tables]
+    together = [name for own in names for name in own]
+    if len(set(together)) == len(together):
+        if not _numbered(together):
+            raise ValueError(
+                f"--replicates: every row has a value of its own in column {column!r}, so it names "
+                "no replicates; name a column whose values repeat, or leave the option out."
+            )
+        names = [[NUMBERED.sub(r"\1", name) for name in own] for own in names]
+    return [np.array(own, dtype=object) for own in names]
+
+
+def _replicate_names(table: Table, column: str) -> list[str]:
     way = "name a column that says which replicate each row belongs to"
     labels = annotation(table, column, "--replicates", way)
     missing = np.flatnonzero(labels.isna())
@@ -59,19 +75,21 @@ def groups_of(
             f"--replicates: column {column!r} of {table.source} is empty in row "
             f"{table.labels()[missing[0]]}; name a replicate for every row."
         )
-    return {name: labels.astype(str).to_numpy(dtype=object)}
+    return [str(label) for label in labels]
 
 
 def replicate_sign(tables: Sequence[Table]) -> str | None:
     """Say what suggests that rows are repeated measurements; None if nothing does.
 
-    Signs are row names made of stems and numbers (309_1, 309_2, ...), and a column with a telling
-    name (donor, mouse, ...) whose values repeat.
+    Signs are row names or a column of text made of stems and numbers (309_1, 309_2, ...), and a
+    column with a telling name (donor, mouse, ...) whose values repeat.
     """
     for table in tables:
         for name in table.annotations.columns:
+            values = table.annotations[name].dropna()
             words = set(re.split(r"[^a-z]+", str(name).lower()))
-            if words & WORDS and _repeats(table.annotations[name]):
+            repeats = words & WORDS and _repeats(values)
+            if repeats or (values.is_unique and _numbered([str(value) for value in values])):
                 return f"The column {name!r} may name replicates"
     if any(_numbered(table.row_names) for table in tables):
         return "The names of the rows (such as a_1, a_2, b_1) look like repeated measurements"
@@ -90,7 +108,7 @@ def _numbered(names: list[str] | None) -> bool:
     >>> _numbered(["a_1", "a_2", "b_1", "b_2", "c_1", "c_2"]), _numbered(["s_1", "s_2", "s_3"])
     (True, False)
     """
-    found = [re.fullmatch(r"(.+)[_.\-]\d+", name) for name in names or []]
+    found = [NUMBERED.fullmatch(name) for name in names or []]
     stems = [match[1] for match in found if match]
     if len(stems) < len(found) or not stems:
         return False
