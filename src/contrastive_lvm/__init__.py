@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Latents,
         Outliers,
     )
+    from contrastive_lvm.estimators.subgroups import Subgroups
     from contrastive_lvm.estimators.vae import VAE
     from contrastive_lvm.io.container import ModelFileError
     from contrastive_lvm.io.model_files import load_model
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.flat import Flat
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
+    from contrastive_lvm.priors.mixture import Mixture
     from contrastive_lvm.resampling.bootstrap import Bootstrap, bootstrap
     from contrastive_lvm.resampling.comparison import Comparison, compare_methods
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
@@ -90,6 +92,7 @@ __all__ = [
     "Likelihood",
     "LoadingBlock",
     "Mixed",
+    "Mixture",
     "Model",
     "ModelFileError",
     "MultiSetLVM",
@@ -101,6 +104,7 @@ __all__ = [
     "SVIState",
     "ScaleMixture",
     "StudentT",
+    "Subgroups",
     "Unobserved",
     "VariationalBayes",
     "__version__",
@@ -146,6 +150,8 @@ _HOMES = {
     "VariationalBayes": "coordinate_ascent.variational_bayes",
     "StudentT": "likelihoods.student_t",
     "Horseshoe": "priors.horseshoe",
+    "Mixture": "priors.mixture",
+    "Subgroups": "estimators.subgroups",
     "GroupLasso": "priors.group_lasso",
     "ARD": "priors.ard",
     "EM": "coordinate_ascent.em",

@@ -55,6 +55,7 @@ class Statistics(NamedTuple):
     latent: Array  # (Q,)         sum_i E[h_i h_i'] of the latents that are not known
     n_rows: float  # weight of the rows that have an observed entry
     bound: float  # the rows' part of the bound; their log-likelihood for point loadings
+    components: Array = np.zeros((0, 0))  # of a mixture's components, as its posterior sums them
 
     def plus(self, other: "Statistics") -> "Statistics":
         """Return the statistics of the rows of both."""

@@ -5,6 +5,11 @@ from typing import ClassVar
 
 from contrastive_lvm.model import Model
 
+MIXTURES_NEED_CLOSED_FORM = (
+    "cannot fit a mixture of latents; use a likelihood with a closed form and inference='em' or "
+    "'vb', or latent_prior=None."
+)
+
 
 class Engine(ABC):
     """Fits a model to rows."""

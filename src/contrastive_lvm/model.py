@@ -1,9 +1,10 @@
 """A model as one frozen value: sets of rows, blocks of loadings, and a likelihood.
 
 Row i of set s follows `x = sum_b L_b h_b + M c_i + mean_s + noise`, summed over the blocks b that
-are active in s, with standard normal latents h and known covariates c. A matrix of zeros and ones
-says which block is active in which set; the paper's model is [[1, 1], [1, 0]]. The effects M are
-those of all sets or of each. The model knows neither data nor engines.
+are active in s, with known covariates c and latents h that are standard normal unless their block
+has another prior for them. A matrix of zeros and ones says which block is active in which set; the
+paper's model is [[1, 1], [1, 0]]. The effects M are those of all sets or of each. The model knows
+neither data nor engines.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.priors.flat import Flat
+from contrastive_lvm.priors.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class LoadingBlock:
     sets: tuple[str, ...]
     prior: AnyPrior = field(default_factory=Flat)
     automatic: bool = False
+    latent_prior: Mixture | None = None  # of its latents; None is standard normal
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Model:
     priors: tuple[AnyPrior, ...] = field(init=False, repr=False, compare=False)  # of each block
     # Whether columns that the data does not support are dropped.
     drops_columns: bool = field(init=False, repr=False, compare=False)
+    # Whether the latents of all blocks are standard normal.
+    has_standard_latents: bool = field(init=False, repr=False, compare=False)
     # Whether the priors treat all features alike, so that they may be rotated.
     treats_features_alike: bool = field(init=False, repr=False, compare=False)
 
@@ -83,6 +88,7 @@ class Model:
             "columns": tuple(slice(start, stop) for start, stop in pairwise(ends)),
             "priors": priors,
             "drops_columns": any(prior._drops_columns for prior in priors),
+            "has_standard_latents": all(block.latent_prior is None for block in self.blocks),
             "treats_features_alike": all(prior._treats_features_alike for prior in priors),
         }
         for name, value in derived.items():
@@ -112,6 +118,11 @@ class Model:
             else block
             for block in self.blocks
         )
+        return replace(self, blocks=tuple(blocks))
+
+    def with_standard_latents(self) -> "Model":
+        """Return the model with standard normal latents in all blocks."""
+        blocks = (replace(block, latent_prior=None) for block in self.blocks)
         return replace(self, blocks=tuple(blocks))
 
     def in_units_of(self, variance: float) -> "Model":

@@ -10,6 +10,7 @@ from contrastive_lvm.draws import Draws
 from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
+from contrastive_lvm.linalg.normal_mixture import NormalMixture
 
 if TYPE_CHECKING:
     from contrastive_lvm.black_box.svi.svi_loop import SVIState
@@ -36,6 +37,7 @@ class Posterior(NamedTuple):
     profile: Array | None = None  # (D,) mean counts of features with size factors, zero elsewhere
     draws: Draws | None = None  # of everything that is not observed, under NUTS
     effects: dict[str, Array] = {}  # noqa: RUF012 - (D, C) of covariates, of each set
+    latent_mixtures: dict[str, NormalMixture] = {}  # noqa: RUF012 - of blocks with subgroups
 
     @property
     def lower_bound(self) -> float:

@@ -20,6 +20,7 @@ from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import make_block, row_slices, widen
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised, row_ascents
+from contrastive_lvm.rows.latent_law import LatentLaw, correct
 from contrastive_lvm.rows.masked_rows import mean_of, prepare, residual_of, row_step
 from contrastive_lvm.rows.scale_mixture_rows import BLOCK_ELEMENTS, RowStep, WeightedBlock
 
@@ -37,6 +38,7 @@ class Linear(NamedTuple):
     draw_scales: Callable[[np.random.RandomState, tuple[int, int]], Array] | None = None
     effects: Array | None = None  # (D, C) M
     covariates: Array | None = None  # (N, C) of the rows in question; None where they are zero
+    law: LatentLaw | None = None  # of latents that are not standard normal
 
     def means_of(self, rows: slice) -> Array:
         """Return the means of some rows: (D,), or (B, D) if covariates are given."""
@@ -63,6 +65,7 @@ class RowPosteriors(NamedTuple):
     cov: Array  # (Q, P) packed
     bound: Array  # (B,) log-likelihood, or its bound
     weights: Array | None = None  # (B, D) or (B, 1) E[u]; None when patterns share their cov
+    probabilities: Array | None = None  # (B, C) of the components of a mixture
 
 
 def row_posteriors(model: View, X: Matrix) -> Iterator[RowPosteriors]:
@@ -78,9 +81,24 @@ def row_posteriors(model: View, X: Matrix) -> Iterator[RowPosteriors]:
         block = make_block(X[rows])
         with _refusing_overflow(block.values):
             m = row_step(coefficients, residual_of(block, model.means_of(rows)), block)
-        yield RowPosteriors(
+        found = RowPosteriors(
             rows, block.values, block.observed > 0, block.pattern, m.mean, m.cov, m.log_likelihood
         )
+        yield found if model.law is None else _corrected(found, model.law)
+
+
+def _corrected(block: RowPosteriors, law: LatentLaw) -> RowPosteriors:
+    """Return posteriors with the given law of latents in place of the standard normal one."""
+    found, B = correct(law, block.mean, block.cov, block.pattern), len(block.values)
+    return block._replace(
+        observed=block.observed[block.pattern],
+        pattern=np.arange(B),
+        mean=found.mean,
+        cov=found.cov,
+        bound=block.bound + found.log_ratio,
+        weights=np.ones((B, 1)),
+        probabilities=found.posterior.probabilities,
+    )
 
 
 @contextmanager
@@ -111,6 +129,7 @@ def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[R
             block.cov,
             block.bound,
             block.scales.weights,
+            None if block.posterior is None else block.posterior.probabilities,
         )
 
 
@@ -135,7 +154,7 @@ def _fixed_point(model: Linear, scaler: Scaler, values: Array, mean: Array) -> W
     A row stops when its own scales do, so that its posterior does not depend on its neighbours.
     """
     values = values - mean
-    step = RowStep(model.loadings, model.psi, np.zeros(len(model.psi)), scaler)
+    step = RowStep(model.loadings, model.psi, np.zeros(len(model.psi)), scaler, model.law)
     weights = step(values, np.ones((len(values), 1))).scales.weights
     moving = np.arange(len(values))
     for _ in range(SCALE_SWEEPS):
@@ -196,6 +215,21 @@ def latent_moments(model: View, X: Matrix) -> tuple[Array, Array]:
             cov[: block.rows.start] = common
         cov[block.rows] = of_pattern[block.pattern]
     return means, np.broadcast_to(common, (N, K, K)) if cov is None else cov
+
+
+def column_moments(model: View, X: Matrix, columns: np.ndarray) -> tuple[Array, Array]:
+    """`E[h_b | x]`, (N, T), and `cov(h_b | x)`, (N, T, T), of some of the latents."""
+    means, covs = [], []
+    for block in row_posteriors(model, X):
+        means.append(block.mean[columns].T)
+        covs.append(packed.unpack(block.cov)[:, columns[:, None], columns][block.pattern])
+    return np.concatenate(means), np.concatenate(covs)
+
+
+def component_probabilities(model: View, X: Matrix) -> Array:
+    """Probabilities of a mixture's components given each row, latents integrated out, (N, C)."""
+    parts = [block.probabilities for block in row_posteriors(model, X)]
+    return np.concatenate([part for part in parts if part is not None])
 
 
 def log_likelihoods(model: View, X: Matrix) -> Array:
@@ -283,6 +317,8 @@ def draw(
 ) -> Array:
     """`n` new rows; only the latents that are `active`, (K,) bool, vary when given."""
     h = rng.standard_normal((n, model.L.shape[1]))
+    if isinstance(model, Linear) and model.law is not None:
+        h[:, model.law.columns] = model.law.mixture.draw(n, rng)
     if active is not None:
         h[:, ~active] = 0.0
     if isinstance(model, Generalised):

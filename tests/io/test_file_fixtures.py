@@ -72,6 +72,7 @@ MODELS: dict[str, Callable[[], Any]] = {
         1, 1, target_prior=clvm.Horseshoe(0.5, groups={"g": ["a", "größe"]}), inference="vb"
     ),
     "group_lasso": linear(1, 1, target_prior=clvm.GroupLasso(2.0, groups=(0, 0, 1, 1, 2))),
+    "mixture": linear(1, 1, latent_prior=clvm.Mixture(2), inference=clvm.EM(tol=0.1)),
     "poisson": lambda: fitted(
         clvm.ContrastiveLVM(1, 1, likelihood="poisson", inference=SVI, random_state=0), counts()
     ),

@@ -1,6 +1,6 @@
 """What EM and variational Bayes share: starts, the ascent, pruning, the canonical answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +11,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array, noise_of
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.coordinate_ascent.ard_pruning import without_unsupported_columns
+from contrastive_lvm.coordinate_ascent.mixture_problem import MixtureProblem
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
 from contrastive_lvm.coordinate_ascent.regression import without_effects
 from contrastive_lvm.coordinate_ascent.starts import (
@@ -26,6 +27,7 @@ from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, left_out
+from contrastive_lvm.priors.mixture import Mixture
 from contrastive_lvm.rows.data import Data, prepare
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.scale_mixture_rows import ScaleMixtureRows
@@ -35,6 +37,7 @@ DF_STANDS_STILL = 0.01  # relative; a tenth of its standard error from 10,000 en
 LEFT_OUT = 1 << 15  # entries that degrees of freedom are learned from, to 3 % at df = 6
 # entries, at least, that degrees of freedom are learned from; more change little
 SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
+MIXTURE_SETTLED = 1e-7  # nats per row and sweep: when a mixture of latents stands still
 
 
 @dataclass(frozen=True)
@@ -104,16 +107,18 @@ class CoordinateAscent(Engine):
     def _run(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
         """Fit from the deterministic starts, or from a random one when a seed is given."""
         with one_blas_thread if data.narrow else nullcontext():
-            problem = Problem(model, data, posterior=self._posterior)
+            plain = model.with_standard_latents()
+            priors = {b.name: b.latent_prior for b in model.blocks if b.latent_prior is not None}
+            problem = Problem(plain, data, posterior=self._posterior)
             starts = deterministic_starts(problem)
             if seed is not None:
                 problem = starts[0][0]
                 point = random_start(problem, np.random.default_rng(seed))
-                return self._continue(problem.begin(point))
+                return self._continue(problem.begin(point), priors, seed)
             if model.drops_columns:
                 problem, point = starts[0]
-                return self._continue(problem.begin(point))
-            return self._continue(self._best(starts))
+                return self._continue(problem.begin(point), priors)
+            return self._continue(self._best(starts), priors)
 
     def _best(self, starts: list[tuple[Problem, Array]]) -> WarmStart:
         """Return where the best of several starts has settled, and the sweeps spent on all."""
@@ -156,8 +161,13 @@ class CoordinateAscent(Engine):
                 break
         return WarmStart(problem, point, carry, n_sweeps=spent)
 
-    def _continue(self, start: WarmStart) -> Posterior:
-        """Drop columns without support, if the model does so; then ascend to the optimum."""
+    def _continue(
+        self, start: WarmStart, latent_priors: Mapping[str, Mixture] | None = None, seed: int = 0
+    ) -> Posterior:
+        """Drop columns without support, if the model does so; then ascend to the optimum.
+
+        Mixtures of latents begin at the optimum of the standard model.
+        """
         if start.problem.model.drops_columns:
             start = without_unsupported_columns(start, self.memory, self.max_iter)
         if start.problem.likelihood._has_df_of_entries:
@@ -180,7 +190,34 @@ class CoordinateAscent(Engine):
         # trace ends where the ascent does.
         before = start.lower_bounds[start.lower_bounds <= ascent.trace[-1]]
         trace = np.concatenate([before, ascent.trace[ascent.trace >= before.max(initial=-np.inf)]])
-        return _posterior(start.problem, ascent, trace, start.n_sweeps + ascent.n_sweeps)
+        spent = start.n_sweeps + ascent.n_sweeps
+        if latent_priors:
+            return self._with_mixtures(problem, ascent, trace, spent, latent_priors, seed)
+        return _posterior(problem, ascent, trace, spent)
+
+    def _with_mixtures(
+        self,
+        plain: Problem,
+        before: Ascent[RowResults],
+        trace: Array,
+        spent: int,
+        latent_priors: Mapping[str, Mixture],
+        seed: int,
+    ) -> Posterior:
+        """Continue from the optimum of the standard model with mixtures of latents."""
+        problem = MixtureProblem(plain, latent_priors)
+        if not problem.blocks:
+            found = _posterior(plain, before, trace, spent)
+            return found._replace(latent_mixtures=problem.single_components())
+        carry, n_rows = before.info.carry, sum(rows.n_rows for rows in plain.data.sets)
+        point = problem.start(before.point, carry, seed)
+        tol = max(self.tol, MIXTURE_SETTLED * n_rows)
+        ascent = ascend(
+            problem, point, carry, memory=self.memory, max_sweeps=self.max_iter, tol=tol
+        )
+        rising = ascent.trace[ascent.trace >= trace[-1]]
+        trace = np.concatenate([trace[trace <= ascent.trace[-1]], rising])
+        return _posterior(problem, ascent, trace, spent + ascent.n_sweeps)
 
 
 def left_out_entries(problem: Problem, point: Array, carry: Carry) -> LeftOut:
@@ -204,13 +241,13 @@ def left_out_entries(problem: Problem, point: Array, carry: Carry) -> LeftOut:
 
 def interrupted_posterior(interrupt: AscentInterrupted) -> Posterior:
     """Return where an interrupted ascent stood."""
-    problem: Problem = interrupt.problem
+    problem: Problem | MixtureProblem = interrupt.problem
     ascent: Ascent[RowResults] = interrupt.ascent
     return _posterior(problem, ascent, ascent.trace, ascent.n_sweeps)
 
 
 def _posterior(
-    problem: Problem, ascent: Ascent[RowResults], trace: Array, n_sweeps: int
+    problem: Problem | MixtureProblem, ascent: Ascent[RowResults], trace: Array, n_sweeps: int
 ) -> Posterior:
     """Return the end of an ascent in the canonical gauge, over the features of the data."""
     p, model, data = problem.unflatten(ascent.point), problem.model, problem.data
@@ -227,6 +264,7 @@ def _posterior(
         keep = block.prior._has_own_columns
         R[columns, columns] = canonical_rotation(L[:, columns], keep_columns=keep)
     loadings = Loadings(L, ascent.info.carry.cov).transformed(R)
+    mixtures = problem.mixtures(ascent.point) if isinstance(problem, MixtureProblem) else {}
     named = list(zip([block.name for block in model.blocks], model.columns, strict=True))
     states = ascent.info.carry.states
     return Posterior(
@@ -243,4 +281,7 @@ def _posterior(
         df=p.df or None,
         unit_variance=float(data.variance.sum()) / data.n_features,
         effects=dict(zip(model.sets, effects, strict=False)),
+        latent_mixtures={
+            n: mixtures[n].rotated(R[c, c]).ordered() for n, c in named if n in mixtures
+        },
     )

@@ -6,6 +6,7 @@ as `q(l_d) = N(mean_d, C_d)`; everything else is the same code. The bound is eva
 row step, as a sum of named parts.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.latent_law import LatentLaw
 from contrastive_lvm.rows.row_cache import Cache
 
 MOST_REPEATS = 20  # of the loading step within a sweep, until the scales of priors stand still
@@ -145,8 +147,13 @@ class Problem:
             point, carry = self.improve(point, self.evaluate(point, carry)[1])
         return WarmStart(self, point, carry)
 
-    def evaluate(self, point: Array, carry: Carry) -> tuple[float, RowResults]:
-        """Update scales of the priors, then take the row step: the bound and its statistics."""
+    def evaluate(
+        self, point: Array, carry: Carry, laws: Sequence[LatentLaw | None] | None = None
+    ) -> tuple[float, RowResults]:
+        """Update scales of the priors, then take the row step: the bound and its statistics.
+
+        `laws` are the distributions of the sets' latents; None is standard normal.
+        """
         p = self.unflatten(point)
         loadings = Loadings(p.L, carry.cov)
         squares = loadings.squares()
@@ -160,7 +167,7 @@ class Problem:
             parts["entropy of loadings"] = loadings.entropy()
         scaler = partial(self.likelihood.scales, df=p.df)
         active = [loadings.columns(columns) for columns in self.active]
-        sums, weights = self.data.row_step(active, p, carry.weights, scaler)
+        sums, weights = self.data.row_step(active, p, carry.weights, scaler, laws)
         for name, found in zip(self.model.sets, sums, strict=True):
             parts[f"{name} rows"] = found.statistics.bound
         results = RowResults(
@@ -274,7 +281,7 @@ class Problem:
         second = loadings.second_moment()
         for block, columns in zip(self.model.blocks, self.model.columns, strict=True):
             latents, n_rows = _latent_moment(sets, columns)
-            if block.n_components == 0:
+            if block.n_components == 0 or block.latent_prior is not None:
                 continue
             change = block.prior._best_coordinates(
                 second[columns, columns], latents, n_rows, self.data.n_features

@@ -4,6 +4,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
@@ -26,8 +27,15 @@ from contrastive_lvm.estimators.parse_params import (
 )
 from contrastive_lvm.estimators.prediction_model import contrastive_predictions
 from contrastive_lvm.estimators.reporting import report
+from contrastive_lvm.estimators.subgroups import (
+    has_subgroups,
+    predict,
+    predict_proba,
+    subgroups,
+)
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.priors.mixture import Mixture
 from contrastive_lvm.progress import verbosity
 
 ENOUGH_ROWS = 1 << 40  # for any number of dimensions
@@ -66,6 +74,9 @@ class ContrastiveLVM(LinearPredictions):
     shared_prior, target_prior : None, "ard", "group_lasso", "horseshoe", or an object
         Priors on `S` and `W`: `ARD` on columns, `GroupLasso` or `Horseshoe` on rows, or any
         object with the methods of a prior; None is maximum likelihood.
+    latent_prior : None or Mixture
+        Prior of the target latents: None is standard normal, `Mixture(n_components)` one normal
+        distribution for each subgroup of the target's rows.
     inference : "auto", "em", "vb", "svi", "nuts", or an object
         The engine: `EM` for point loadings, `VariationalBayes` for loadings with a posterior;
         `SVI` and `NUTS`, which need the extra `jax`, for every model. `"auto"` takes the first
@@ -147,6 +158,9 @@ class ContrastiveLVM(LinearPredictions):
     __metadata_request__score: ClassVar[dict[str, bool]] = {"sample_weight": True}
 
     report = report
+    subgroups = subgroups
+    predict = available_if(has_subgroups)(predict)
+    predict_proba = available_if(has_subgroups)(predict_proba)
 
     def __init__(
         self,
@@ -157,6 +171,7 @@ class ContrastiveLVM(LinearPredictions):
         likelihood: LikelihoodLike = "gaussian",
         shared_prior: PriorLike = None,
         target_prior: PriorLike = None,
+        latent_prior: Mixture | None = None,
         inference: EngineLike = "auto",
         n_init: int = 1,
         random_state: RandomState = None,
@@ -168,6 +183,7 @@ class ContrastiveLVM(LinearPredictions):
         self.likelihood = likelihood
         self.shared_prior = shared_prior
         self.target_prior = target_prior
+        self.latent_prior = latent_prior
         self.inference = inference
         self.n_init = n_init
         self.random_state = random_state

@@ -22,6 +22,7 @@ from contrastive_lvm.priors.base import AnyPrior, FourMethods, Prior, has_four_m
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe
+from contrastive_lvm.priors.mixture import Mixture
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
@@ -155,6 +156,7 @@ def model(
         noise,
         shared,
         target,
+        latent_prior=latent_prior(estimator.latent_prior),
         n_background=n_background,
         background_prior=shared,
         background=background,
@@ -163,6 +165,14 @@ def model(
         return found
     block, *others = found.blocks
     return replace(found, blocks=(replace(block, automatic=n_shared > 0), *others))
+
+
+def latent_prior(value: object) -> Mixture | None:
+    """Check the prior of the target latents."""
+    if value is not None and not isinstance(value, Mixture):
+        reason = "is no prior of latents; use None or an object such as Mixture(2)."
+        raise InvalidParameterError("latent_prior", value, reason)
+    return value
 
 
 def _most_shared(n_features: int, n_rows: float, n_others: int, *, isotropic: bool) -> int:
@@ -186,6 +196,7 @@ def contrastive_model(
     n_background: int = 0,
     background_prior: AnyPrior | None = None,
     background: bool = True,
+    latent_prior: Mixture | None = None,
 ) -> Model:
     """Return the paper's model: a block that both sets share, and one that only the target has.
 
@@ -199,7 +210,9 @@ def contrastive_model(
     """
     sets = ("target", "background") if background else ("target",)
     shared = LoadingBlock("shared", n_shared, sets, shared_prior or Flat())
-    target = LoadingBlock("target", n_target, ("target",), target_prior or Flat())
+    target = LoadingBlock(
+        "target", n_target, ("target",), target_prior or Flat(), latent_prior=latent_prior
+    )
     blocks: tuple[LoadingBlock, ...] = (shared, target)
     if n_background:
         blocks += (LoadingBlock("background", n_background, sets[1:], background_prior or Flat()),)

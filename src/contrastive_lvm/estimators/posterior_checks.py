@@ -8,9 +8,11 @@ from contrastive_lvm.draws import Draws, dimensions
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, optional, whole
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg import packed
+from contrastive_lvm.linalg.normal_mixture import NormalMixture
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import Prior
+from contrastive_lvm.priors.mixture import Mixture
 
 TABLE = {
     "lower_bounds": array("sweeps"),
@@ -94,6 +96,26 @@ def _check_block(block: LoadingBlock, posterior: Posterior) -> None:
         raise ValueError(f"it has {sizes}")
     if state is not None:
         _check_prior_state(block.prior, state, L)
+    mixture = posterior.latent_mixtures.get(block.name)
+    if (mixture is None) != (block.latent_prior is None):
+        raise ValueError(f"its {block.name} latents are not those of the model")
+    if mixture is not None and block.latent_prior is not None:
+        _check_mixture(block.latent_prior, mixture, L.shape[1])
+
+
+def _check_mixture(prior: Mixture, mixture: object, n_dimensions: int) -> None:
+    if not isinstance(mixture, NormalMixture):
+        raise TypeError("its subgroups are no mixture")
+    sizes = {"C": prior.n_components, "T": n_dimensions}
+    shapes = {
+        "weights": array("C", values="not negative"),
+        "means": array("C", "T"),
+        "covariances": array("C", "T", "T"),
+    }
+    check_values(shapes, mixture, sizes)
+    values = np.linalg.eigvalsh(mixture.covariances)
+    if (values <= 0).any() or abs(mixture.weights.sum() - 1.0) > 1e-6 or not mixture.weights.all():
+        raise ValueError("its subgroups have values that are out of range")
 
 
 def _check_prior_state(prior: Prior[Any], state: Any, L: np.ndarray) -> None:

@@ -16,6 +16,7 @@ from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, Sca
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, View, row_posteriors
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised
+from contrastive_lvm.rows.latent_law import LatentLaw
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
 
@@ -108,8 +109,9 @@ class PredictionModel:
         if not isinstance(likelihood, ScaleMixture):
             learned, sized = Learned(likelihood, nuisance), likelihood._sized_features(len(mean))
             return Generalised(loadings, mean, learned, np.zeros(0), sized)
+        law = self._law(blocks)
         if not likelihood._is_scale_mixture:
-            return Linear(loadings, mean, nuisance.noise)
+            return Linear(loadings, mean, nuisance.noise, law=law)
         return Linear(
             loadings,
             mean,
@@ -117,7 +119,17 @@ class PredictionModel:
             partial(likelihood.scales, df=df),
             likelihood._variance_factor(df),
             partial(likelihood._draw_scales, df),
+            law=law,
         )
+
+    def _law(self, blocks: tuple[str, ...]) -> LatentLaw | None:
+        """Return the distribution of latents that are not standard normal, if there are any."""
+        sizes = [self.posterior.loadings[name].shape[1] for name in blocks]
+        ends = np.cumsum(sizes)
+        for name, n, end in zip(blocks, sizes, ends, strict=True):
+            if n and name in self.posterior.latent_mixtures:
+                return LatentLaw(np.arange(end - n, end), self.posterior.latent_mixtures[name])
+        return None
 
     def for_rows(self, of: str, rows: Matrix, size_factors: RowNumbers) -> View:
         """Return what given rows of a set follow; sizes not given come from the rows' totals."""
@@ -201,10 +213,11 @@ def tail_probabilities(model: Linear, X: Matrix) -> Array:
     `N(mean, L L' + psi)`, is `min_h sum_d (x_d - mean_d - l_d'h)^2 / psi_d + |h|^2`, attained at
     the posterior mean; it is chi-square distributed with as many degrees of freedom as the row has
     observed entries. Where the probability underflows its Chernoff bound
-    `exp(-(q - k - k ln(q / k)) / 2)` stands for it.
+    `exp(-(q - k - k ln(q / k)) / 2)` stands for it. Mixtures of latents count as one normal
+    distribution, that of their mean 0 and covariance I.
     """
     logs = np.empty(X.shape[0])
-    for block in row_posteriors(model, X):
+    for block in row_posteriors(model._replace(law=None), X):
         observed = block.observed[block.pattern]
         fitted = model.means_of(block.rows) + block.mean.T @ model.L.T
         residual = (block.values - fitted) * observed

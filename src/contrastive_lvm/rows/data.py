@@ -22,6 +22,7 @@ from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
+from contrastive_lvm.rows.latent_law import LatentLaw, complete_statistics
 from contrastive_lvm.rows.masked_rows import MaskedRows
 from contrastive_lvm.rows.reader import RowReader, Rows
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
@@ -68,6 +69,8 @@ class Data(NamedTuple):
     variances: list[Array]  # (D,) of the features of each set
     variance: Array  # (D,) of the features of all sets about their own means
     clustered: bool = False  # workers of a cluster do the work, for several sets at the same time
+    row_weights: Sequence[Array | None] = ()  # of the rows of each set, None where all are 1
+    row_covariates: Sequence[Array | None] = ()  # (N, C) of the rows of each set
 
     def row_step(
         self,
@@ -75,20 +78,40 @@ class Data(NamedTuple):
         p: Parameters,
         weights: Sequence[Cache | None],
         scaler: Scaler,
+        laws: Sequence[LatentLaw | None] | None = None,
     ) -> tuple[list[RowSums], tuple[Cache | None, ...]]:
         """Return what the rows of each set add up to, and their weights from now on."""
 
         def step(i: int) -> tuple[RowSums, Cache | None]:
             effects = p.effects[i] if p.effects else None
             rows, given = self.sets[i], (active[i], noise_of(p.psi, i), p.means[i], effects)
+            law = None if laws is None else laws[i]
             if isinstance(rows, ScaleMixtureRows):
-                return rows.sweep(*given, weights[i], scaler)
-            return RowSums(rows.statistics(*given)), None
+                return rows.sweep(*given, weights[i], scaler, law)
+            if isinstance(rows, MaskedRows):
+                return RowSums(rows.statistics(*given, law)), None
+            if law is None:
+                return RowSums(rows.statistics(*given)), None
+            return RowSums(complete_statistics(rows, *self.rows_of_set(i), given, law)), None
 
         sets = range(len(self.sets))
         found = _at_once(step, sets, self.readers) if self.clustered else map(step, sets)
         sums, renewed = zip(*found, strict=True)
         return list(sums), renewed
+
+    def rows_of_set(self, i: int) -> tuple[RowReader, Array | None, Array | None]:
+        """Return the rows of a set in its coordinates, with their weights and covariates.
+
+        Covariates are about those of a row at the mean.
+        """
+        if self.span is not None:
+            coordinates, weights, known = self.span.rows[i]
+            reader: RowReader = LocalRows(coordinates)
+        else:
+            reader, weights = self.readers[i], self.row_weights[i]
+            known = self.row_covariates[i]
+        centre = self.sets[i].covariate_mean
+        return reader, weights, None if known is None else known - centre
 
     def weights_in_memory(self, weights: Sequence[Cache | None]) -> tuple[RowWeights, ...]:
         """Return the weights of rows in memory; those of other rows vanish with the fit."""
@@ -152,8 +175,10 @@ def prepare(
     if len(readers) > 1 and all(reader.on_cluster for reader in readers):
         every = range(len(readers))
         found = _at_once(lambda i: make(readers[i], given[i], known[i]), every, readers)
-        return _data(found, readers, D)._replace(clustered=True)
-    return _data(list(map(make, readers, given, known)), readers, D)
+        clustered = _data(found, readers, D)._replace(clustered=True)
+        return clustered._replace(row_weights=given, row_covariates=known)
+    found = list(map(make, readers, given, known))
+    return _data(found, readers, D)._replace(row_weights=given, row_covariates=known)
 
 
 def variances_of(sets: Sequence[RowSet]) -> tuple[list[Array], Array]:

@@ -29,6 +29,8 @@ class Span(NamedTuple):
     means: list[Array]  # (D,) of each set
     coefficients: Array  # (N, r) `U s^-1/2`, each row times the root of its weight
     sets: list[Matrix]
+    # Coordinates of each set, (N, r), their weights and covariates.
+    rows: list[tuple[Array, Array | None, Array | None]]
 
     def lift(self, L: Array) -> Array:
         """Lift loadings over the span, (r, K), to loadings over the features, (D, K)."""
@@ -65,7 +67,9 @@ def reduce_to_span(
         DenseScatter(float(w.sum()), zero, Z.T @ Z, outside, _covariate_sums(Z, w, c.covariates))
         for c, w, Z in zip(chunks, ones, np.split(U * np.sqrt(s), ends), strict=True)
     ]
-    return Span(scatters, means, roots * U / np.sqrt(s), kept)
+    coordinates = np.split(U * np.sqrt(s) / roots, ends)
+    rows = [(Z, c.weights, c.covariates) for Z, c in zip(coordinates, chunks, strict=True)]
+    return Span(scatters, means, roots * U / np.sqrt(s), kept, rows)
 
 
 def _covariate_sums(Z: Array, weights: Array, covariates: Array | None) -> CovariateSums | None:

@@ -31,6 +31,7 @@ from contrastive_lvm.linalg.matrices import (
     row_slices,
     widen,
 )
+from contrastive_lvm.rows.latent_law import LatentLaw, correct
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache
 from contrastive_lvm.rows.scatter import MOST_FEATURES, Moments
@@ -51,7 +52,7 @@ class RowMoments(NamedTuple):
     """Posterior of the latents of a block of rows."""
 
     mean: Array  # (K, B) E[h]
-    cov: Array  # (Q, P) packed, one per pattern
+    cov: Array  # (Q, P) packed, one per pattern; (Q, B), one per row, under a mixture
     log_likelihood: Array  # (B,)
 
 
@@ -220,10 +221,15 @@ class MaskedRows:
         return self._available.product(M, self.n_rows, self.square / self.counts)
 
     def statistics(
-        self, loadings: Loadings, psi: Array, mean: Array, effects: Array | None = None
+        self,
+        loadings: Loadings,
+        psi: Array,
+        mean: Array,
+        effects: Array | None = None,
+        law: LatentLaw | None = None,
     ) -> Statistics:
         """Expected sufficient statistics at the given parameters: one pass."""
-        function = partial(_chunk_statistics, loadings, psi, mean, effects)
+        function = partial(_chunk_statistics, loadings, psi, mean, effects, law)
         if self._sorted is not None:
             return self.reader.reduce(
                 function,
@@ -246,11 +252,16 @@ def _sort_first(function: Any, keeps_rows: bool, chunk: Chunk) -> tuple[Statisti
 
 
 def _chunk_statistics(
-    loadings: Loadings, psi: Array, mean: Array, effects: Array | None, chunk: Chunk
+    loadings: Loadings,
+    psi: Array,
+    mean: Array,
+    effects: Array | None,
+    law: LatentLaw | None,
+    chunk: Chunk,
 ) -> Statistics:
     kept = chunk.cached
     parts = kept if isinstance(kept, list) else sorted_rows(chunk, kept)
-    return masked_statistics(parts, loadings, psi, mean, effects)
+    return masked_statistics(parts, loadings, psi, mean, effects, law)
 
 
 def sort_by_pattern(rows: Matrix) -> npt.NDArray[np.int32]:
@@ -286,6 +297,7 @@ def masked_statistics(
     psi: Array,
     mean: Array,
     effects: Array | None = None,
+    law: LatentLaw | None = None,
 ) -> Statistics:
     """Sum the expected sufficient statistics of rows that are sorted by pattern."""
     D, K = loadings.mean.shape
@@ -293,16 +305,24 @@ def masked_statistics(
     moment, first = np.zeros((C * (C + 1) // 2, D)), np.zeros((C, D))
     cross, residual, square, n = np.zeros((D, C)), np.zeros(D), np.zeros(D), np.zeros(D)
     latent, bound, n_rows, model = np.zeros(Q), 0.0, 0.0, prepare(loadings, psi)
+    components = np.zeros((0, 0)) if law is None else np.zeros(law.sums_shape)
     for part in parts:
         block, w = part.block(), part.weights
         R = residual_of(block, mean_of(mean, effects, part.covariates))
         rows = row_step(model, R, block)
+        if law is not None:
+            found = correct(law, rows.mean, rows.cov, block.pattern)
+            rows = RowMoments(found.mean, found.cov, rows.log_likelihood + found.log_ratio)
+            components += found.posterior.sums(block.pattern, w)
         columns = with_known(rows.mean, part.covariates)
         h = columns if w is None else columns * w
         wR = R if w is None else R * w[:, None]
         weight = np.bincount(block.pattern, weights=w, minlength=len(block.observed))
         second = _sum_patterns(packed.pairwise_products(columns, h), block)  # (., P)
-        second[:Q] += rows.cov * weight
+        if law is None:
+            second[:Q] += rows.cov * weight
+        else:
+            second[:Q] += _sum_patterns(rows.cov if w is None else rows.cov * w, block)
         moment += second @ block.observed
         latent += second[:Q].sum(axis=1)
         first += _sum_patterns(h, block) @ block.observed
@@ -312,7 +332,9 @@ def masked_statistics(
         n += weight @ block.observed
         n_rows += float(weight.sum())
         bound += float(rows.log_likelihood.sum() if w is None else w @ rows.log_likelihood)
-    return Statistics(moment, first, cross, residual, square, n, n, latent, n_rows, bound)
+    return Statistics(
+        moment, first, cross, residual, square, n, n, latent, n_rows, bound, components
+    )
 
 
 def mean_of(mean: Array, effects: Array | None, covariates: Array | None) -> Array:

@@ -22,6 +22,8 @@ from contrastive_lvm.likelihoods.base import Scaler, Scales
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.linalg.normal_mixture import MixturePosterior
+from contrastive_lvm.rows.latent_law import LatentLaw, correct
 from contrastive_lvm.rows.masked_rows import AvailableEntries, with_known
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
@@ -43,13 +45,22 @@ class WeightedBlock(NamedTuple):
     outer: Array  # (Q, B) E[h h']
     scales: Scales
     bound: Array  # (B,)
+    posterior: MixturePosterior | None = None  # under a mixture
 
 
 class RowStep:
     """The row step, then new scales, at given parameters."""
 
-    def __init__(self, loadings: Loadings, psi: Array, mean: Array, scaler: Scaler) -> None:
-        self._given = (loadings, psi, mean, scaler)
+    def __init__(
+        self,
+        loadings: Loadings,
+        psi: Array,
+        mean: Array,
+        scaler: Scaler,
+        law: LatentLaw | None = None,
+    ) -> None:
+        self._given = (loadings, psi, mean, scaler, law)
+        self.law = law
         self.mean, self.scaler, self.psi, self.L = mean, scaler, psi, loadings.mean
         self.K = loadings.mean.shape[1]
         self.i, self.j = packed.pair_indices(self.K)
@@ -76,6 +87,10 @@ class RowStep:
         cov, logdet = packed.invert(A, out=A)
         w *= R
         h = packed.multiply(cov, self.scaled @ w.T)
+        posterior = None
+        if self.law is not None:
+            h, cov, _, gain, posterior = correct(self.law, h, cov, np.arange(len(R)))
+            logdet -= 2.0 * gain
         outer = packed.pairwise_products(h, h)
         outer += cov
         chi2 = self._expected_squares(R, h, outer)
@@ -87,7 +102,7 @@ class RowStep:
         scales = self.scaler(chi2, entries)
         energy = outer[np.diagonal(packed.full_index(self.K))].sum(axis=0) if self.K else 0.0
         bound = scales.bound - log_noise + 0.5 * (self.K - logdet - energy)
-        return WeightedBlock(observed, R, h, cov, outer, scales, bound)
+        return WeightedBlock(observed, R, h, cov, outer, scales, bound, posterior)
 
     def _expected_squares(self, R: Array, h: Array, outer: Array) -> Array:
         """`E[e^2] / psi`, (B, D)."""
@@ -182,12 +197,13 @@ class ScaleMixtureRows:
         effects: Array | None,
         scales: Cache | None,
         scaler: Scaler,
+        law: LatentLaw | None = None,
     ) -> tuple[RowSums, Cache]:
         """Take the row step with the scales `E[u]` of the last sweep, and renew them.
 
         Scales of None are all 1.
         """
-        step = RowStep(loadings, psi, mean, scaler)
+        step = RowStep(loadings, psi, mean, scaler, law)
         kind = _scales_precision(scaler, *self.reader.shape)
         function = partial(_sweep_chunk, step, effects, kind, self._n_empty > 0)
         return self.reader.renew(
@@ -358,5 +374,8 @@ def _block_sums(block: WeightedBlock, weights: Array | None) -> RowSums:
         n_rows=n_rows,
         bound=float(block.bound.sum() if weights is None else weights @ block.bound),
     )
+    if block.posterior is not None:
+        components = block.posterior.sums(np.arange(B), weights)
+        statistics = statistics._replace(components=components)
     excess, n_scales = (float(row @ x) for x in (scales.log_excess, scales.n_scales))
     return RowSums(statistics, excess, n_scales)

@@ -28,7 +28,7 @@ from contrastive_lvm.black_box.nuts.nuts_parametrization import (
 from contrastive_lvm.black_box.sites import prior_states, public_draws, turn_columns
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.draws import Draws, diagnosed, packed_covariance, turns
-from contrastive_lvm.inference import Engine
+from contrastive_lvm.inference import MIXTURES_NEED_CLOSED_FORM, Engine
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -103,6 +103,8 @@ class NUTS(Engine):
 
     def _unsupported_reason(self, model: Model) -> str | None:
         """Say why this engine cannot fit a model, and what can; None when it can."""
+        if not model.has_standard_latents:
+            return f"NUTS {MIXTURES_NEED_CLOSED_FORM}"
         for block in model.blocks:
             if not block.prior._can_be_sampled():
                 return (

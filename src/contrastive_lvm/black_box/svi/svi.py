@@ -17,7 +17,7 @@ from contrastive_lvm.black_box.svi.svi_batches import SviRows
 from contrastive_lvm.black_box.svi.svi_loop import StepSchedule, SviLoop, SVIState
 from contrastive_lvm.black_box.svi.svi_posterior import svi_posterior
 from contrastive_lvm.checks import check_choice, check_integer, check_positive
-from contrastive_lvm.inference import Engine
+from contrastive_lvm.inference import MIXTURES_NEED_CLOSED_FORM, Engine
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import progress
@@ -113,6 +113,8 @@ class SVI(Engine):
 
     def _unsupported_reason(self, model: Model) -> str | None:
         """Say why this engine cannot fit a model, and what can; None when it can."""
+        if not model.has_standard_latents:
+            return f"SVI {MIXTURES_NEED_CLOSED_FORM}"
         for prior in model.priors:
             if not prior._can_be_sampled():
                 return (

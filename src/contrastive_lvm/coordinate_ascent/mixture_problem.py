@@ -1,0 +1,235 @@
+"""Mixtures of latents beside the loadings, means and noise: one ascent over all of them.
+
+The vector of the standard problem is followed by those of the mixtures. A sweep takes the row step
+with the mixtures as priors of their blocks' latents, then the steps of the standard problem and
+the mixtures' own, which are separate given the row step. The ascent begins at the optimum of the
+standard model, whose latents have mean 0 and covariance I too, with components that were fitted to
+the latents alone: only what the rows say about the block, N(m, V), is needed for that.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from contrastive_lvm.arrays import Array, Parameters, noise_of
+from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.linalg.loadings import Loadings
+from contrastive_lvm.linalg.normal_mixture import NormalMixture, condition, standard_normal
+from contrastive_lvm.model import LoadingBlock, Model
+from contrastive_lvm.prediction import Linear, column_moments
+from contrastive_lvm.priors.mixture import Mixture
+from contrastive_lvm.rows.latent_law import LatentLaw
+
+MOST_START_ROWS = 5000  # evenly spaced, that components are first fitted to
+N_STARTS = 4
+TRIAL_STEPS, MOST_STEPS = 10, 200  # of EM, for each start and for the best
+STANDS_STILL = 1e-5  # nats per row and step
+
+
+class MixtureProblem:
+    """A problem whose blocks in `latent_priors` have mixtures of several components."""
+
+    def __init__(self, plain: Problem, latent_priors: Mapping[str, Mixture]) -> None:
+        blocks = tuple(
+            replace(block, latent_prior=latent_priors.get(block.name))
+            for block in plain.model.blocks
+        )
+        self.model: Model = replace(plain.model, blocks=blocks)
+        self.plain, self.data = plain.with_model(self.model), plain.data
+        self.steady_sweeps = plain.steady_sweeps
+        places = zip(self.model.blocks, self.model.columns, strict=True)
+        self.blocks: list[tuple[LoadingBlock, Mixture, slice]] = [
+            (block, block.latent_prior, columns)
+            for block, columns in places
+            if block.latent_prior is not None
+            and block.latent_prior.n_components != 1
+            and block.n_components
+        ]
+
+    def single_components(self) -> dict[str, NormalMixture]:
+        """Return the mixtures of one component, which need no ascent."""
+        return {
+            block.name: standard_normal(block.n_components)
+            for block in self.model.blocks
+            if block.latent_prior is not None
+        }
+
+    def _split(self, point: Array) -> tuple[Array, list[NormalMixture]]:
+        """Return the vector of the standard problem, and the mixtures."""
+        sizes = [
+            prior.n_components * (1 + T + T * (T + 1) // 2)
+            for block, prior, _ in self.blocks
+            for T in (block.n_components,)
+        ]
+        begin = len(point) - sum(sizes)
+        parts = np.split(point[begin:], np.cumsum(sizes)[:-1])
+        return point[:begin], [
+            prior._from_vector(part, block.n_components)
+            for (block, prior, _), part in zip(self.blocks, parts, strict=True)
+        ]
+
+    def _joined(self, point: Array, mixtures: list[NormalMixture]) -> Array:
+        pairs = zip(self.blocks, mixtures, strict=True)
+        return np.concatenate([point, *(prior._to_vector(own) for (_, prior, _), own in pairs)])
+
+    def unflatten(self, point: Array) -> Parameters:
+        """Return loadings, noise and means of a vector."""
+        return self.plain.unflatten(self._split(point)[0])
+
+    def mixtures(self, point: Array) -> dict[str, NormalMixture]:
+        """Return the mixtures of all blocks that have one."""
+        found = zip(self.blocks, self._split(point)[1], strict=True)
+        return self.single_components() | {block.name: own for (block, *_), own in found}
+
+    def _laws(self, mixtures: list[NormalMixture]) -> list[LatentLaw | None]:
+        """Return how the latents of each set are distributed."""
+        laws: list[LatentLaw | None] = [None] * len(self.model.sets)
+        for (_, _, columns), mixture in zip(self.blocks, mixtures, strict=True):
+            for i, active in enumerate(self.plain.active):
+                own = np.flatnonzero((active >= columns.start) & (active < columns.stop))
+                if len(own):
+                    laws[i] = LatentLaw(own, mixture)
+        return laws
+
+    def evaluate(self, point: Array, carry: Carry) -> tuple[float, RowResults]:
+        """Take the row step: the bound and its statistics."""
+        inner, mixtures = self._split(point)
+        return self.plain.evaluate(inner, carry, self._laws(mixtures))
+
+    def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
+        """Update loadings, means and noise, and the components of each mixture."""
+        inner, mixtures = self._split(point)
+        improved, carry = self.plain.improve(inner, found)
+        updated = [
+            prior._updated(old, self._component_sums(block, found))
+            for (block, prior, _), old in zip(self.blocks, mixtures, strict=True)
+        ]
+        return self._joined(improved, updated), carry
+
+    def _component_sums(self, block: LoadingBlock, found: RowResults) -> Array:
+        """Add up the components' sums of the sets in which a block is active."""
+        pairs = zip(self.model.sets, found.statistics, strict=True)
+        own = [s.statistics.components for name, s in pairs if name in block.sets]
+        return np.asarray(np.sum(own, axis=0))
+
+    def start(self, point: Array, carry: Carry, seed: int = 0) -> Array:
+        """Return where the ascent begins: the standard problem's optimum with its components."""
+        p, mixtures = self.plain.unflatten(point), []
+        for block, prior, columns in self.blocks:
+            parts = [
+                self._start_rows(i, p, carry, columns)
+                for i, name in enumerate(self.model.sets)
+                if name in block.sets
+            ]
+            mean, cov, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+            typical = np.average(cov, axis=0, weights=weights)[None]
+            mixtures.append(fit_mixture(prior, mean, typical, weights, seed)[0])
+        return self._joined(point, mixtures)
+
+    def _start_rows(
+        self, i: int, p: Parameters, carry: Carry, columns: slice
+    ) -> tuple[Array, Array, Array]:
+        """Return what evenly spaced rows of a set say about a block, and their weights."""
+        active = self.plain.active[i]
+        loadings = Loadings(p.L, carry.cov).columns(active)
+        scaler = partial(self.plain.likelihood.scales, df=p.df)
+        scaled = scaler if self.plain.likelihood._is_scale_mixture else None
+        reader, given, known = self.data.rows_of_set(i)
+        weights = np.ones(reader.shape[0]) if given is None else given
+        at = np.flatnonzero(weights)
+        at = at[np.linspace(0, len(at) - 1, min(len(at), MOST_START_ROWS)).astype(np.intp)]
+        X = reader.load() if len(at) == reader.shape[0] else reader.take(at)
+        own = np.flatnonzero((active >= columns.start) & (active < columns.stop))
+        view = Linear(loadings, p.means[i], noise_of(p.psi, i), scaled)
+        if p.effects and known is not None:
+            view = view._replace(effects=p.effects[i], covariates=known[at])
+        return (*column_moments(view, X, own), weights[at])
+
+
+def fit_mixture(
+    prior: Mixture, mean: Array, cov: Array, weights: Array | None = None, seed: int = 0
+) -> tuple[NormalMixture, float]:
+    """Fit components to what rows say about latents, N(mean, cov) under a standard normal prior.
+
+    Starts are k-means clusters of the means. The second value is the log-likelihood of the rows,
+    less that of the standard model.
+    """
+    C, T = prior.n_components, mean.shape[1]
+    order = np.lexsort(mean.T[::-1])  # the answer does not depend on the order of rows
+    mean, cov = mean[order], cov[order] if len(cov) > 1 else cov
+    w = np.ones(len(mean)) if weights is None else weights[order]
+    if len(cov) > 1 and (cov == cov[0]).all():
+        cov = cov[:1]
+    if C == 1:
+        return standard_normal(T), 0.0
+    rows = BlockPosteriors(
+        mean, cov, np.zeros(len(mean), np.intp) if len(cov) == 1 else np.arange(len(w)), w
+    )
+    trials = [
+        _ascended(prior, first, rows, TRIAL_STEPS) for first in _first_components(prior, rows, seed)
+    ]
+    best = max(trials, key=lambda trial: trial[1])
+    return _ascended(prior, best[0], rows, MOST_STEPS)
+
+
+class BlockPosteriors(NamedTuple):
+    """What rows say about latents, and the weights of the rows."""
+
+    mean: Array  # (N, T)
+    cov: Array  # (P, T, T)
+    pattern: npt.NDArray[np.intp]  # (N,)
+    weights: Array  # (N,)
+
+
+def _first_components(prior: Mixture, rows: BlockPosteriors, seed: int) -> Iterator[NormalMixture]:
+    """Yield components of clusters found by k-means."""
+    from sklearn.cluster import KMeans
+
+    C = prior.n_components
+    n_distinct = len(np.unique(rows.mean, axis=0))
+    if n_distinct < C:
+        raise InvalidParameterError(
+            "n_components", C, f"exceeds the {n_distinct} distinct rows; use fewer subgroups."
+        )
+    for i in range(N_STARTS):
+        means = KMeans(C, n_init=1, random_state=(seed + i) % (2**32)).fit(
+            rows.mean, sample_weight=rows.weights
+        )
+        yield _clustered(prior, rows, means.labels_)
+
+
+def _clustered(
+    prior: Mixture, rows: BlockPosteriors, labels: npt.NDArray[np.intp]
+) -> NormalMixture:
+    """Return the components of given clusters, standardized."""
+    C, T = prior.n_components, rows.mean.shape[1]
+    member = np.eye(C)[labels] * rows.weights[:, None]  # (N, C)
+    second = np.einsum("nc,ni,nj->cij", member, rows.mean, rows.mean, optimize=True)
+    typical = np.average(rows.cov[rows.pattern], axis=0, weights=rows.weights)
+    second += member.sum(axis=0)[:, None, None] * typical
+    first = member.T @ rows.mean
+    sums = np.hstack([member.sum(axis=0)[:, None], first, second.reshape(C, -1)])
+    whole = NormalMixture(
+        np.full(C, 1 / C), np.zeros((C, T)), np.broadcast_to(np.eye(T), (C, T, T))
+    )
+    return prior._maximized(whole, sums).standardized()
+
+
+def _ascended(
+    prior: Mixture, mixture: NormalMixture, rows: BlockPosteriors, most: int
+) -> tuple[NormalMixture, float]:
+    """Raise the likelihood of the rows over the components alone, by EM."""
+    before, settled = -np.inf, STANDS_STILL * rows.weights.sum()
+    for _ in range(most):
+        found = condition(mixture, rows.mean, rows.cov, rows.pattern)
+        value = float(rows.weights @ found.log_ratio)
+        if value - before < settled:
+            break
+        before = value
+        mixture = prior._updated(mixture, found.sums(rows.pattern, rows.weights))
+    return mixture, value
