@@ -119,12 +119,7 @@ def test_digits_settle_in_the_target_latents(intensity: float) -> None:
     if home is None or not (Path(home) / "grass" / "grass_images.npz").is_file():
         pytest.skip("the images are not in CONTRASTIVE_LVM_DATA")
     data = fetch_mnist_on_grass(intensity=intensity)
-    plain = contrastive(data)
-    apart = contrastive(data, separation=4000.0)
-    if intensity == 0.5:
-        assert plain.spaces[0].by_encoder is not None
-        assert plain.spaces[0].by_encoder >= 0.6
-        assert plain.spaces[0].accuracy >= 0.68
-    assert apart.spaces[0].accuracy >= plain.spaces[0].accuracy - 0.03  # as seeds differ
-    excess = plain.spaces[1].accuracy - 0.1
-    assert apart.spaces[1].accuracy - 0.1 <= 0.5 * excess
+    found = contrastive(data)
+    least, most = (0.68, 0.16) if intensity == 0.5 else (0.75, 0.30)
+    assert found.spaces[0].accuracy >= least
+    assert found.spaces[1].accuracy <= most

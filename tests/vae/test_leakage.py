@@ -1,6 +1,8 @@
 """What shared latents give away: the measure and the penalty."""
 
 import itertools
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +12,18 @@ from tests.vae.autoencoders import DATA, known, quick
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
+from contrastive_lvm.estimators.leakage import Leakage, separation_warnings
 from contrastive_lvm.vae.leak_penalty import (
-    BANDWIDTHS,
+    N_WIDTHS,
+    WIDEST,
     dependence,
     discrepancy,
+    kernel,
+    leak,
+    without_diagonal,
 )
+
+WIDTHS = [WIDEST / 2**i for i in range(N_WIDTHS)]
 
 
 def plain_discrepancy(a: np.ndarray, b: np.ndarray) -> float:
@@ -22,7 +31,7 @@ def plain_discrepancy(a: np.ndarray, b: np.ndarray) -> float:
 
     def kernel(u: np.ndarray, v: np.ndarray) -> float:
         square = ((u - v) ** 2).sum() / (2.0 * len(u))
-        return float(np.mean([np.exp(-square / width) for width in BANDWIDTHS]))
+        return float(np.mean([np.exp(-square / width) for width in WIDTHS]))
 
     def mean(u: np.ndarray, v: np.ndarray, *, same: bool) -> float:
         pairs = [(i, j) for i in range(len(u)) for j in range(len(v)) if not (same and i == j)]
@@ -36,7 +45,10 @@ def test_the_discrepancy_is_that_of_all_pairs() -> None:
 
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((9, 3)), 1.0 + rng.standard_normal((7, 3))
-    assert float(jax.jit(discrepancy)(a, b)) == pytest.approx(plain_discrepancy(a, b), abs=1e-5)
+    found = jax.jit(discrepancy)(
+        without_diagonal(kernel(a, a)), without_diagonal(kernel(b, b)), kernel(a, b)
+    )
+    assert float(found) == pytest.approx(plain_discrepancy(a, b), abs=1e-5)
 
 
 def test_the_dependence_is_that_of_all_quadruples() -> None:
@@ -47,16 +59,31 @@ def test_the_dependence_is_that_of_all_quadruples() -> None:
     a = rng.standard_normal((6, 2))
     b = a[:, :1] + 0.1 * rng.standard_normal((6, 1))
 
-    def kernel(rows: np.ndarray) -> np.ndarray:
+    def plain_kernel(rows: np.ndarray) -> np.ndarray:
         square = ((rows[:, None] - rows) ** 2).sum(axis=2) / (2.0 * rows.shape[1])
-        return np.asarray(np.mean([np.exp(-square / width) for width in BANDWIDTHS], axis=0))
+        return np.asarray(np.mean([np.exp(-square / width) for width in WIDTHS], axis=0))
 
-    K, L = kernel(a), kernel(b)
+    K, L = plain_kernel(a), plain_kernel(b)
     terms = [
         K[i, j] * (L[i, j] + L[q, r] - 2.0 * L[i, q])
         for i, j, q, r in itertools.permutations(range(6), 4)
     ]
-    assert float(jax.jit(dependence)(a, b)) == pytest.approx(np.mean(terms), abs=1e-5)
+    found = jax.jit(dependence)(without_diagonal(kernel(a, a)), without_diagonal(kernel(b, b)))
+    assert float(found) == pytest.approx(np.mean(terms), abs=1e-5)
+
+
+def test_collapsed_latents_leak_as_much() -> None:
+    """Shrinking the shared latents does not meet the penalty, and neither does a larger batch."""
+    rng = np.random.default_rng(0)
+    t, noise = rng.standard_normal((1200, 2)), rng.standard_normal((2, 1200, 3))
+    z, other = 1.0 + noise[0], noise[1]
+    whole = float(leak(t, z, other))
+    assert whole > 0.05
+    assert float(leak(t, 0.3 * z, 0.3 * other)) > 0.9 * whole
+    batches = [float(leak(t[at], z[at], other[at])) for at in np.split(np.arange(1200), 20)]
+    assert np.mean(batches) == pytest.approx(whole, rel=0.1)
+    alike = [float(leak(t[at], noise[0][at], other[at])) for at in np.split(np.arange(1200), 20)]
+    assert abs(np.mean(alike)) < 0.01
 
 
 @pytest.mark.slow
@@ -68,7 +95,7 @@ def test_separation_makes_shared_latents_alike() -> None:
     B = rng.standard_normal((200, 2)) @ S
     X, B = (rows + 0.3 * rng.standard_normal(rows.shape) for rows in (X, B))
     found = []
-    for weight in (0.0, 100.0):
+    for weight in (0.0, 4.0):
         model = quick(max_epochs=100, learning_rate=0.01, separation=weight).fit(X, background=B)
         shared = model.latents(X).shared, model.latents(B, of="background").shared
         found.append(plain_discrepancy(*(z[:100] for z in shared)))
@@ -111,3 +138,60 @@ def test_leakage_refuses_what_it_cannot_judge() -> None:
         clvm.leakage(known(), DATA.target, DATA.background, labels=[1, 2])
     with pytest.raises(ValueError, match="n_neighbors=20 and 5 folds need"):
         clvm.leakage(known(), DATA.target[:30], DATA.background)
+
+
+def two_sets(*, contrast: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of three dimensions; the target has a fourth, if there is a contrast."""
+    rng = np.random.default_rng(1)
+    S, W = rng.standard_normal((3, 8)), 1.5 * rng.standard_normal((1, 8))
+    X, B = (rng.standard_normal((n, 3)) @ S for n in (1200, 1000))
+    if contrast:
+        X += rng.standard_normal((1200, 1)) @ W
+    return tuple(rows + 0.5 * rng.standard_normal(rows.shape) for rows in (X, B))  # type: ignore[return-value]
+
+
+JUDGED = {"max_epochs": 20, "batch_size": 128, "learning_rate": 0.01}
+
+
+def test_held_out_rows_say_whether_there_is_a_contrast(tmp_path: Path) -> None:
+    X, B = two_sets(contrast=True)
+    model = quick(**JUDGED).fit(X, background=B)
+    assert model.target_gain_ > 3.0 * model.target_gain_error_ > 0
+    assert model.leakage_ is not None
+    assert model.leakage_.set_auc < 0.7
+    assert model.n_held_out_ == 100
+    model.save(tmp_path / "model")
+    saved = clvm.load_model(tmp_path / "model")
+    assert saved.leakage_ == model.leakage_
+    assert saved.target_gain_ == model.target_gain_
+
+    X, B = two_sets(contrast=False)
+    with pytest.warns(UserWarning, match=r"no contrast was found; check which set"):
+        model = quick(**JUDGED).fit(X, background=B)
+    assert abs(model.target_gain_) < 2.0 * model.target_gain_error_
+
+
+def test_shared_latents_that_carry_the_target_are_reported() -> None:
+    model = SimpleNamespace(
+        leakage_=Leakage(0.97, 0.3, None, None, None),
+        n_held_out_=300,
+        separation=0.0,
+        n_target_=2,
+        target_gain_=5.0,
+        target_gain_error_=1.0,
+    )
+    (said,) = separation_warnings(model)
+    assert "curve of 0.97" in said
+    assert "30% of the target latents' variance" in said
+    assert "larger separation than 0" in said
+    model.leakage_ = Leakage(0.6, 0.02, None, None, None)
+    assert separation_warnings(model) == []
+    model.leakage_ = Leakage(0.97, 0.3, None, None, None)
+    model.n_held_out_ = 50  # too few to tell
+    assert separation_warnings(model) == []
+
+
+def test_without_held_out_rows_nothing_is_judged() -> None:
+    model = quick(validation_fraction=0.0).fit(DATA.target, background=DATA.background)
+    assert model.leakage_ is None
+    assert np.isnan(model.target_gain_)

@@ -1,5 +1,6 @@
 """The contrastive variational autoencoder as a scikit-learn estimator."""
 
+import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,10 +13,27 @@ from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import refuse_background_as_y
+from contrastive_lvm.estimators.leakage import (
+    Leakage,
+    check_leakage,
+    latents_leakage,
+    separation_warnings,
+)
 from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
 from contrastive_lvm.estimators.reporting import report
+from contrastive_lvm.io.value_checks import check_values, number, optional, whole
+from contrastive_lvm.vae.fit_networks import NetworkFit
+from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
+
+LEAST_HELD_OUT, MOST_JUDGED = 10, 2000  # rows of a set whose latents are judged
+JUDGED = {
+    "leakage": optional(check_leakage),
+    "target_gain": number("any"),
+    "target_gain_error": number("any"),
+    "n_held_out": whole(),
+}
 
 
 class ContrastiveVAE(Autoencoder):
@@ -40,9 +58,11 @@ class ContrastiveVAE(Autoencoder):
         What decoders predict: means, or the logarithms of odds or rates. `Gaussian` learns its
         noise variance, `NegativeBinomial` its dispersions.
     separation : float
-        Weight, in nats per row of the target, of a penalty on what the shared latents give away:
-        the squared maximum mean discrepancy between the shared latents of the two sets, plus the
-        dependence between shared and target latents. 0 is the paper's model; see `leakage`.
+        Weight of a penalty on what the shared latents give away: the squared maximum mean
+        discrepancy between the shared latents of the two sets, plus the dependence between shared
+        and target latents. It counts in units of what a row costs if none of its variance is
+        explained at the present noise, so that the same weight serves any number of features, any
+        noise and any batch. 0 is the paper's model; see `leakage_`.
     learning_rate : float
         Largest learning rate of Adam: it rises over 200 steps and falls to nothing in half a
         cosine.
@@ -92,6 +112,16 @@ class ContrastiveVAE(Autoencoder):
         each epoch.
     lower_bound_error_ : float
         Monte-Carlo standard error of `lower_bound_`.
+    leakage_ : Leakage or None
+        What the shared latents of held-out rows give away, by encoders (see `leakage`); None with
+        fewer than 10 held-out rows in a set.
+    target_gain_, target_gain_error_ : float
+        What the target latents add to the lower bound of a held-out row of the target, less what
+        they add to one of the background (through the target's encoder), nats per row, and the
+        standard error of this difference. Without a contrast rows of both sets are alike, and the
+        difference is zero on average. NaN with fewer than 10 held-out rows in a set.
+    n_held_out_ : int
+        Rows of the set with fewer held-out rows.
     n_target_, n_shared_ : int
     n_samples_, n_background_samples_ : int
         Rows of the two sets.
@@ -145,6 +175,9 @@ class ContrastiveVAE(Autoencoder):
 
     n_target_: int
     n_shared_: int
+    leakage_: Leakage | None
+    target_gain_: float
+    target_gain_error_: float
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
     report = report
@@ -157,7 +190,7 @@ class ContrastiveVAE(Autoencoder):
         hidden_layer_sizes: tuple[int, ...] = (128, 256),
         activation: str = "relu",
         likelihood: Any = "gaussian",
-        separation: float = 0.0,
+        separation: float = 2.0,
         learning_rate: float = 2e-3,
         batch_size: int = 512,
         max_epochs: int | None = None,
@@ -225,11 +258,43 @@ class ContrastiveVAE(Autoencoder):
     def _separation(self) -> float:
         return check_number("separation", self.separation, 0.0, 1e9, "a number of at least 0")
 
+    def _fitted_state(self) -> dict[str, Any]:
+        return super()._fitted_state() | {name: getattr(self, f"{name}_") for name in JUDGED}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        for name in JUDGED:
+            setattr(self, f"{name}_", state[name])
+
     def _check_state(self, state: dict[str, Any]) -> None:
         super()._check_state(state)
+        check_values(JUDGED, state)
         if (state["n_target"], state["n_shared"]) != self._sizes():
             raise ValueError("its networks have other dimensions than its parameters say")
         self._separation()
+
+    def _publish(self, fit: NetworkFit, rows: tuple[NetworkRows, ...]) -> None:
+        super()._publish(fit, rows)
+        self._judge(fit.networks, fit.held_out)
+        for sentence in separation_warnings(self):
+            warnings.warn(sentence, UserWarning, stacklevel=5)
+
+    def _judge(self, networks: TrainedNetworks, held_out: tuple[NetworkRows, ...]) -> None:
+        """Measure leakage and gain on held-out rows, as the encoders alone see them."""
+        self.n_held_out_ = min((rows.n_rows for rows in held_out), default=0)
+        self.leakage_, self.target_gain_, self.target_gain_error_ = None, np.nan, np.nan
+        if self.n_held_out_ < LEAST_HELD_OUT:
+            return
+        gains = [networks.target_gains(rows) for rows in held_out]
+        self.target_gain_ = float(gains[0].mean() - gains[1].mean())
+        variances = [own.var(ddof=1) / len(own) for own in gains]
+        self.target_gain_error_ = float(np.sqrt(np.sum(variances)))
+        (h, _), (other, _) = (
+            networks.latents(rows, of) for rows, of in zip(held_out, SETS, strict=True)
+        )
+        some, t = slice(MOST_JUDGED), networks.architecture.n_target
+        neighbors = min(20, self.n_held_out_ // 4)
+        self.leakage_ = latents_leakage(h[some, :t], h[some, t:], other[some], neighbors)
 
     def _publish_networks(self, networks: TrainedNetworks, history: dict[str, Array]) -> None:
         super()._publish_networks(networks, history)

@@ -12,8 +12,11 @@ from sklearn.preprocessing import StandardScaler
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
+from contrastive_lvm.io.value_checks import check_values, number
 
 FOLDS = 5
+ENOUGH = 100  # held-out rows of each set, for a warning
+MOST_AUC, MOST_R2 = 0.9, 0.15  # of shared latents that are called clean
 
 
 class Leakage(NamedTuple):
@@ -79,19 +82,61 @@ def leakage(
             f"{2 * max(FOLDS, n_neighbors)} rows in each set, but one has {fewest}; use fewer "
             "neighbours."
         )
-    target_r2 = _predicted(ours.shared, ours.target, n_neighbors, random_state)
-    set_auc = _told_apart(ours.shared, theirs, n_neighbors, random_state)
+    found = latents_leakage(ours.target, ours.shared, theirs, n_neighbors, random_state)
     if labels is None:
-        return Leakage(set_auc, target_r2, None, None, None)
+        return found
     values, codes = np.unique(np.asarray(labels), return_inverse=True)
     if codes.shape != (len(ours.shared),) or len(values) < 2:
         raise ValueError(
             f"labels have shape {np.shape(labels)} and {len(values)} value(s), but need one for "
             f"each of the {len(ours.shared)} rows of X, and two values at least."
         )
-    found = [_accuracy(h, codes, n_neighbors, random_state) for h in (ours.shared, ours.target)]
+    known = [_accuracy(h, codes, n_neighbors, random_state) for h in (ours.shared, ours.target)]
     chance = float(np.bincount(codes).max() / len(codes))
-    return Leakage(set_auc, target_r2, found[0], found[1], chance)
+    return Leakage(found.set_auc, found.target_r2, known[0], known[1], chance)
+
+
+def latents_leakage(
+    t: Array, z: Array, other: Array, n_neighbors: int = 20, random_state: Any = 0
+) -> Leakage:
+    """Measure it without labels, from the latents of target rows and of background rows."""
+    target_r2 = _predicted(z, t, n_neighbors, random_state)
+    set_auc = _told_apart(z, other, n_neighbors, random_state)
+    return Leakage(set_auc, target_r2, None, None, None)
+
+
+def check_leakage(name: str, value: object, _: dict[str, int]) -> None:
+    """Refuse what is not the leakage of held-out rows; for model files."""
+    if not isinstance(value, Leakage) or value[2:] != (None, None, None):
+        raise ValueError(f"{name} is not that of held-out rows")
+    check_values({"set_auc": number(), "target_r2": number()}, value)
+
+
+def separation_warnings(model: Any) -> list[str]:
+    """Say in a sentence each what held-out rows showed to be wrong with a contrastive autoencoder.
+
+    Fewer than 100 held-out rows of a set cannot tell.
+    """
+    found, gain = model.leakage_, model.target_gain_
+    if found is None or model.n_held_out_ < ENOUGH:
+        return []
+    said = []
+    if found.set_auc > MOST_AUC or found.target_r2 > MOST_R2:
+        said.append(
+            "the shared latents of held-out rows carry what only the target has: they tell target "
+            f"from background rows with an area under the ROC curve of {found.set_auc:.2f} (0.5 is "
+            f"clean) and predict {max(found.target_r2, 0.0):.0%} of the target latents' variance; "
+            f"use a larger separation than {model.separation:g}, or more target dimensions than "
+            f"{model.n_target_}."
+        )
+    if gain < 2.0 * model.target_gain_error_:
+        said.append(
+            "the target latents describe held-out rows of the background as well as those of the "
+            f"target (a gain of {gain:.2g} nats per row, standard error "
+            f"{model.target_gain_error_:.2g}), so no contrast was found; check which set is the "
+            "target, and whether there is a contrast at all (contrast_test)."
+        )
+    return said
 
 
 def _told_apart(z: Array, other: Array, n_neighbors: int, random_state: Any) -> float:

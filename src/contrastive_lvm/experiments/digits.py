@@ -103,7 +103,7 @@ def _claims(ours: Space, flat: Space) -> list[Claim]:
 
 
 def contrastive(
-    data: DigitsOnGrass, *, separation: float = 0.0, random_state: int = 0, **words: Any
+    data: DigitsOnGrass, *, separation: float = 2.0, random_state: int = 0, **words: Any
 ) -> DigitsResult:
     """Train a contrastive autoencoder of 2 + 8 dimensions: both spaces, and samples."""
     model = ContrastiveVAE(2, 8, separation=separation, random_state=random_state, **words)

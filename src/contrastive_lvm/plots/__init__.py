@@ -6,6 +6,7 @@ from contrastive_lvm.plots.evidence_plots import (
     plot_null_distribution,
     plot_stability,
 )
+from contrastive_lvm.plots.history_plots import plot_history
 from contrastive_lvm.plots.latent_plots import plot_comparison, plot_latents, plot_shared
 from contrastive_lvm.plots.loading_plots import plot_loadings, plot_relevance
 from contrastive_lvm.plots.outlier_plots import plot_outliers, plot_weights
@@ -16,6 +17,7 @@ from contrastive_lvm.plots.uncertainty import plot_uncertainty
 __all__ = [
     "plot_comparison",
     "plot_dimensions",
+    "plot_history",
     "plot_imputation",
     "plot_lasso_path",
     "plot_latents",

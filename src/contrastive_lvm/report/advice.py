@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.estimators.leakage import separation_warnings
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.read import looks_transposed
 from contrastive_lvm.io.tables.row_columns import replicate_sign
@@ -129,9 +130,16 @@ def diagnostics(
 ) -> list[dict[str, str]]:
     """Return sentences with a level: "good", "note" or "care"."""
     found = [_ending(facts), *_enrichment(points), *_certainty(points), _outliers(facts)]
-    advice = [*data_advice(sets, model, PAGE), *fit_advice(facts, PAGE)]
+    advice = [*data_advice(sets, model, PAGE), *fit_advice(facts, PAGE), *_separation(model)]
     found += [("care", sentence) for sentence in advice]
     return [{"level": level, "text": text} for level, text in found]
+
+
+def _separation(model: Fitted) -> list[str]:
+    """Return what held-out rows showed about the separation of an autoencoder's latents."""
+    if not hasattr(model, "leakage_"):
+        return []
+    return [sentence[0].upper() + sentence[1:] for sentence in separation_warnings(model)]
 
 
 def _ending(facts: Facts) -> tuple[str, str]:

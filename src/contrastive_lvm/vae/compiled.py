@@ -32,7 +32,7 @@ class StepInputs(NamedTuple):
     batches: tuple[JaxArrayLike, ...]  # (C, B, D) for each set
     numbers: JaxArrayLike  # (C,) of the steps: seeds of their draws
     rates: JaxArrayLike  # (C,) learning rates
-    kl_weights: JaxArrayLike  # (C,) of the target latents, and of the penalty
+    kl_weights: JaxArrayLike  # (C,) of the target latents
     log_floors: JaxArrayLike  # (C,) of the noise
 
 
@@ -41,7 +41,7 @@ class Objective(NamedTuple):
 
     constants: NetworkConstants
     repeats: tuple[JaxArrayLike, ...]  # rows of a set that each row of its batch stands for
-    separation: JaxArrayLike  # weight of the leak, nats
+    separation: JaxArrayLike  # weight of the leak, in information units of all target rows
     n_entries: JaxArrayLike  # of both sets, by which the objective is divided
     key: JaxArray  # of all draws
 
@@ -54,7 +54,9 @@ class TrainingFunctions(NamedTuple):
         [NetworkWeights, OptimizerState, StepInputs, Objective],
         tuple[NetworkWeights, OptimizerState, BoundTerms],
     ]
-    evaluate: Callable[[NetworkWeights, tuple[JaxArrayLike, ...], Objective], BoundTerms]
+    evaluate: Callable[
+        [NetworkWeights, tuple[JaxArrayLike, ...], Objective], tuple[BoundTerms, JaxArray]
+    ]
 
 
 @lru_cache(maxsize=4)
@@ -74,7 +76,8 @@ def training_functions(
         model = NetworkModel(architecture, weights, objective.constants)
         key = jax.random.fold_in(objective.key, inputs.numbers)
         terms = terms_of(model, inputs.batches, objective.repeats, key, inputs.log_floors)
-        penalty = objective.separation * inputs.kl_weights * terms.leak
+        unit = model.information_unit(inputs.log_floors)
+        penalty = objective.separation * unit * terms.leak
         loss = (penalty - terms.lower_bound(inputs.kl_weights)) / objective.n_entries
         return jnp.asarray(loss), terms
 
@@ -95,9 +98,11 @@ def training_functions(
 
     def evaluate(
         weights: NetworkWeights, batch: tuple[JaxArrayLike, ...], objective: Objective
-    ) -> BoundTerms:
+    ) -> tuple[BoundTerms, JaxArray]:
+        """Return the terms and the penalty."""
         model = NetworkModel(architecture, weights, objective.constants)
-        return terms_of(model, batch, objective.repeats, objective.key)
+        terms = terms_of(model, batch, objective.repeats, objective.key)
+        return terms, jnp.asarray(objective.separation * model.information_unit() * terms.leak)
 
     return TrainingFunctions(jax.jit(optimizer.init), jax.jit(steps), jax.jit(evaluate))
 
@@ -115,6 +120,7 @@ class NetworkFunctions(NamedTuple):
     weighted_bounds: Callable[..., JaxArray]  # rows, posterior, key, of, draws -> (B,)
     # posterior, key, of, draws -> mean and mean square of the predictor, (B, D)
     predictor_moments: Callable[..., tuple[JaxArray, JaxArray]]
+    target_gains: Callable[..., JaxArray]  # rows, key, draws -> (B,)
 
 
 @lru_cache(maxsize=4)
@@ -139,6 +145,7 @@ def network_functions(architecture: Architecture) -> NetworkFunctions:
         compiled(_lower_bounds, "of", "draws"),
         compiled(_weighted_bounds, "of", "draws"),
         compiled(_predictor_moments, "of", "draws"),
+        compiled(_target_gains, "draws"),
     )
 
 
@@ -153,6 +160,23 @@ def _lower_bounds(
 
     bounds: JaxArray = jax.lax.map(one, jnp.arange(draws))
     return bounds
+
+
+def _target_gains(model: NetworkModel, rows: JaxArray, key: JaxArray, *, draws: int) -> JaxArray:
+    """Return what the target latents add to each row's lower bound, by the target's encoder.
+
+    `E[ln p(x | z, t) - ln p(x | z)] - KL(q(t | x))`, where the second term leaves `f_t` out.
+    """
+    posterior, k = model.encode(rows, "target"), model.architecture.n_target
+
+    def one(i: JaxArray) -> JaxArray:
+        h = posterior.draw(jax.random.fold_in(key, i))
+        without = model.predictor(None, h[:, k:], "target")
+        with_target = model.log_likelihood(rows, model.decode(h, "target"))
+        return with_target - model.log_likelihood(rows, without)
+
+    gains: JaxArray = jax.lax.map(one, jnp.arange(draws)).mean(axis=0)
+    return gains - posterior.split(k)[0].divergence()
 
 
 def _weighted_bounds(

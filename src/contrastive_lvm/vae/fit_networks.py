@@ -9,6 +9,7 @@ import numpy as np
 
 from contrastive_lvm.black_box.devices import Placement
 from contrastive_lvm.progress import progress
+from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.scatter import Moments
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
@@ -30,6 +31,7 @@ class NetworkFit(NamedTuple):
     lower_bound_error: float  # Monte-Carlo standard error
     n_epochs: int
     converged: bool
+    held_out: tuple[NetworkRows, ...]  # rows that did not train; () without
 
 
 def fit_networks(
@@ -60,7 +62,10 @@ def fit_networks(
     ]
     total, variance = np.sum(bounds, axis=0)
     error = float(np.sqrt(variance))
-    return NetworkFit(networks, training.state, float(total), error, training.n_epochs, converged)
+    held_out = tuple(NetworkRows(LocalRows(data.units.restore(rows))) for rows in data.held_out)
+    return NetworkFit(
+        networks, training.state, float(total), error, training.n_epochs, converged, held_out
+    )
 
 
 def _run(training: Training) -> bool:

@@ -93,6 +93,17 @@ class NetworkModel(NamedTuple):
         k = self.architecture.n_target if of == "target" else 0
         return self.predictor(h[..., :k] if k else None, h[..., k:], of)
 
+    def information_unit(self, log_floor: JaxArrayLike | float = LEAST_LOG_NOISE) -> JaxArray:
+        """Return what a row costs, in nats, if none of its variance is explained.
+
+        Rows have unit variance, so that it is `D / (2 noise)`, with the noise that the likelihood
+        has at present. It weighs a penalty against the lower bound, whatever the number of
+        features and the noise, and is not differentiated.
+        """
+        log_noise = self.weights.likelihood.get("noise", 0.0)
+        level = jnp.maximum(jnp.asarray(log_noise), log_floor).mean()
+        return jax.lax.stop_gradient(0.5 * self.architecture.n_features * jnp.exp(-level))
+
     def log_likelihood(
         self, rows: JaxArrayLike, eta: JaxArray, log_floor: JaxArrayLike | float = LEAST_LOG_NOISE
     ) -> JaxArray:

@@ -22,6 +22,7 @@ from contrastive_lvm.vae.networks import Layer, Network
 
 MOST_DRAWS, ENOUGH_DRAWS = 64, 1 << 15  # of the lower bound: per row, and in all
 LEAST, MOST = 64, 2048  # rows of a block; shorter ones are padded, so that few are compiled
+DRAWS = 8  # that target gains average
 SEED = 0  # of draws for predictions, which are the same at every call
 
 
@@ -151,6 +152,14 @@ class TrainedNetworks(NamedTuple):
 
         found = self._row_bounds(rows, bounds, seed)
         return float(found.mean(axis=0).sum()), float(found.var(axis=0, ddof=1).sum() / draws)
+
+    def target_gains(self, rows: NetworkRows) -> Array:
+        """Return what the target latents add to the lower bound of rows of either set, (N,)."""
+        found = []
+        for block in self._blocks(rows):
+            gains = self._functions.target_gains(*self._fixed, block.rows, block.key, draws=DRAWS)
+            found.append(np.asarray(gains, dtype=np.float64)[: block.n_rows])
+        return np.concatenate(found)
 
     def weighted_bounds(self, rows: NetworkRows, of: str, draws: int) -> Array:
         """Return importance-weighted lower bounds of rows, (N,): nearer the more draws."""

@@ -230,13 +230,13 @@ class Training:
 
     def _validation_bound(self, weights: NetworkWeights, terms: BoundTerms) -> float:
         """Return the objective of held-out rows, by the same draws each time, nats per row."""
+        penalty = 0.0
         if self.data.held_out:
             objective = self.objective(tuple(len(rows) for rows in self.data.held_out))
             key = jax.random.fold_in(objective.key, 2**31)
             objective = objective._replace(key=key)
-            found = self.functions.evaluate(weights, self.held_out, objective)
-            terms = self._in_units([float(value) for value in found])
-        penalty = self.plan.separation * self.data.sizes[0] * terms.leak
+            found, cost = self.functions.evaluate(weights, self.held_out, objective)
+            terms, penalty = self._in_units([float(value) for value in found]), float(cost)
         return float(terms.lower_bound() - penalty) / sum(self.data.sizes)
 
     def _in_units(self, values: Sequence[float] | Array) -> BoundTerms:
