@@ -3,6 +3,7 @@
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,8 +46,9 @@ def test_the_discrepancy_is_that_of_all_pairs() -> None:
 
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((9, 3)), 1.0 + rng.standard_normal((7, 3))
+    u, v = jax.numpy.asarray(a), jax.numpy.asarray(b)
     found = jax.jit(discrepancy)(
-        without_diagonal(kernel(a, a)), without_diagonal(kernel(b, b)), kernel(a, b)
+        without_diagonal(kernel(u, u)), without_diagonal(kernel(v, v)), kernel(u, v)
     )
     assert float(found) == pytest.approx(plain_discrepancy(a, b), abs=1e-5)
 
@@ -68,14 +70,18 @@ def test_the_dependence_is_that_of_all_quadruples() -> None:
         K[i, j] * (L[i, j] + L[q, r] - 2.0 * L[i, q])
         for i, j, q, r in itertools.permutations(range(6), 4)
     ]
-    found = jax.jit(dependence)(without_diagonal(kernel(a, a)), without_diagonal(kernel(b, b)))
+    u, v = jax.numpy.asarray(a), jax.numpy.asarray(b)
+    found = jax.jit(dependence)(without_diagonal(kernel(u, u)), without_diagonal(kernel(v, v)))
     assert float(found) == pytest.approx(np.mean(terms), abs=1e-5)
 
 
 def test_collapsed_latents_leak_as_much() -> None:
     """Shrinking the shared latents does not meet the penalty, and neither does a larger batch."""
+    import jax.numpy as jnp
+
     rng = np.random.default_rng(0)
-    t, noise = rng.standard_normal((1200, 2)), rng.standard_normal((2, 1200, 3))
+    t = jnp.asarray(rng.standard_normal((1200, 2)))
+    noise = jnp.asarray(rng.standard_normal((2, 1200, 3)))
     z, other = 1.0 + noise[0], noise[1]
     whole = float(leak(t, z, other))
     assert whole > 0.05
@@ -150,7 +156,7 @@ def two_sets(*, contrast: bool) -> tuple[np.ndarray, np.ndarray]:
     return tuple(rows + 0.5 * rng.standard_normal(rows.shape) for rows in (X, B))  # type: ignore[return-value]
 
 
-JUDGED = {"max_epochs": 20, "batch_size": 128, "learning_rate": 0.01}
+JUDGED: dict[str, Any] = {"max_epochs": 20, "batch_size": 128, "learning_rate": 0.01}
 
 
 def test_held_out_rows_say_whether_there_is_a_contrast(tmp_path: Path) -> None:
