@@ -10,6 +10,7 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
+from contrastive_lvm.estimators.covariates import checked_encoding
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import refuse_background_as_y
 from contrastive_lvm.estimators.linear_fit import (
@@ -77,6 +78,9 @@ class ContrastiveLVM(LinearPredictions):
     latent_prior : None or Mixture
         Prior of the target latents: None is standard normal, `Mixture(n_components)` one normal
         distribution for each subgroup of the target's rows.
+    covariate_effects : {"shared", "own"}
+        Whether the covariates given to `fit` have the same effects in both sets, or effects of each
+        set's own.
     inference : "auto", "em", "vb", "svi", "nuts", or an object
         The engine: `EM` for point loadings, `VariationalBayes` for loadings with a posterior;
         `SVI` and `NUTS`, which need the extra `jax`, for every model. `"auto"` takes the first
@@ -103,7 +107,13 @@ class ContrastiveLVM(LinearPredictions):
         under EM and in a block without a prior. They suppose the latents known, and are too
         small for that: a quarter to three quarters of exact ones on a small test problem.
     mean_, background_mean_ : ndarray of shape (n_features,)
-        Means of the two sets.
+        Means of the two sets, of rows whose covariates are average where there are covariates.
+    covariate_effects_, background_covariate_effects_ : DataFrame or None
+        Change of the mean of each feature (column) with each covariate (row), in the two sets,
+        which differ only with `covariate_effects="own"`. A category has a row for each level but
+        the first, such as `sex[male]`, with the difference from the first. None without covariates.
+    covariate_mean_ : Series or None
+        Means of the same columns over the rows of both sets, to which `mean_` belongs.
     noise_variance_, background_noise_variance_ : float or ndarray of shape (n_features,)
         Noise variances of the two sets, which differ only with `sets="own"`: one number when
         isotropic, zero where the likelihood has none.
@@ -154,8 +164,14 @@ class ContrastiveLVM(LinearPredictions):
         "background_sample_weight": True,
         "groups": True,
         "background_groups": True,
+        "covariates": True,
+        "background_covariates": True,
     }
-    __metadata_request__score: ClassVar[dict[str, bool]] = {"sample_weight": True}
+    __metadata_request__transform: ClassVar[dict[str, bool]] = {"covariates": True}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {
+        "sample_weight": True,
+        "covariates": True,
+    }
 
     report = report
     subgroups = subgroups
@@ -172,6 +188,7 @@ class ContrastiveLVM(LinearPredictions):
         shared_prior: PriorLike = None,
         target_prior: PriorLike = None,
         latent_prior: Mixture | None = None,
+        covariate_effects: str = "shared",
         inference: EngineLike = "auto",
         n_init: int = 1,
         random_state: RandomState = None,
@@ -184,6 +201,7 @@ class ContrastiveLVM(LinearPredictions):
         self.shared_prior = shared_prior
         self.target_prior = target_prior
         self.latent_prior = latent_prior
+        self.covariate_effects = covariate_effects
         self.inference = inference
         self.n_init = n_init
         self.random_state = random_state
@@ -198,6 +216,8 @@ class ContrastiveLVM(LinearPredictions):
         background: Any = None,
         groups: Any = None,
         background_groups: Any = None,
+        covariates: Any = None,
+        background_covariates: Any = None,
         sample_weight: RowNumbers = None,
         background_sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
@@ -221,6 +241,12 @@ class ContrastiveLVM(LinearPredictions):
             not independent: the test behind `n_target="auto"` permutes whole replicates, or
             exchanges the sets within replicates that have rows in both. The fit itself does not
             depend on them.
+        covariates, background_covariates : frame or array-like of shape (n, c) and (m, c), optional
+            Known columns such as age, sex or batch, whose effect on the mean of a row is estimated
+            with the rest of the model, so that it is not taken for structure. Columns of numbers
+            are used as they are; text and categories of a frame are coded by zeros and ones, one
+            column for each level but the first. Missing values are refused, and so are covariates
+            that the sets or other covariates determine. The other methods then want them too.
         sample_weight, background_sample_weight : array-like of shape (n,) and (m,), optional
             Weights of rows, 1 when left out: a row of weight 2 counts as two equal rows, and one
             of weight 0 does not count. `SVI` and `NUTS` do not take them.
@@ -244,9 +270,11 @@ class ContrastiveLVM(LinearPredictions):
         if background is None:
             refuse_background_as_y(X, y)
         sizes = (size_factors, background_size_factors)
-        size = supported_dimensions(self, X, background, (groups, background_groups), sizes)
+        replicates = (groups, background_groups)
+        size = supported_dimensions(self, X, background, replicates, sizes, covariates)
         weights = (sample_weight, background_sample_weight)
-        given = read_input(self, X, background, weights, size)
+        known = (covariates, background_covariates)
+        given = read_input(self, X, background, weights, size, known)
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
             fits = run_engine(given, sizes, n_init, rng)
@@ -263,6 +291,8 @@ class ContrastiveLVM(LinearPredictions):
         background: Any = None,
         groups: Any = None,
         background_groups: Any = None,
+        covariates: Any = None,
+        background_covariates: Any = None,
         sample_weight: RowNumbers = None,
         background_sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
@@ -284,17 +314,22 @@ class ContrastiveLVM(LinearPredictions):
             background=background,
             groups=groups,
             background_groups=background_groups,
+            covariates=covariates,
+            background_covariates=background_covariates,
             sample_weight=sample_weight,
             background_sample_weight=background_sample_weight,
             size_factors=size_factors,
             background_size_factors=background_size_factors,
         )
-        return self.transform(X, size_factors=size_factors)
+        return self.transform(X, size_factors=size_factors, covariates=covariates)
 
     def _publish(self, posterior: Posterior, model: Model) -> None:
         """Give the results the names that users know."""
         self._publish_ascent(posterior)
-        self._prediction_model = contrastive_predictions(posterior, model.likelihood)
+        self._prediction_model = contrastive_predictions(
+            posterior, model.likelihood, self._encoding
+        )
+        self._publish_effects()
         W, S = posterior.loadings["target"], posterior.loadings["shared"]
         (psi, background_psi), stds = self._noise_of_sets(), posterior.loading_stds()
         self.target_components_, self.shared_components_ = W.T.copy(), S.T.copy()
@@ -320,12 +355,18 @@ class ContrastiveLVM(LinearPredictions):
             posterior.prior_states.get("target"), self.feature_relevance_, posterior.unit_variance
         )
 
+    def _publish_effects(self) -> None:
+        found = self._effects_of_sets()
+        self.covariate_effects_ = found.get("target")
+        self.background_covariate_effects_ = found.get("background", self.covariate_effects_)
+
     def _noise_of_sets(self) -> tuple[Array, Array]:
         """Return the noise variances of target and background, (D,)."""
         found = [self.posterior_.nuisance_of(name).noise for name in self.posterior_.means]
         return found[0], found[-1]
 
     def _check_state(self, state: dict[str, Any]) -> None:
+        self._encoding = checked_encoding(state["covariates"])
         posterior, model = state["posterior"], self._model(state["posterior"])
         n_rows = {"target": self.n_samples_, "background": self.n_background_samples_}
         known = {name: n for name, n in n_rows.items() if n is not None}

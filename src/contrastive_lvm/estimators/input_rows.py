@@ -42,7 +42,11 @@ if TYPE_CHECKING:
 FLOATS = (np.float64, np.float32)
 Method = TypeVar("Method", bound=Callable[..., Any])
 MOST_VARIANCE = 1e240  # that of fits in which products of variances and least shares are numbers
-ROW_OPTIONS = ("size_factors", "sets")  # arguments of methods with a value for each row
+ROW_OPTIONS = (
+    "size_factors",
+    "sets",
+    "covariates",
+)  # arguments of methods with a value for each row
 WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
 
 
@@ -181,7 +185,7 @@ def _applied(
     estimator: "Estimator", name: str, options: dict[str, Any], chunk: Matrix, rows: slice
 ) -> Any:
     """Apply a method to a chunk, whose rows are at the given places."""
-    own = {n: options[n][rows] for n in ROW_OPTIONS if isinstance(options.get(n), np.ndarray)}
+    own = {n: options[n][rows] for n in ROW_OPTIONS if options.get(n) is not None}
     options = {**options, **own}
     bare = inspect.unwrap(getattr(type(estimator), name))  # frames, if any, are made at the end
     return bare(estimator, chunk, **options)
@@ -253,15 +257,16 @@ def refuse_empty_columns(observed: Array, name: str) -> None:
 
 
 def refuse_too_many_dimensions(
-    sizes: dict[str, int], sets: list[Rows], *, sized_by_data: bool = False
+    sizes: dict[str, int], sets: list[Rows], *, sized_by_data: bool = False, n_effects: int = 0
 ) -> None:
     """Refuse dimensions that leave nothing for the noise.
 
     Each kind alone must be fewer than the features. Without a prior that sizes itself, both
     together must be at most as many as the features, and fewer than the rows less one for each
-    mean; otherwise the noise variance has no maximum-likelihood value.
+    mean and each effect of a covariate; otherwise the noise variance has no maximum-likelihood
+    value.
     """
-    rows = sum(X.shape[0] - 1 for X in sets)
+    rows = sum(X.shape[0] - 1 for X in sets) - n_effects
     features, total = sets[0].shape[1], sum(sizes.values())
     largest = max(sizes, key=lambda name: sizes[name])
     if sizes[largest] >= features:
@@ -271,7 +276,7 @@ def refuse_too_many_dimensions(
     elif total >= rows and not sized_by_data:
         reason = (
             f"is too large: the model has {total} dimensions in all, which must be fewer than "
-            f"{rows}, the number of rows less one for each mean"
+            f"{rows}, the number of rows less one for each mean{' and effect' * bool(n_effects)}"
         )
     else:
         return

@@ -1,8 +1,10 @@
 """What estimators of linear models share once they are fitted, whatever their sets are."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,12 +14,17 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
-from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
+from contrastive_lvm.estimators.covariates import EncodedRows, Encoding, effects_table
+from contrastive_lvm.estimators.frames import number_per_row
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.parse_params import EngineLike, RandomState
 from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
-from contrastive_lvm.estimators.prediction_model import PredictionModel, tail_probabilities
+from contrastive_lvm.estimators.prediction_model import (
+    PredictionModel,
+    RowFacts,
+    tail_probabilities,
+)
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -33,6 +40,8 @@ class LinearEstimator(Estimator):
     inference: EngineLike
     n_init: int
     _prediction_model: PredictionModel
+    covariate_mean_: "pd.Series[float] | None"
+    _encoding: Encoding | None = None  # of covariates
 
     def _fitted(self) -> PredictionModel:
         """Return the model of predictions."""
@@ -46,12 +55,15 @@ class LinearEstimator(Estimator):
         return light
 
     def _check_row_options(self, n_rows: int, options: dict[str, Any]) -> dict[str, Any]:
+        fitted, facts = self._fitted(), {"covariates": self._encoded(options, n_rows)}
         if options.get("size_factors") is None:
-            return {}
+            return facts
         sizes = number_per_row("size_factors", options["size_factors"], n_rows)
-        fitted = self._fitted()
-        fitted.for_new_rows(next(iter(fitted.blocks)), n_rows, sizes)  # refuses them
-        return {"size_factors": sizes}
+        fitted.for_new_rows(next(iter(fitted.blocks)), n_rows, RowFacts(sizes))  # refuses them
+        return {"size_factors": sizes, **facts}
+
+    def _encoded(self, options: Mapping[str, Any], n_rows: int) -> EncodedRows | None:
+        return self._fitted().encode(options.get("covariates"), n_rows)
 
     def _read(self, X: Any) -> Matrix:
         """Return rows to predict from, checked."""
@@ -66,9 +78,21 @@ class LinearEstimator(Estimator):
         self.lower_bound_error_ = posterior.lower_bound_error
         self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
 
+    def _effects_of_sets(self) -> dict[str, pd.DataFrame]:
+        """Return the effects of covariates on each set by name, and publish their means."""
+        encoding, effects = self._encoding, self.posterior_.effects
+        self.covariate_mean_ = None
+        if encoding is None:
+            return {}
+        self.covariate_mean_ = pd.Series(encoding.center, index=list(encoding.columns))
+        names = getattr(self, "feature_names_in_", None)
+        features = [f"x{i}" for i in range(self.n_features_in_)] if names is None else names
+        return {name: effects_table(encoding, M, features) for name, M in effects.items()}
+
     def _fitted_state(self) -> dict[str, object]:
         # What SVI continues from is as large as the data.
-        return {"posterior": self.posterior_._replace(n_iter=self.n_iter_, state=None)}
+        posterior = self.posterior_._replace(n_iter=self.n_iter_, state=None)
+        return {"posterior": posterior, "covariates": self._encoding}
 
     def _check_saved(self, posterior: Posterior, model: Model, n_rows: dict[str, int]) -> None:
         """Refuse a posterior from a file that is not one of the model for such rows."""
@@ -131,19 +155,30 @@ def kept_latents(fitted: PredictionModel, blocks: tuple[str, ...], of: str) -> n
 
 
 def remove_blocks(
-    fitted: PredictionModel, rows: Matrix, of: str, size_factors: RowNumbers, kept: np.ndarray
+    fitted: PredictionModel,
+    rows: Matrix,
+    of: str,
+    facts: RowFacts,
+    kept: np.ndarray,
+    *,
+    remove_covariates: bool = False,
 ) -> Array:
     """Return rows of a set less what the latents that are not `kept`, (K,) bool, explain.
 
-    Missing entries are filled by the mean and what is kept; counts and binary entries become their
-    expected values there, of a row of average size.
+    What covariates add to the mean of an average row is removed too if asked for. Missing entries
+    are filled by the mean and what is kept; counts and binary entries become their expected values
+    there, of a row of average size.
     """
-    view = fitted.for_rows(of, rows, size_factors)
+    view = fitted.for_rows(of, rows, facts)
     means = prediction.latent_means(view, rows)
-    denoised = prediction.rows_at(fitted.for_new_rows(of, len(means)), means * kept)
+    average = fitted.for_new_rows(of, len(means))
+    known = average if remove_covariates else average._replace(covariates=view.covariates)
+    denoised = prediction.rows_at(known, means * kept)
     additive = fitted.likelihood._has_noise(rows.shape[1])
     values = widen(rows[:, additive])
     rest = values - means[:, ~kept] @ view.L[np.ix_(additive, ~kept)].T
+    if remove_covariates and view.covariates is not None and view.effects is not None:
+        rest -= view.covariates @ view.effects[additive].T
     denoised[:, additive] = np.where(np.isnan(values), denoised[:, additive], rest)
     return denoised
 

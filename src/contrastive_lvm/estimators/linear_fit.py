@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
 from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.covariates import Given, check_effects, encode_sets
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import (
     check_sample_weight,
@@ -22,7 +23,7 @@ from contrastive_lvm.estimators.input_rows import (
     warn_about_equal_sets,
 )
 from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
-from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.anderson import AscentInterrupted
@@ -50,6 +51,7 @@ class FitInput(NamedTuple):
     sets: list[Rows]  # in the order of the model's
     weights: list[Array | None]  # of the rows of each set, None where all are 1
     names: tuple[str, ...]  # of the sets in errors
+    covariates: list[Array] | None = None  # of the rows of each set, encoded, (N, C)
 
 
 def supported_dimensions(
@@ -58,6 +60,7 @@ def supported_dimensions(
     background: Any,
     groups: tuple[Any, Any],
     size_factors: Sizes = (None, None),
+    covariates: Any = None,
 ) -> int | None:
     """Check the replicates of rows, and return what `"auto"` stands for; None for a given number.
 
@@ -72,6 +75,9 @@ def supported_dimensions(
             "background=None, but n_target='auto' compares X with it; pass background=... or "
             "give n_target as a number."
         )
+    if covariates is not None and automatic:
+        reason = "'auto' stands for a test that knows no covariates; give a number."
+        raise InvalidParameterError("n_target", "auto", reason)
     from contrastive_lvm.resampling.contrast_test import contrast_test
     from contrastive_lvm.resampling.replicates import check_replicates
 
@@ -109,6 +115,7 @@ def read_input(
     background: Any,
     weights: Sequence[RowNumbers] = (None, None),
     n_target: int | None = None,
+    covariates: Sequence[Any] = (None, None),
 ) -> FitInput:
     """Check the data and the parameters of an estimator; `n_target` stands for "auto"."""
     sets = [rows_for_fit(estimator, X)]
@@ -122,16 +129,24 @@ def read_input(
         )
     elif weights[1] is not None:
         raise ValueError("background_sample_weight was given without a background; leave it out.")
+    elif covariates[1] is not None:
+        raise ValueError("background_covariates were given without a background; leave them out.")
     sizes = [rows.shape[0] for rows in sets]
     names = ("sample_weight", "background_sample_weight")
     checked = list(map(check_sample_weight, names, weights, sizes))
     n_rows = sum(n if w is None else float(w.sum()) for n, w in zip(sizes, checked, strict=True))
-    alone = background is None
+    of_sets = zip(("covariates", "background_covariates"), covariates, sizes, checked, strict=False)
+    own = check_effects(estimator.covariate_effects)
+    encoding, encoded = encode_sets([Given(*one) for one in of_sets], ("X", "background"), own=own)
+    estimator._encoding, alone = encoding, background is None
     model = parse_params.model(estimator, n_rows, background=not alone, n_target=n_target)
     kinds = {f"n_{block.name}": block.n_components for block in reversed(model.blocks)}
-    refuse_too_many_dimensions(kinds, sets, sized_by_data=model.drops_columns)
+    refuse_too_many_dimensions(
+        kinds, sets, sized_by_data=model.drops_columns, n_effects=model.n_effects
+    )
     estimator.n_samples_, estimator.n_background_samples_ = (*sizes, None)[:2]
-    return fit_input(model, estimator.inference, sets, checked, ("X", "background")[: len(sets)])
+    arguments = ("X", "background")[: len(sets)]
+    return fit_input(model, estimator.inference, sets, checked, arguments, encoded or None)
 
 
 def fit_input(
@@ -140,6 +155,7 @@ def fit_input(
     sets: list[Rows],
     weights: list[Array | None],
     names: tuple[str, ...],
+    covariates: list[Array] | None = None,
 ) -> FitInput:
     """Find the engine for a model, and check that the likelihood has a density for all rows."""
     engine = parse_params.engine(inference, model)
@@ -147,7 +163,7 @@ def fit_input(
         _supported(rows, model.likelihood, name, engine)
         for rows, name in zip(sets, names, strict=True)
     ]
-    return FitInput(model, engine, checked, weights, names)
+    return FitInput(model, engine, checked, weights, names, covariates)
 
 
 def _supported(rows: Rows, likelihood: Likelihood, name: str, engine: Engine) -> Rows:
@@ -171,7 +187,7 @@ def compress(given: FitInput, engine: CoordinateAscent) -> tuple[Model, Data]:
 
     The model that comes with them has its priors in their units, and the sizes that they support.
     """
-    data = engine._prepare(given.model, given.sets, given.weights)
+    data = engine._prepare(given.model, given.sets, given.weights, given.covariates)
     for name, rows, weights in zip(given.names, data.sets, given.weights, strict=True):
         if weights is not None:  # a feature may be observed only in rows of weight 0
             refuse_empty_columns(rows.counts, name)
@@ -236,6 +252,11 @@ def _black_box(
         raise ValueError(
             f"inference={engine!r} cannot use sample_weight, weights of rows; use "
             "inference='em' or 'vb', or repeat rows."
+        )
+    if given.covariates is not None:
+        raise ValueError(
+            f"inference={engine!r} cannot use covariates; use inference='em' or 'vb', with "
+            "Gaussian or Student-t noise."
         )
     variances, means = zip(*map(_moments, given.sets), strict=True)
     pooled = np.average(variances, axis=0, weights=[X.shape[0] for X in given.sets])

@@ -22,10 +22,12 @@ from contrastive_lvm.estimators.prediction_model import (
     BackgroundLatents,
     Latents,
     Outliers,
+    RowFacts,
     ranked,
 )
 
-SETS, PARTS = ("target", "background"), ("shared", "target", "background")
+SETS = ("target", "background")
+PARTS = ("shared", "target", "background", "covariates")
 
 
 class LinearPredictions(LinearEstimator):
@@ -43,20 +45,22 @@ class LinearPredictions(LinearEstimator):
     def _n_features_out(self) -> int:
         return int(self.n_target_)
 
-    def _rows(self, X: Any, of: str, size_factors: RowNumbers) -> tuple[prediction.View, Matrix]:
+    def _rows(self, X: Any, of: str, facts: RowFacts) -> tuple[prediction.View, Matrix]:
         """Return the model of a set, the target's columns first, and its rows, checked."""
         check_choice("of", of, SETS)
         rows = self._read(X)
-        return self._fitted().for_rows(of, rows, size_factors), rows
+        return self._fitted().for_rows(of, rows, facts), rows
 
     @by_chunks
-    def transform(self, X: Any, *, size_factors: RowNumbers = None) -> Array:
+    def transform(
+        self, X: Any, *, size_factors: RowNumbers = None, covariates: Any = None
+    ) -> Array:
         """Posterior mean of the target latents of rows of the target.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
 
         Returns
         -------
@@ -72,11 +76,11 @@ class LinearPredictions(LinearEstimator):
                [-0.87, -0.39],
                [-0.83, -0.68]])
         """
-        model, rows = self._rows(X, "target", size_factors)
+        model, rows = self._rows(X, "target", RowFacts(size_factors, covariates))
         return prediction.latent_means(model, rows)[:, : self.n_target_]
 
     def latents(
-        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None
+        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
     ) -> Latents | BackgroundLatents:
         """Posterior of all latents of rows, with standard deviations and covariances.
 
@@ -85,7 +89,7 @@ class LinearPredictions(LinearEstimator):
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
             Which set the rows belong to; rows of the background have no target part.
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
 
         Returns
         -------
@@ -103,12 +107,16 @@ class LinearPredictions(LinearEstimator):
         >>> latents.target_std[0].round(3), latents.cov.shape
         (array([0.284, 0.2  ]), (400, 22, 22))
         """
-        found = self._latents(X, of=of, size_factors=size_factors)
+        found = self._latents(X, of=of, size_factors=size_factors, covariates=covariates)
         return Latents(*found) if len(found) == 5 else BackgroundLatents(*found)
 
     @by_chunks
-    def _latents(self, X: Any, *, of: str, size_factors: RowNumbers) -> tuple[Any, ...]:
-        mean, cov = prediction.latent_moments(*self._rows(X, of, size_factors))
+    def _latents(
+        self, X: Any, *, of: str, size_factors: RowNumbers, covariates: Any
+    ) -> tuple[Any, ...]:
+        mean, cov = prediction.latent_moments(
+            *self._rows(X, of, RowFacts(size_factors, covariates))
+        )
         std = np.sqrt(np.einsum("nkk->nk", cov))
         columns = self._fitted().columns(of)
         parts = {n: (mean[:, columns[n]], std[:, columns[n]]) for n in columns}
@@ -121,7 +129,7 @@ class LinearPredictions(LinearEstimator):
 
     @follows_output
     def inverse_transform(self, T: ArrayLike) -> Array:
-        """Features from target latents: `mean_ + W t`.
+        """Features from target latents: `mean_ + W t`, for rows of average covariates.
 
         For counts and binary data the expected value there, of rows of average size.
 
@@ -146,6 +154,7 @@ class LinearPredictions(LinearEstimator):
         parts: tuple[str, ...] = PARTS,
         of: str = "target",
         size_factors: RowNumbers = None,
+        covariates: Any = None,
     ) -> Array:
         """Model mean of rows from the named parts, (n, d).
 
@@ -154,11 +163,12 @@ class LinearPredictions(LinearEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-        parts : tuple of {"shared", "target", "background"}
-            What to add to the mean: `S E[z]`, `W E[t]`, or what only the background has. Rows of
-            the background have no target part, and rows of the target none of the background's.
+        parts : tuple of {"shared", "target", "background", "covariates"}
+            What to add to the mean: `S E[z]`, `W E[t]`, what only the background has, or what
+            the covariates add to the mean of an average row. Rows of the background have no target
+            part, and rows of the target none of the background's.
         of : {"target", "background"}
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
 
         Examples
         --------
@@ -171,14 +181,22 @@ class LinearPredictions(LinearEstimator):
         chosen = (parts,) if isinstance(parts, str) else tuple(parts)
         for part in chosen:
             check_choice("parts", part, PARTS)
-        model, rows = self._rows(X, of, size_factors)
-        return prediction.rows_at(
-            model, prediction.latent_means(model, rows) * kept_latents(self._fitted(), chosen, of)
-        )
+        model, rows = self._rows(X, of, RowFacts(size_factors, covariates))
+        latents = prediction.latent_means(model, rows) * kept_latents(self._fitted(), chosen, of)
+        if "covariates" not in chosen:
+            model = model._replace(covariates=None)
+        return prediction.rows_at(model, latents)
 
     @follows_output
     @by_chunks
-    def denoise(self, X: Any, *, size_factors: RowNumbers = None) -> Array:
+    def denoise(
+        self,
+        X: Any,
+        *,
+        size_factors: RowNumbers = None,
+        covariates: Any = None,
+        remove_covariates: bool = False,
+    ) -> Array:
         """Rows of the target with the shared part removed, `x - S E[z | x]`, (n, d).
 
         Missing entries come back filled: `mean_ + W E[t | x]`. Counts and binary entries become
@@ -187,7 +205,9 @@ class LinearPredictions(LinearEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
+        remove_covariates : bool
+            Also remove what the covariates add to the mean of a row whose covariates are average.
 
         Examples
         --------
@@ -199,7 +219,10 @@ class LinearPredictions(LinearEstimator):
         """
         fitted, rows = self._fitted(), self._read(X)
         kept = kept_latents(fitted, ("target",), "target")
-        return remove_blocks(fitted, rows, "target", size_factors, kept)
+        facts = RowFacts(size_factors, covariates)
+        return remove_blocks(
+            fitted, rows, "target", facts, kept, remove_covariates=remove_covariates
+        )
 
     @follows_output
     @by_chunks
@@ -210,6 +233,7 @@ class LinearPredictions(LinearEstimator):
         of: str = "target",
         return_std: bool = False,
         size_factors: RowNumbers = None,
+        covariates: Any = None,
     ) -> Array | tuple[Array, Array]:
         """X with its NaN replaced by their conditional means.
 
@@ -221,7 +245,7 @@ class LinearPredictions(LinearEstimator):
         of : {"target", "background"}
         return_std : bool
             Also return the conditional standard deviations, zero for observed entries.
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
 
         Returns
         -------
@@ -239,7 +263,9 @@ class LinearPredictions(LinearEstimator):
         >>> bool(np.isnan(filled).any()), float(std[0, 0].round(1))
         (False, 2.3)
         """
-        filled, std = prediction.fill(*self._rows(X, of, size_factors), with_std=return_std)
+        filled, std = prediction.fill(
+            *self._rows(X, of, RowFacts(size_factors, covariates)), with_std=return_std
+        )
         return filled if std is None else (filled, std)
 
     @follows_output
@@ -249,6 +275,7 @@ class LinearPredictions(LinearEstimator):
         *,
         of: str = "target",
         size_factors: RowNumbers = None,
+        covariates: Any = None,
         random_state: RandomState = None,
     ) -> Array:
         """Draw new rows from the model.
@@ -261,6 +288,8 @@ class LinearPredictions(LinearEstimator):
             `"denoised"` draws `mean_ + W t + noise`, the target without the shared part.
         size_factors : array-like of shape (n,), optional
             Sizes of rows of counts; 1, an average row's, when left out.
+        covariates : optional, as in `fit`
+            Covariates of the new rows.
         random_state : int, RandomState instance or None
 
         Returns
@@ -279,11 +308,14 @@ class LinearPredictions(LinearEstimator):
         n = check_integer("n_samples", n_samples, 1)
         of_set = "target" if of == "denoised" else of
         fitted, rng = self._fitted(), check_random_state(random_state)
-        model = fitted.for_new_rows(of_set, n, size_factors)
+        known = fitted.encode(covariates, n)
+        model = fitted.for_new_rows(of_set, n, RowFacts(size_factors, known))
         active = kept_latents(fitted, ("target",), "target") if of == "denoised" else None
         return prediction.draw(model, n, rng, active=active)
 
-    def outliers(self, X: Any, *, of: str = "target", size_factors: RowNumbers = None) -> Outliers:
+    def outliers(
+        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
+    ) -> Outliers:
         """How much each row and entry is trusted, and which are trusted least.
 
         Under Student-t noise the weight `E[u]` of an entry (or row) is near 1 where the model fits
@@ -295,7 +327,7 @@ class LinearPredictions(LinearEstimator):
         ----------
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
 
         Returns
         -------
@@ -315,16 +347,16 @@ class LinearPredictions(LinearEstimator):
         >>> bool((data.target_labels[worst] == -1).all())
         True
         """
-        trust = np.asarray(self._trust(X, of=of, size_factors=size_factors))
+        trust = np.asarray(self._trust(X, of=of, size_factors=size_factors, covariates=covariates))
         return ranked(trust, self.n_features_in_)
 
     @by_chunks
-    def _trust(self, X: Any, *, of: str, size_factors: RowNumbers) -> Array:
-        return trust_in_rows(*self._rows(X, of, size_factors))
+    def _trust(self, X: Any, *, of: str, size_factors: RowNumbers, covariates: Any) -> Array:
+        return trust_in_rows(*self._rows(X, of, RowFacts(size_factors, covariates)))
 
     @by_chunks
     def score_samples(
-        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None
+        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
     ) -> Array:
         """Log-likelihood of each row's observed entries, latents integrated out.
 
@@ -336,7 +368,7 @@ class LinearPredictions(LinearEstimator):
         ----------
         X : array-like or sparse matrix of shape (n, d)
         of : {"target", "background"}
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
 
         Returns
         -------
@@ -352,7 +384,7 @@ class LinearPredictions(LinearEstimator):
         >>> bool(abs(both - model.lower_bound_) < 1e-6)
         True
         """
-        return prediction.log_likelihoods(*self._rows(X, of, size_factors))
+        return prediction.log_likelihoods(*self._rows(X, of, RowFacts(size_factors, covariates)))
 
     def score(
         self,
@@ -361,6 +393,7 @@ class LinearPredictions(LinearEstimator):
         sample_weight: RowNumbers = None,
         *,
         size_factors: RowNumbers = None,
+        covariates: Any = None,
     ) -> float:
         """Mean (or weighted mean) log-likelihood of rows of the target.
 
@@ -372,4 +405,6 @@ class LinearPredictions(LinearEstimator):
         >>> round(model.score(data.target), 1)
         -72.7
         """
-        return mean_score(self.score_samples(X, size_factors=size_factors), sample_weight)
+        return mean_score(
+            self.score_samples(X, size_factors=size_factors, covariates=covariates), sample_weight
+        )

@@ -10,6 +10,13 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.designs import Block, Blocks
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
+from contrastive_lvm.estimators.covariates import (
+    Given,
+    check_effects,
+    checked_encoding,
+    covariate_table,
+    encode_sets,
+)
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import rows_for_fit
 from contrastive_lvm.estimators.linear_fit import (
@@ -53,6 +60,9 @@ class MultiSetLVM(MultiSetPredictions):
     likelihood : str or object
         As in `ContrastiveLVM`; `Gaussian(noise="feature", sets="own")` gives each set and feature a
         noise variance of its own, as multi-study factor analysis has them.
+    covariate_effects : {"shared", "own"}
+        Whether the covariates given to `fit` have the same effects in all sets, or effects of each
+        set's own.
     inference, n_init, random_state, verbose
         As in `ContrastiveLVM`.
 
@@ -64,7 +74,12 @@ class MultiSetLVM(MultiSetPredictions):
     components_std_ : dict of str to ndarray or None
         Posterior standard deviations of the components; None where they are points.
     mean_ : dict of str to ndarray of shape (n_features,)
-        Mean of each set.
+        Mean of each set, of rows whose covariates are average where there are covariates.
+    covariate_effects_ : dict of str to DataFrame, or None
+        Change of the mean of each feature (column) with each covariate (row) in each set, as in
+        `ContrastiveLVM`.
+    covariate_mean_ : Series or None
+        Means of the covariates over all rows, to which `mean_` belongs.
     noise_variance_ : dict of str to float or ndarray of shape (n_features,)
         Noise variances of each set, equal in all sets unless the likelihood has `sets="own"`.
     blocks_ : dict of str to Block
@@ -105,16 +120,22 @@ class MultiSetLVM(MultiSetPredictions):
         "sets": True,
         "sample_weight": True,
         "groups": True,
+        "covariates": True,
     }
-    __metadata_request__transform: ClassVar[dict[str, bool]] = {"sets": True}
+    __metadata_request__transform: ClassVar[dict[str, bool]] = {"sets": True, "covariates": True}
     __metadata_request__inverse_transform: ClassVar[dict[str, bool]] = {"sets": True}
-    __metadata_request__score: ClassVar[dict[str, bool]] = {"sets": True, "sample_weight": True}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {
+        "sets": True,
+        "sample_weight": True,
+        "covariates": True,
+    }
 
     def __init__(
         self,
         blocks: Blocks | str,
         *,
         likelihood: LikelihoodLike = "gaussian",
+        covariate_effects: str = "shared",
         inference: EngineLike = "auto",
         n_init: int = 1,
         random_state: RandomState = None,
@@ -122,6 +143,7 @@ class MultiSetLVM(MultiSetPredictions):
     ) -> None:
         self.blocks = blocks
         self.likelihood = likelihood
+        self.covariate_effects = covariate_effects
         self.inference = inference
         self.n_init = n_init
         self.random_state = random_state
@@ -135,6 +157,7 @@ class MultiSetLVM(MultiSetPredictions):
         *,
         sets: Any,
         groups: Any = None,
+        covariates: Any = None,
         sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
     ) -> Self:
@@ -151,6 +174,10 @@ class MultiSetLVM(MultiSetPredictions):
         groups : array-like of shape (n,), optional
             The replicate of each row, such as its donor; checked here and used by tests, folds and
             intervals. The fit itself does not depend on it.
+        covariates : frame or array-like of shape (n, c), optional
+            Known columns such as age, sex or batch, whose effect on the mean of a row is estimated
+            with the rest of the model, as in `ContrastiveLVM`. The other methods then want them
+            too.
         sample_weight : array-like of shape (n,), optional
             Weights of rows, as in `ContrastiveLVM`.
         size_factors : array-like of shape (n,), optional
@@ -174,9 +201,10 @@ class MultiSetLVM(MultiSetPredictions):
         labels = check_labels(sets, rows.shape[0])
         given = split_rows(X, rows, labels, sample_weight, size_factors)
         check_groups(groups, rows.shape[0])
+        known = self._read_covariates(covariates, given, rows.shape[0])
         model = self._checked_model(given)
         names = tuple(f"X in set {name!r}" for name in given.places)
-        ready = fit_input(model, self.inference, given.rows, given.weights, names)
+        ready = fit_input(model, self.inference, given.rows, given.weights, names, known)
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
             fits = run_engine(ready, given.size_factors, n_init, rng)
@@ -185,6 +213,23 @@ class MultiSetLVM(MultiSetPredictions):
         self.n_iter_ = sum(posterior.n_iter for posterior in fits)
         warn_about_fit(self, ready.engine)
         return self
+
+    def _read_covariates(
+        self, covariates: Any, given: SetsOfRows, n_rows: int
+    ) -> list[Array] | None:
+        """Remember the encoding of covariates, and return those of each set."""
+        own, self._encoding = check_effects(self.covariate_effects), None
+        if covariates is None:
+            return None
+        table = pd.DataFrame(covariate_table(covariates, n_rows, "covariates"))
+        sets = [
+            Given("covariates", table.iloc[at].reset_index(drop=True), n, weights)
+            for at, n, weights in zip(
+                given.places.values(), given.n_rows.values(), given.weights, strict=True
+            )
+        ]
+        self._encoding, encoded = encode_sets(sets, tuple(given.places), own=own)
+        return encoded
 
     def _checked_model(self, given: SetsOfRows) -> Model:
         blocks = resolve_blocks(self.blocks, tuple(given.places))
@@ -199,19 +244,24 @@ class MultiSetLVM(MultiSetPredictions):
         *,
         sets: Any,
         groups: Any = None,
+        covariates: Any = None,
         sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
     ) -> Array:
         """Fit, then `transform(X, sets=sets)`."""
         options = {"groups": groups, "sample_weight": sample_weight}
-        self.fit(X, y, sets=sets, size_factors=size_factors, **options)
-        return self.transform(X, sets=sets, size_factors=size_factors)
+        facts = {"size_factors": size_factors, "covariates": covariates}
+        self.fit(X, y, sets=sets, **facts, **options)
+        return self.transform(X, sets=sets, **facts)
 
     def _publish(self, posterior: Posterior, model: Model) -> None:
         """Give the results the names that users know."""
         self._publish_ascent(posterior)
         active = {s: tuple(b.name for b in model.blocks if s in b.sets) for s in model.sets}
-        self._prediction_model = PredictionModel(posterior, model.likelihood, active)
+        self._prediction_model = PredictionModel(
+            posterior, model.likelihood, active, self._encoding
+        )
+        self.covariate_effects_ = self._effects_of_sets() or None
         loadings, stds = posterior.loadings, posterior.loading_stds()
         self.blocks_ = {
             b.name: Block(loadings[b.name].shape[1], b.sets, b.prior) for b in model.blocks
@@ -262,6 +312,7 @@ class MultiSetLVM(MultiSetPredictions):
     def _check_state(self, state: dict[str, Any]) -> None:
         sizes, blocks = state["set_sizes"], state["blocks"]
         check_values({name: whole(2) for name in sizes}, sizes)
+        self._encoding = checked_encoding(state["covariates"])
         allowed = resolve_blocks(self.blocks, tuple(sizes))
         found = {n: Block(b.n_components, b.sets, allowed[n].prior) for n, b in blocks.items()}
         resolved = resolve_blocks(found, tuple(sizes))

@@ -20,11 +20,11 @@ from contrastive_lvm.estimators.linear_estimator import (
     trust_in_rows,
 )
 from contrastive_lvm.estimators.parse_params import RandomState
-from contrastive_lvm.estimators.prediction_model import Outliers, ranked
+from contrastive_lvm.estimators.prediction_model import Outliers, RowFacts, ranked
 from contrastive_lvm.estimators.row_sets import check_labels, places_of_sets
 
-# Rows of one set, its name, and the sizes of its rows, to one or several arrays of as many rows.
-SetFunction = Callable[[Matrix, str, RowNumbers], tuple[Array, ...]]
+# Rows of one set, its name, and facts of its rows, to one or several arrays of as many rows.
+SetFunction = Callable[[Matrix, str, RowFacts], tuple[Array, ...]]
 
 
 class BlockLatents(NamedTuple):
@@ -67,24 +67,28 @@ class MultiSetPredictions(LinearEstimator):
         return {**super()._check_row_options(n_rows, options), "sets": labels}
 
     def _by_set(
-        self, X: Any, sets: Any, size_factors: RowNumbers, function: SetFunction
+        self, X: Any, sets: Any, facts: RowFacts, function: SetFunction
     ) -> tuple[Array, ...]:
         """Apply a function to the rows of each set, and put the results in the order of rows."""
         rows = self._read(X)
         labels = check_labels(sets, rows.shape[0], self._sets)
-        if size_factors is not None:
-            size_factors = number_per_row("size_factors", size_factors, rows.shape[0])
+        checked = self._check_facts(facts, rows.shape[0])
         found: list[Array] = []
         for name, at in places_of_sets(labels).items():
-            sizes = None if size_factors is None else np.asarray(size_factors)[at]
-            parts = function(rows[at], name, sizes)
+            parts = function(rows[at], name, checked.of(at))
             found = found or [np.empty((len(labels), *p.shape[1:]), dtype=p.dtype) for p in parts]
             for whole, part in zip(found, parts, strict=True):
                 whole[at] = part
         return tuple(found)
 
-    def _view(self, rows: Matrix, of: str, sizes: RowNumbers) -> prediction.View:
-        return self._fitted().for_rows(of, rows, sizes)
+    def _check_facts(self, facts: RowFacts, n_rows: int) -> RowFacts:
+        sizes = facts.size_factors
+        if sizes is not None:
+            sizes = number_per_row("size_factors", sizes, n_rows)
+        return RowFacts(sizes, self._fitted().encode(facts.covariates, n_rows))
+
+    def _view(self, rows: Matrix, of: str, facts: RowFacts) -> prediction.View:
+        return self._fitted().for_rows(of, rows, facts)
 
     def _check_blocks(self, argument: str, blocks: Sequence[str] | str) -> tuple[str, ...]:
         chosen = (blocks,) if isinstance(blocks, str) else tuple(blocks)
@@ -93,7 +97,9 @@ class MultiSetPredictions(LinearEstimator):
         return chosen
 
     @by_chunks
-    def transform(self, X: Any, *, sets: Any, size_factors: RowNumbers = None) -> Array:
+    def transform(
+        self, X: Any, *, sets: Any, size_factors: RowNumbers = None, covariates: Any = None
+    ) -> Array:
         """Return posterior means of the latents that only some of the sets have.
 
         These are the columns of all blocks that are not active in every set, in the order of
@@ -105,18 +111,18 @@ class MultiSetPredictions(LinearEstimator):
         X : array-like or sparse matrix of shape (n, d)
         sets : array-like of shape (n,), or str
             The set of each row, or of all.
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
 
         Returns
         -------
         ndarray of shape (n, columns)
         """
 
-        def means(rows: Matrix, of: str, sizes: RowNumbers) -> tuple[Array, ...]:
-            found = prediction.latent_means(self._view(rows, of, sizes), rows)
+        def means(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
+            found = prediction.latent_means(self._view(rows, of, facts), rows)
             return (self._spread(found, of, self._public_blocks, 0.0),)
 
-        return self._by_set(X, sets, size_factors, means)[0]
+        return self._by_set(X, sets, RowFacts(size_factors, covariates), means)[0]
 
     def _spread(self, values: Array, of: str, blocks: Sequence[str], absent: float) -> Array:
         """Return columns of some blocks, (N, n), where a set's own may lack some of them."""
@@ -127,7 +133,9 @@ class MultiSetPredictions(LinearEstimator):
         ]
         return np.hstack([values[:, :0], *parts])
 
-    def latents(self, X: Any, *, sets: Any, size_factors: RowNumbers = None) -> BlockLatents:
+    def latents(
+        self, X: Any, *, sets: Any, size_factors: RowNumbers = None, covariates: Any = None
+    ) -> BlockLatents:
         """Return the posterior of all latents of rows, by block.
 
         Parameters
@@ -135,7 +143,7 @@ class MultiSetPredictions(LinearEstimator):
         X : array-like or sparse matrix of shape (n, d)
         sets : array-like of shape (n,), or str
             The set of each row, or of all.
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
 
         Returns
         -------
@@ -153,7 +161,7 @@ class MultiSetPredictions(LinearEstimator):
         >>> latents.mean["b"].shape, latents.std["shared"].shape
         ((300, 1), (300, 3))
         """
-        found = self._latents(X, sets=sets, size_factors=size_factors)
+        found = self._latents(X, sets=sets, size_factors=size_factors, covariates=covariates)
         sizes = [self.posterior_.loadings[name].shape[1] for name in self.blocks_]
         ends = np.cumsum(sizes)[:-1]
         mean, std = (np.split(np.asarray(part), ends, axis=1) for part in found)
@@ -162,14 +170,16 @@ class MultiSetPredictions(LinearEstimator):
         )
 
     @by_chunks
-    def _latents(self, X: Any, *, sets: Any, size_factors: RowNumbers) -> tuple[Array, ...]:
-        def moments(rows: Matrix, of: str, sizes: RowNumbers) -> tuple[Array, ...]:
-            mean, cov = prediction.latent_moments(self._view(rows, of, sizes), rows)
+    def _latents(
+        self, X: Any, *, sets: Any, size_factors: RowNumbers, covariates: Any
+    ) -> tuple[Array, ...]:
+        def moments(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
+            mean, cov = prediction.latent_moments(self._view(rows, of, facts), rows)
             std = np.sqrt(np.einsum("nkk->nk", cov))
             blocks = tuple(self.blocks_)
             return tuple(self._spread(part, of, blocks, np.nan) for part in (mean, std))
 
-        return self._by_set(X, sets, size_factors, moments)
+        return self._by_set(X, sets, RowFacts(size_factors, covariates), moments)
 
     @follows_output
     def inverse_transform(self, T: ArrayLike, *, sets: Any) -> Array:
@@ -200,6 +210,7 @@ class MultiSetPredictions(LinearEstimator):
         sets: Any,
         blocks: Sequence[str] | str | None = None,
         size_factors: RowNumbers = None,
+        covariates: Any = None,
     ) -> Array:
         """Return the model mean of rows from the named blocks, by default all, (n, d).
 
@@ -208,17 +219,18 @@ class MultiSetPredictions(LinearEstimator):
         X : array-like or sparse matrix of shape (n, d)
         sets : array-like of shape (n,), or str
         blocks : sequence of str, optional
-            What to add to the mean of the row's set; blocks that a set lacks add nothing.
-        size_factors : array-like of shape (n,), optional, as in `fit`
+            What to add to the mean of the row's set and the effects of its covariates; blocks that
+            a set lacks add nothing.
+        size_factors, covariates : optional, as in `fit`
         """
         chosen = tuple(self.blocks_) if blocks is None else self._check_blocks("blocks", blocks)
 
-        def expected(rows: Matrix, of: str, sizes: RowNumbers) -> tuple[Array, ...]:
-            view = self._view(rows, of, sizes)
+        def expected(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
+            view = self._view(rows, of, facts)
             kept = kept_latents(self._fitted(), chosen, of)
             return (prediction.rows_at(view, prediction.latent_means(view, rows) * kept),)
 
-        return self._by_set(X, sets, size_factors, expected)[0]
+        return self._by_set(X, sets, RowFacts(size_factors, covariates), expected)[0]
 
     @follows_output
     @by_chunks
@@ -229,6 +241,8 @@ class MultiSetPredictions(LinearEstimator):
         sets: Any,
         remove: Sequence[str] | str | None = None,
         size_factors: RowNumbers = None,
+        covariates: Any = None,
+        remove_covariates: bool = False,
     ) -> Array:
         """Return rows with some blocks removed, by default those that all sets have, (n, d).
 
@@ -241,22 +255,33 @@ class MultiSetPredictions(LinearEstimator):
         sets : array-like of shape (n,), or str
         remove : sequence of str, optional
             Names of blocks.
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
+        remove_covariates : bool
+            Also remove what the covariates add to the mean of a row whose covariates are average.
         """
         everywhere = set(self._sets)
         shared = [name for name, b in self.blocks_.items() if set(b.sets or ()) == everywhere]
         gone = tuple(shared) if remove is None else self._check_blocks("remove", remove)
 
-        def denoised(rows: Matrix, of: str, sizes: RowNumbers) -> tuple[Array, ...]:
+        def denoised(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
             kept = ~kept_latents(self._fitted(), gone, of)
-            return (remove_blocks(self._fitted(), rows, of, sizes, kept),)
+            fitted = self._fitted()
+            return (
+                remove_blocks(fitted, rows, of, facts, kept, remove_covariates=remove_covariates),
+            )
 
-        return self._by_set(X, sets, size_factors, denoised)[0]
+        return self._by_set(X, sets, RowFacts(size_factors, covariates), denoised)[0]
 
     @follows_output
     @by_chunks
     def impute(
-        self, X: Any, *, sets: Any, return_std: bool = False, size_factors: RowNumbers = None
+        self,
+        X: Any,
+        *,
+        sets: Any,
+        return_std: bool = False,
+        size_factors: RowNumbers = None,
+        covariates: Any = None,
     ) -> Array | tuple[Array, Array]:
         """Return X with its NaN replaced by their conditional means (and standard deviations).
 
@@ -266,15 +291,15 @@ class MultiSetPredictions(LinearEstimator):
         sets : array-like of shape (n,), or str
         return_std : bool
             Also return the conditional standard deviations, zero for observed entries.
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
         """
 
-        def filled(rows: Matrix, of: str, sizes: RowNumbers) -> tuple[Array, ...]:
-            view = self._view(rows, of, sizes)
+        def filled(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
+            view = self._view(rows, of, facts)
             values, std = prediction.fill(view, rows, with_std=return_std)
             return (values,) if std is None else (values, std)
 
-        found = self._by_set(X, sets, size_factors, filled)
+        found = self._by_set(X, sets, RowFacts(size_factors, covariates), filled)
         return (found[0], found[1]) if return_std else found[0]
 
     @follows_output
@@ -285,6 +310,7 @@ class MultiSetPredictions(LinearEstimator):
         sets: Any,
         blocks: Sequence[str] | str | None = None,
         size_factors: RowNumbers = None,
+        covariates: Any = None,
         random_state: RandomState = None,
     ) -> Array:
         """Draw new rows from the model, (n_samples, d).
@@ -299,34 +325,42 @@ class MultiSetPredictions(LinearEstimator):
             Blocks whose latents vary; all when left out.
         size_factors : array-like of shape (n_samples,), optional
             Sizes of rows of counts; 1, an average row's, when left out.
+        covariates : optional, as in `fit`
+            Covariates of the new rows.
         random_state : int, RandomState instance or None
         """
         n, fitted = check_integer("n_samples", n_samples, 1), self._fitted()
         chosen = tuple(self.blocks_) if blocks is None else self._check_blocks("blocks", blocks)
         labels, rng = check_labels(sets, n, self._sets), check_random_state(random_state)
-        sizes = None if size_factors is None else number_per_row("size_factors", size_factors, n)
+        facts = self._check_facts(RowFacts(size_factors, covariates), n)
         drawn = np.empty((n, self.n_features_in_))
         for name, at in places_of_sets(labels).items():
             size = int((labels == name).sum())
-            view = fitted.for_new_rows(name, size, None if sizes is None else sizes[at])
+            view = fitted.for_new_rows(name, size, facts.of(at))
             kept = kept_latents(fitted, chosen, name)
             drawn[at] = prediction.draw(view, size, rng, active=kept)
         return drawn
 
-    def outliers(self, X: Any, *, sets: Any, size_factors: RowNumbers = None) -> Outliers:
+    def outliers(
+        self, X: Any, *, sets: Any, size_factors: RowNumbers = None, covariates: Any = None
+    ) -> Outliers:
         """Return how much each row and entry is trusted, as in `ContrastiveLVM.outliers`."""
-        trust = np.asarray(self._trust(X, sets=sets, size_factors=size_factors))
+        trust = np.asarray(
+            self._trust(X, sets=sets, size_factors=size_factors, covariates=covariates)
+        )
         return ranked(trust, self.n_features_in_)
 
     @by_chunks
-    def _trust(self, X: Any, *, sets: Any, size_factors: RowNumbers) -> Array:
-        def trust(rows: Matrix, of: str, sizes: RowNumbers) -> tuple[Array, ...]:
-            return (trust_in_rows(self._view(rows, of, sizes), rows),)
+    def _trust(self, X: Any, *, sets: Any, size_factors: RowNumbers, covariates: Any) -> Array:
+        def trust(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
+            return (trust_in_rows(self._view(rows, of, facts), rows),)
 
-        return self._by_set(X, sets, size_factors, trust)[0]
+        return self._by_set(X, sets, RowFacts(size_factors, covariates), trust)[0]
 
     @by_chunks
-    def score_samples(self, X: Any, *, sets: Any, size_factors: RowNumbers = None) -> Array:
+    def score_samples(
+        self, X: Any, *, sets: Any, size_factors: RowNumbers = None, covariates: Any = None
+    ) -> Array:
         """Return the log-likelihood of each row's observed entries, latents integrated out.
 
         Exact for Gaussian noise and point loadings, otherwise the row's part of the bound.
@@ -335,13 +369,13 @@ class MultiSetPredictions(LinearEstimator):
         ----------
         X : array-like or sparse matrix of shape (n, d)
         sets : array-like of shape (n,), or str
-        size_factors : array-like of shape (n,), optional, as in `fit`
+        size_factors, covariates : optional, as in `fit`
         """
 
-        def scores(rows: Matrix, of: str, sizes: RowNumbers) -> tuple[Array, ...]:
-            return (prediction.log_likelihoods(self._view(rows, of, sizes), rows),)
+        def scores(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
+            return (prediction.log_likelihoods(self._view(rows, of, facts), rows),)
 
-        return self._by_set(X, sets, size_factors, scores)[0]
+        return self._by_set(X, sets, RowFacts(size_factors, covariates), scores)[0]
 
     def score(
         self,
@@ -351,7 +385,8 @@ class MultiSetPredictions(LinearEstimator):
         *,
         sets: Any,
         size_factors: RowNumbers = None,
+        covariates: Any = None,
     ) -> float:
         """Return the mean (or weighted mean) log-likelihood of rows."""
-        scores = self.score_samples(X, sets=sets, size_factors=size_factors)
+        scores = self.score_samples(X, sets=sets, size_factors=size_factors, covariates=covariates)
         return mean_score(scores, sample_weight)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from contrastive_lvm.designs import Block, all_patterns
 from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.covariates import check_effects
 from contrastive_lvm.estimators.frames import first_few
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.model import LoadingBlock, Model
@@ -77,7 +78,9 @@ def model_of_blocks(
             raise InvalidParameterError(f"blocks[{name!r}]", "auto", reason)
         size, sets = int(block.n_components), tuple(block.sets or ())
         made.append(LoadingBlock(name, size, sets, prior._bind(n_features, names)))
-    return Model(tuple(n_rows), tuple(made), likelihood)
+    known = () if estimator._encoding is None else estimator._encoding.columns
+    own = check_effects(estimator.covariate_effects)
+    return Model(tuple(n_rows), tuple(made), likelihood, known, own)
 
 
 def refuse_too_many_columns(model: Model, n_features: int, n_rows: Mapping[str, int]) -> None:
@@ -95,11 +98,11 @@ def refuse_too_many_columns(model: Model, n_features: int, n_rows: Mapping[str, 
     for block in model.blocks:
         within = [b for b in model.blocks if set(b.sets) <= set(block.sets)]
         columns = sum(b.n_components for b in within)
-        rows = sum(n_rows[name] - 1 for name in block.sets)
+        rows = sum(n_rows[name] - 1 for name in block.sets) - model.n_effects
         if columns >= rows:
             reason = (
                 f"is too large: sets {list(block.sets)} alone have {columns} dimensions, which "
-                f"must be fewer than {rows}, the number of their rows less one for each mean; use "
-                "fewer dimensions."
+                f"must be fewer than {rows}, the number of their rows less one for each mean"
+                f"{' and effect' * bool(model.n_effects)}; use fewer dimensions."
             )
             raise InvalidParameterError(f"blocks[{block.name!r}]", block.n_components, reason)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 import numpy as np
 
 from contrastive_lvm.checks import check_integer
+from contrastive_lvm.estimators.covariates import check_effects
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
@@ -129,6 +130,9 @@ def model(
         n_target = check_integer("n_target", estimator.n_target, 0)
     n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
     names = None if names is None else list(names)
+    known = () if estimator._encoding is None else estimator._encoding.columns
+    own = check_effects(estimator.covariate_effects)
+    n_rows -= len(known) * (1 + (own and background))
     shared, target = (
         prior(name, value)._bind(n_features, names)
         for name, value in (
@@ -161,6 +165,7 @@ def model(
         background_prior=shared,
         background=background,
     )
+    found = replace(found, covariates=known, own_effects=own)
     if not automatic or shared._drops_columns:
         return found
     block, *others = found.blocks

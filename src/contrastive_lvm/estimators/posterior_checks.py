@@ -69,6 +69,11 @@ def check_posterior_of(model: Model, posterior: Posterior) -> None:
         raise ValueError("its blocks and sets are not those of the model")
     if model.sets[0] not in posterior.means:
         raise ValueError(f"it lacks the mean of {model.sets[0]!r}")
+    shape = (len(next(iter(posterior.means.values()))), len(model.covariates))
+    sets_with_effects = tuple(posterior.means) if model.covariates else ()
+    if tuple(posterior.effects) != sets_with_effects:
+        raise ValueError("its effects are not those of its covariates")
+    check_values({name: array(*shape) for name in sets_with_effects}, posterior.effects)
     for name in ("df", "dispersion"):
         if hasattr(model.likelihood, name) and getattr(posterior, name) is None:
             raise ValueError(f"it lacks what {model.likelihood!r} learns, {name!r}")

@@ -4,12 +4,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.estimators.covariates import EncodedRows, Encoding
 from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, ScaleMixture
@@ -77,6 +78,22 @@ class Learned(NamedTuple):
         return self.likelihood.draw(predictor, self.nuisance, rng)
 
 
+class RowFacts(NamedTuple):
+    """What users say of rows beside their entries."""
+
+    size_factors: RowNumbers = None
+    covariates: Any = None
+
+    def of(self, rows: slice | np.ndarray) -> "RowFacts":
+        """Return those of some rows, once they are arrays."""
+        sizes, known = self
+        sizes = None if sizes is None else np.asarray(sizes)[rows]
+        return RowFacts(sizes, None if known is None else known[rows])
+
+
+AVERAGE = RowFacts()
+
+
 @dataclass(frozen=True)
 class PredictionModel:
     """A fitted model as predictions use it; the models of its sets are made once, when asked for.
@@ -87,6 +104,7 @@ class PredictionModel:
     posterior: Posterior
     likelihood: Likelihood
     blocks: Mapping[str, tuple[str, ...]]
+    encoding: Encoding | None = None  # of covariates, if there are any
     _views: dict[str, View] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def view(self, of: str) -> View:
@@ -106,12 +124,13 @@ class PredictionModel:
     def _of_set(self, blocks: tuple[str, ...], name: str) -> View:
         p, likelihood, df = self.posterior, self.likelihood, self.posterior.df or 0.0
         loadings, mean, nuisance = p.joint_loadings(blocks), p.means[name], p.nuisance_of(name)
+        effects = p.effects.get(name)
         if not isinstance(likelihood, ScaleMixture):
             learned, sized = Learned(likelihood, nuisance), likelihood._sized_features(len(mean))
-            return Generalised(loadings, mean, learned, np.zeros(0), sized)
+            return Generalised(loadings, mean, learned, np.zeros(0), sized, effects)
         law = self._law(blocks)
         if not likelihood._is_scale_mixture:
-            return Linear(loadings, mean, nuisance.noise, law=law)
+            return Linear(loadings, mean, nuisance.noise, law=law, effects=effects)
         return Linear(
             loadings,
             mean,
@@ -120,6 +139,7 @@ class PredictionModel:
             likelihood._variance_factor(df),
             partial(likelihood._draw_scales, df),
             law=law,
+            effects=effects,
         )
 
     def _law(self, blocks: tuple[str, ...]) -> LatentLaw | None:
@@ -131,11 +151,22 @@ class PredictionModel:
                 return LatentLaw(np.arange(end - n, end), self.posterior.latent_mixtures[name])
         return None
 
-    def for_rows(self, of: str, rows: Matrix, size_factors: RowNumbers) -> View:
+    def encode(self, covariates: Any, n_rows: int) -> EncodedRows | None:
+        """Return the covariates of rows, encoded; None if the model has none."""
+        if self.encoding is not None:
+            return EncodedRows(self.encoding.encode(covariates, n_rows))
+        if covariates is not None:
+            reason = "were given, but the model was fitted without; leave them out."
+            raise InvalidDataError("covariates", reason)
+        return None
+
+    def for_rows(self, of: str, rows: Matrix, facts: RowFacts) -> View:
         """Return what given rows of a set follow; sizes not given come from the rows' totals."""
-        found = self.view(of)
-        if size_factors is not None:
-            return self.for_new_rows(of, rows.shape[0], size_factors)
+        n = rows.shape[0]
+        found, known = self.view(of), self.encode(facts.covariates, n)
+        if facts.size_factors is not None:
+            return self.for_new_rows(of, n, facts._replace(covariates=known))
+        found = found if known is None else found._replace(covariates=known.values)
         if isinstance(found, Linear):
             return found
         if self.posterior.profile is not None:
@@ -145,31 +176,36 @@ class PredictionModel:
                 "size_factors=None, but the model was fitted with size factors of your own; give "
                 "those of these rows too."
             )
-        return self.for_new_rows(of, rows.shape[0])
+        return self.for_new_rows(of, n, facts._replace(covariates=known))
 
-    def for_new_rows(self, of: str, n: int, size_factors: RowNumbers = None) -> View:
-        """Return what rows yet to be made follow, of size 1 unless given."""
+    def for_new_rows(self, of: str, n: int, facts: RowFacts = AVERAGE) -> View:
+        """Return what rows yet to be made follow, of size 1 and average covariates unless given."""
         found = self.view(of)
-        sizes = given_sizes(self.likelihood, size_factors, (n, len(found.mean)))
+        if facts.covariates is not None:
+            known = self.encode(facts.covariates, n)
+            found = found._replace(covariates=None if known is None else known.values)
+        sizes = given_sizes(self.likelihood, facts.size_factors, (n, len(found.mean)))
         return found if isinstance(found, Linear) else found._replace(log_sizes=sizes)
 
     def without_rows(self) -> "PredictionModel":
         """Leave out what grows with the data of the fit."""
         light = self.posterior._replace(weights=(), state=None, draws=None)
-        return PredictionModel(light, self.likelihood, self.blocks)
+        return PredictionModel(light, self.likelihood, self.blocks, self.encoding)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy and pickle the fit alone."""
-        return PredictionModel, (self.posterior, self.likelihood, self.blocks)
+        return PredictionModel, (self.posterior, self.likelihood, self.blocks, self.encoding)
 
 
-def contrastive_predictions(posterior: Posterior, likelihood: Likelihood) -> PredictionModel:
+def contrastive_predictions(
+    posterior: Posterior, likelihood: Likelihood, encoding: Encoding | None = None
+) -> PredictionModel:
     """Return predictions for target and background; latents of the target's own come first."""
     order = {"target": ("target", "shared"), "background": ("shared", "background")}
     found = {
         of: tuple(b for b in blocks if b in posterior.loadings) for of, blocks in order.items()
     }
-    return PredictionModel(posterior, likelihood, found)
+    return PredictionModel(posterior, likelihood, found, encoding)
 
 
 def sizes_of_sets(

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.input_rows import by_chunks
+from contrastive_lvm.estimators.prediction_model import RowFacts
 from contrastive_lvm.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ def has_subgroups(model: Any) -> bool:
     return model.latent_prior is not None
 
 
-def predict_proba(self: "LinearPredictions", X: Any) -> Array:
+def predict_proba(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Array:
     """Probability of each subgroup for rows of the target, the target latents integrated out.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
+    covariates : optional, as in `fit`
 
     Returns
     -------
@@ -49,18 +51,18 @@ def predict_proba(self: "LinearPredictions", X: Any) -> Array:
     array([[0., 0., 0., 1.],
            [0., 0., 0., 1.]])
     """
-    return _probabilities(self, X)
+    return _probabilities(self, X, covariates=covariates)
 
 
 @by_chunks
-def _probabilities(model: "LinearPredictions", X: Any) -> Array:
-    view, rows = model._rows(X, "target", None)
+def _probabilities(model: "LinearPredictions", X: Any, *, covariates: Any) -> Array:
+    view, rows = model._rows(X, "target", RowFacts(covariates=covariates))
     if model.n_target_ == 0:
         return np.ones((rows.shape[0], 1))
     return prediction.component_probabilities(view, rows)
 
 
-def predict(self: "LinearPredictions", X: Any) -> npt.NDArray[np.intp]:
+def predict(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> npt.NDArray[np.intp]:
     """Most probable subgroup of rows of the target, (n,); 0 is the largest subgroup.
 
     Examples
@@ -72,10 +74,10 @@ def predict(self: "LinearPredictions", X: Any) -> npt.NDArray[np.intp]:
     >>> model.predict(data.target[[0, 100, 200, 300]])
     array([3, 2, 1, 0])
     """
-    return np.asarray(np.asarray(_probabilities(self, X)).argmax(axis=1))
+    return np.asarray(np.asarray(_probabilities(self, X, covariates=covariates)).argmax(axis=1))
 
 
-def subgroups(self: "LinearPredictions", X: Any) -> Subgroups:
+def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Subgroups:
     """Subgroups of rows of the target, with probabilities.
 
     Probabilities are those of the fitted model given the whole row, missing entries and target
@@ -84,6 +86,7 @@ def subgroups(self: "LinearPredictions", X: Any) -> Subgroups:
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n, d)
+    covariates : optional, as in `fit`
 
     Returns
     -------
@@ -105,7 +108,7 @@ def subgroups(self: "LinearPredictions", X: Any) -> Subgroups:
     if not has_subgroups(self):
         reason = "has no subgroups; fit with latent_prior=Mixture(...)."
         raise InvalidParameterError("latent_prior", None, reason)
-    probabilities = np.asarray(_probabilities(self, X))
+    probabilities = np.asarray(_probabilities(self, X, covariates=covariates))
     mixture = self.posterior_.latent_mixtures["target"]
     labels = np.asarray(probabilities.argmax(axis=1))
     return Subgroups(labels, probabilities, mixture.means.copy(), mixture.weights.copy())

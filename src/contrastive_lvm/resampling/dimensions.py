@@ -25,7 +25,11 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.linear_fit import FitInput, read_input
-from contrastive_lvm.estimators.prediction_model import PredictionModel, contrastive_predictions
+from contrastive_lvm.estimators.prediction_model import (
+    AVERAGE,
+    PredictionModel,
+    contrastive_predictions,
+)
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -201,12 +205,12 @@ def _scores(predicted: PredictionModel, name: str, rows: Rows, held_out: Flags) 
     if isinstance(rows, RowReader):
         found = rows.map(
             lambda chunk, _: prediction.log_likelihoods(
-                predicted.for_rows(name, chunk, None), chunk
+                predicted.for_rows(name, chunk, AVERAGE), chunk
             )
         )
         return np.asarray(found)[held_out]
     chosen = rows[np.flatnonzero(held_out)]
-    return prediction.log_likelihoods(predicted.for_rows(name, chosen, None), chosen)
+    return prediction.log_likelihoods(predicted.for_rows(name, chosen, AVERAGE), chosen)
 
 
 class _Grid:
