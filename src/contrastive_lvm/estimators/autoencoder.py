@@ -27,7 +27,8 @@ from contrastive_lvm.estimators.input_rows import (
 )
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks
-from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.estimators.units import scaling_of
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.progress import verbosity
@@ -128,6 +129,9 @@ class Autoencoder(Estimator, ABC):
         if fit:
             rows = rows_for_fit(self, X, name=name)
         elif is_out_of_core(unnamed(X)):
+            if scaling_of(self) is not None:
+                reason = "is out of core, but this model scales its rows; give them in memory."
+                raise InvalidDataError(name, reason)
             rows = open_input(self, X, name)
         else:
             rows = read_rows(self, X, name=name)

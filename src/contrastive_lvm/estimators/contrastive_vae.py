@@ -12,7 +12,7 @@ from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import refuse_background_as_y
+from contrastive_lvm.estimators.input_rows import read_rows, refuse_background_as_y
 from contrastive_lvm.estimators.leakage import (
     Leakage,
     check_leakage,
@@ -22,6 +22,7 @@ from contrastive_lvm.estimators.leakage import (
 from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
 from contrastive_lvm.estimators.reporting import report
+from contrastive_lvm.estimators.units import log_volumes, scaling_of
 from contrastive_lvm.io.value_checks import check_values, number, optional, whole
 from contrastive_lvm.vae.fit_networks import NetworkFit
 from contrastive_lvm.vae.network_rows import NetworkRows
@@ -419,4 +420,6 @@ class ContrastiveVAE(Autoencoder):
         """
         n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X, of)
-        return networks.weighted_bounds(rows, of, n_draws)
+        found = networks.weighted_bounds(rows, of, n_draws)
+        scaled = scaling_of(self) is not None
+        return found - log_volumes(self, read_rows(self, X)) if scaled else found

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from sklearn import get_config
 
 from contrastive_lvm.arrays import Array, Dense
+from contrastive_lvm.estimators.units import to_data_units
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.rows.reader import NUMBERS, precision
 
@@ -157,9 +158,12 @@ def number_per_row(name: str, given: Any, n_rows: int) -> Array:
 def refuse_shape(X: Any, name: str) -> None:
     """Refuse what has not two dimensions, or no rows or features."""
     if len(X.shape) != 2:
+        way = "with .reshape(1, -1) for one row or .reshape(-1, 1) for one feature"
+        if len(X.shape) > 2:
+            way = f"with .reshape({X.shape[0]}, -1) if the first axis counts rows"
         reason = (
             f"has shape {tuple(X.shape)}, but needs two dimensions, rows and features: "
-            "Reshape your data with .reshape(1, -1) for one row or .reshape(-1, 1) for one feature."
+            f"Reshape your data {way}."
         )
         raise InvalidDataError(name, reason)
     if 0 in X.shape:
@@ -189,7 +193,7 @@ def follows_output(method: Method) -> Method:
 
     @wraps(method)
     def framed(self: "Estimator", *arguments: Any, **options: Any) -> Any:
-        found = method(self, *arguments, **options)
+        found = to_data_units(self, method(self, *arguments, **options))
         configured = getattr(self, "_sklearn_output_config", {})
         kind = configured.get("transform", get_config()["transform_output"])
         if kind == "default":

@@ -25,6 +25,7 @@ from contrastive_lvm.estimators.frames import (
     refuse_shape,
     values_of_frame,
 )
+from contrastive_lvm.estimators.units import to_model_units, with_own_columns
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.linalg.matrices import densify, is_sparse, row_slices, widen
 from contrastive_lvm.linalg.sparse_format import as_csr
@@ -72,10 +73,11 @@ def read_rows(
     estimator: "Estimator", X: Any, *, name: str = "X", reset: bool = False, missing: bool = True
 ) -> Matrix:
     """Read rows into float32, float64 or CSR; remember their features (`reset`) or check them."""
+    X = X if reset else with_own_columns(estimator, X)
     rows = as_rows(X, name)
     check_features(estimator, X, rows, name, reset=reset)
     refuse_values(rows, name, missing=missing, columns=reset)
-    return rows
+    return rows if reset else to_model_units(estimator, rows)
 
 
 def as_rows(X: Any, name: str) -> Matrix:
@@ -93,6 +95,7 @@ def as_rows(X: Any, name: str) -> Matrix:
 
 def rows_for_fit(estimator: "Estimator", X: Any, *, name: str = "X", missing: bool = True) -> Rows:
     """Read rows of a fit; those out of core are checked when they are read."""
+    vars(estimator).pop("preparation_", None)  # that of an earlier fit
     if is_out_of_core(unnamed(X)):
         rows: Rows = open_input(estimator, X, name, missing=missing, reset=True)
     else:

@@ -25,6 +25,7 @@ from contrastive_lvm.estimators.prediction_model import (
     RowFacts,
     ranked,
 )
+from contrastive_lvm.estimators.units import log_volumes
 
 SETS = ("target", "background")
 PARTS = ("shared", "target", "background", "covariates")
@@ -384,7 +385,8 @@ class LinearPredictions(LinearEstimator):
         >>> bool(abs(both - model.lower_bound_) < 1e-6)
         True
         """
-        return prediction.log_likelihoods(*self._rows(X, of, RowFacts(size_factors, covariates)))
+        model, rows = self._rows(X, of, RowFacts(size_factors, covariates))
+        return prediction.log_likelihoods(model, rows) - log_volumes(self, rows)
 
     def score(
         self,

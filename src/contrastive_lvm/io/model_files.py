@@ -49,7 +49,7 @@ class Saveable:
         >>> clvm.load_model(path).lower_bound_ == model.lower_bound_
         True
         """
-        write_model(self, path)
+        write_model(self, path, vars(self).get("preparation_"))
 
     def _fitted_state(self) -> dict[str, Any]:
         """Return everything that was learned, as values that `flatten` knows."""
@@ -79,7 +79,11 @@ def write_model(estimator: Any, path: str | os.PathLike[str], preparation: objec
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator that `save` has written.
+    """Read an estimator that `save` or `clvm fit` has written.
+
+    A model that `clvm fit` has written has a `preparation_`: it takes rows in the units of the
+    data, with its columns among others, and scales them itself. What it has learned, such as
+    `target_components_`, is in the units of scaled rows.
 
     Raises
     ------
@@ -99,7 +103,12 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     >>> clvm.load_model(path)
     PPCA()
     """
-    return read_model(path)[0]
+    from contrastive_lvm.io.tables.preparation import check_preparation
+
+    estimator, section = read_model(path)
+    if section is not None:
+        estimator.preparation_ = check_preparation(section, Path(path))
+    return estimator
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.estimators.input_rows import read_rows
+from contrastive_lvm.estimators.units import without_preparation
 from contrastive_lvm.io.atomic import destination, write_text_atomically
 from contrastive_lvm.io.tables.preparation import unprepared
 from contrastive_lvm.io.tables.prepare import Sets
@@ -61,8 +62,8 @@ def write_report(
     if background.X is not None:
         rows = read_rows(model, background.X, name="background")
         second = _table(rows, background, preparation.features)
-    sets = Sets(first, second, preparation, [])
-    return write_text_atomically(place, page(model, sets, title=title))
+    sets, bare = Sets(first, second, preparation, []), without_preparation(model)
+    return write_text_atomically(place, page(bare, sets, title=title))
 
 
 def _is_given(name: str, *sets: GivenRows) -> bool:

@@ -33,7 +33,9 @@ from sklearn.base import clone
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.linear_fit import read_input
+from contrastive_lvm.estimators.units import scaling_of, without_preparation
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.model import LoadingBlock
 from contrastive_lvm.resampling.parallel import resample, seed_sequence
@@ -128,6 +130,9 @@ def bootstrap(
     """
     n_resamples = check_integer("n_resamples", n_resamples, 2)
     level = _check_level(confidence_level, n_resamples)
+    if scaling_of(model) is not None:
+        X, background = read_rows(model, X), read_rows(model, background, name="background")
+        model = without_preparation(model)
     study = _study(model, X, background, (groups, background_groups), n_resamples)
     seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
     results = _resampled(_draw, study, seeds, options)
