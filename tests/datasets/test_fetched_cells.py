@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from contrastive_lvm import datasets
-from contrastive_lvm.datasets.geo import read_types
+from contrastive_lvm.datasets.geo import read_origins
 from contrastive_lvm.datasets.single_cells import most_variable
 from tests.datasets.published_files import isolate, matrix_market, put, tarred
 
@@ -237,6 +237,8 @@ def test_blood_cells_from_geo_are_a_fixed_draw_of_singlets(home: Path) -> None:
     assert data.target_types is not None
     expected = [f"type {int(cell) % 3}" for cell in data.target[:, 0]]
     assert data.target_types.tolist() == expected
+    assert data.target_donors is not None
+    assert data.target_donors.shape == (1500,)
     np.testing.assert_array_equal(data.target_totals, data.target.sum(axis=1) + 4)
     np.testing.assert_array_equal(datasets.fetch_kang_pbmc(2).target, data.target)
 
@@ -247,8 +249,8 @@ HEADER = b"ind\tstim\tcell\tmultiplets\n"
 @pytest.mark.parametrize(
     ("table", "pattern"),
     [
-        (b"", "lacks the columns stim, cell, multiplets"),
-        (b"ind\tstim\n1\tctrl\n", "lacks the columns stim, cell, multiplets"),
+        (b"", "lacks the columns stim, cell, multiplets, ind"),
+        (b"ind\tstim\n1\tctrl\n", "lacks the columns stim, cell, multiplets, ind"),
         (HEADER + b"ACGT-1\t1\tctrl\n", "has 3 columns in line 2 instead of 5"),
         (HEADER + b"ACGT-1\t1\tctrl\tB\tsinglet\n", "knows 0 singlets of the run ctrl"),
     ],
@@ -262,7 +264,7 @@ def test_damaged_tables_of_geo_are_a_sentence(home: Path, table: bytes, pattern:
 def test_damaged_archives_of_geo_are_a_sentence(home: Path) -> None:
     geo(home)
     table = home / "kang_pbmc" / "GSE96583_batch2.total.tsne.df.tsv.gz"
-    assert read_types(table)["stim", barcode(3)] == "type 0"
+    assert read_origins(table)["stim", barcode(3)].kind == "type 0"
     table.write_bytes(table.read_bytes()[:-50])
     with pytest.raises(ValueError, match=r"tsne\.df\.tsv\.gz is not a complete gzip file"):
         datasets.fetch_kang_pbmc(2)

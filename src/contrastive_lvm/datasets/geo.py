@@ -1,8 +1,9 @@
-"""Cells of Kang et al. from the files of GEO: two runs, and a table of their cells' types."""
+"""Cells of Kang et al. from the files of GEO: two runs, and a table of their types and donors."""
 
 import re
 import tarfile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,23 @@ from contrastive_lvm.datasets.tenx import TenX, assembled, lines, unpacked
 RUNS = {"ctrl": ("GSM2560248", "2.1"), "stim": ("GSM2560249", "2.2")}
 
 
-def draw_cells(
-    archive: Path, genes: Path, table: Path, n: int
-) -> tuple[TenX, npt.NDArray[np.str_]]:
-    """Draw `n` cells of the control and of the stimulated run, in this order, and their types.
+class CellOrigin(NamedTuple):
+    """Type and donor of a cell."""
+
+    kind: str
+    donor: str
+
+
+class DrawnCells(NamedTuple):
+    """Cells with their types and donors."""
+
+    cells: TenX
+    types: npt.NDArray[np.str_]
+    donors: npt.NDArray[np.str_]
+
+
+def draw_cells(archive: Path, genes: Path, table: Path, n: int) -> DrawnCells:
+    """Draw `n` cells of the control and of the stimulated run, in this order.
 
     They are drawn with a fixed seed among the singlets of known type of each run.
 
@@ -31,11 +45,13 @@ def draw_cells(
     """
     from scipy import sparse
 
-    names, types, rng = _read_lines(genes), read_types(table), np.random.default_rng(0)
-    counts, kinds = [], []
+    names, origins, rng = _read_lines(genes), read_origins(table), np.random.default_rng(0)
+    nowhere = CellOrigin("", "")
+    counts, kinds, donors = [], [], []
     for run in RUNS:
         cells = read_run(archive, run, names)
-        known = np.array([types.get((run, _letters(code)), "") for code in cells.barcodes])
+        found = [origins.get((run, _letters(code)), nowhere) for code in cells.barcodes]
+        known = np.array([origin.kind for origin in found])
         if np.count_nonzero(known) < n:
             raise ValueError(
                 f"{table} knows {np.count_nonzero(known)} singlets of the run {run} in {archive}, "
@@ -44,7 +60,9 @@ def draw_cells(
         chosen = rng.choice(np.flatnonzero(known), n, replace=False)
         counts.append(cells.counts[chosen])
         kinds.append(known[chosen])
-    return cells._replace(counts=sparse.vstack(counts, format="csr")), np.concatenate(kinds)
+        donors.append(np.array([found[cell].donor for cell in chosen]))
+    drawn = cells._replace(counts=sparse.vstack(counts, format="csr"))
+    return DrawnCells(drawn, np.concatenate(kinds), np.concatenate(donors))
 
 
 def read_run(archive: Path, run: str, genes: list[str]) -> TenX:
@@ -56,28 +74,28 @@ def read_run(archive: Path, run: str, genes: list[str]) -> TenX:
     return assembled(f"{members[0]} in {archive}", counts, genes, lines(barcodes))
 
 
-def read_types(path: Path) -> dict[tuple[str, str], str]:
-    """Read the type of each singlet of known type, by run and by the letters of its barcode.
+def read_origins(path: Path) -> dict[tuple[str, str], CellOrigin]:
+    """Read each singlet of known type, by run and by the letters of its barcode.
 
     The table was written by R: tabs, and the header lacks the column of the rows' names, which are
     barcodes. Those of the second run that are in the first too got another digit at their end.
     """
     header, *rows = [line.replace('"', "").split("\t") for line in _read_lines(path)] or [[]]
-    columns = ("stim", "cell", "multiplets")
+    columns = ("stim", "cell", "multiplets", "ind")
     if not set(columns) <= set(header):
         raise ValueError(f"{path} lacks the columns {', '.join(columns)}; download it again.")
     at = [header.index(name) - len(header) for name in columns]  # from the end
-    types = {}
+    origins = {}
     for number, row in enumerate(rows, start=2):
         if len(row) not in (len(header), len(header) + 1):
             raise ValueError(
                 f"{path} has {len(row)} columns in line {number} instead of {len(header) + 1}; "
                 "download it again."
             )
-        run, kind, multiplet = (row[column] for column in at)
+        run, kind, multiplet, donor = (row[column] for column in at)
         if multiplet == "singlet" and kind != "NA":
-            types[run, _letters(row[0])] = kind
-    return types
+            origins[run, _letters(row[0])] = CellOrigin(kind, donor)
+    return origins
 
 
 def _read_lines(path: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """Counts of genes in single cells: blood with interferon, and bone marrow, the paper's set."""
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CellCounts(NamedTuple):
-    """Raw counts of some genes, with each cell's total over all genes and its type."""
+    """Raw counts of some genes, with each cell's total over all genes, its type and its donor."""
 
     target: npt.NDArray[np.float64]  # (n, d)
     background: npt.NDArray[np.float64]  # (m, d)
@@ -28,15 +29,18 @@ class CellCounts(NamedTuple):
     background_totals: npt.NDArray[np.float64]  # (m,)
     target_types: npt.NDArray[np.str_] | None  # (n,) types of cells, if known
     background_types: npt.NDArray[np.str_] | None  # (m,)
+    target_donors: npt.NDArray[np.str_] | None = None  # (n,) empty for doublets; None if unknown
+    background_donors: npt.NDArray[np.str_] | None = None  # (m,)
 
 
 class _Roles(NamedTuple):
-    """Rows and labels of the target, rows of the background, and types of all cells."""
+    """Rows and labels of the target, rows of the background, types and donors of all cells."""
 
     target: npt.NDArray[np.intp]
     labels: npt.NDArray[np.intp]
     background: npt.NDArray[np.intp]
     types: npt.NDArray[np.str_] | None
+    donors: npt.NDArray[np.str_] | None = None
 
     def of(
         self,
@@ -46,7 +50,7 @@ class _Roles(NamedTuple):
         description: str,
     ) -> CellCounts:
         """Divide the cells' counts into target and background."""
-        types = self.types
+        types, donors = self.types, self.donors
         return CellCounts(
             target=counts[self.target],
             background=counts[self.background],
@@ -57,6 +61,8 @@ class _Roles(NamedTuple):
             background_totals=totals[self.background],
             target_types=None if types is None else types[self.target],
             background_types=None if types is None else types[self.background],
+            target_donors=None if donors is None else donors[self.target],
+            background_donors=None if donors is None else donors[self.background],
         )
 
 
@@ -65,13 +71,16 @@ def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
 
     Target: 1,000 cells stimulated with interferon (label 1) and 500 control cells (label 0).
     Background: 500 other control cells. The type of cell, in `target_types` and
-    `background_types`, has more variance than the stimulus and is shared by both sets.
+    `background_types`, has more variance than the stimulus and is shared by both sets. Eight
+    donors gave cells of both conditions; `target_donors` and `background_donors` name them, as
+    `groups` of tests and intervals need it.
 
     Looked for in turn, in the folder `kang_pbmc`:
 
     1. `kang_pbmc_500genes.npz`, a fixed draw of cells and 500 of their variable genes, if
        `n_genes` is 500;
-    2. with it `kang_pbmc_allgenes_csr.npz`, all genes of the same cells;
+    2. with it `kang_pbmc_allgenes_csr.npz`, all genes of the same cells, and `kang_donors.csv`,
+       the donor of each cell in a column `donor` (without it, donors are None);
     3. the files of the series GSE96583 of GEO, which are downloaded if absent, 77 MB:
        `GSE96583_RAW.tar`, `GSE96583_batch2.genes.tsv.gz`, `GSE96583_batch2.total.tsne.df.tsv.gz`.
 
@@ -192,14 +201,27 @@ def _read_roles(path: Path) -> tuple[_Roles, int]:
     target, labels, background, types = load_arrays(path, *names)
     with reading(path, "list of cells"):
         types[target], types[background]
-    return _Roles(target, labels, background, types), len(types)
+    return _Roles(target, labels, background, types, _read_donors(len(types))), len(types)
+
+
+def _read_donors(n_cells: int) -> npt.NDArray[np.str_] | None:
+    """Read the donor of each cell, empty for doublets; None without the file."""
+    path = present("kang_pbmc/kang_donors.csv")
+    if path is None:
+        return None
+    with reading(path, "table with a column donor"), path.open(newline="") as file:
+        donors = np.array([row["donor"] for row in csv.DictReader(file)])
+    if len(donors) != n_cells:
+        raise ValueError(f"{path} has {len(donors)} cells instead of {n_cells}; download it again.")
+    return donors
 
 
 def _from_geo() -> tuple["csr_array", Sequence[str], _Roles]:
     """Draw a fixed set of the published cells: control cells first, half of them background."""
     names = ("RAW.tar", "batch2.genes.tsv.gz", "batch2.total.tsne.df.tsv.gz")
     archive, genes, table = (find(f"kang_pbmc/GSE96583_{name}") for name in names)
-    cells, types = draw_cells(archive, genes, table, 1000)  # of each run
+    drawn = draw_cells(archive, genes, table, 1000)  # of each run
     target = np.concatenate([np.arange(500), np.arange(1000, 2000)])
-    roles = _Roles(target, np.repeat([0, 1], [500, 1000]), np.arange(500, 1000), types)
-    return cells.counts, cells.genes, roles
+    labels, background = np.repeat([0, 1], [500, 1000]), np.arange(500, 1000)
+    roles = _Roles(target, labels, background, drawn.types, drawn.donors)
+    return drawn.cells.counts, drawn.cells.genes, roles
