@@ -54,6 +54,16 @@ def supported_rank(values: Array, total: float, n_rows: float, n_features: int) 
     return int((energy / noise > threshold).sum())
 
 
+def least_supported_variance(n_rows: float, n_features: int) -> float:
+    """Return the least variance of a direction, in units of the noise, that a column is for.
+
+    >>> round(least_supported_variance(400, 40), 2)
+    2.04
+    """
+    wide = max(n_rows, n_features)
+    return _threshold(min(n_rows, n_features) / wide) * wide / n_rows
+
+
 def _threshold(a: float) -> float:
     def balance(tau: float) -> float:
         return sum(float(np.log1p(z) / z) - 0.5 for z in (tau, tau / a))

@@ -10,7 +10,7 @@ throughout. Where each set has noise variances of its own, these begin as those 
 probabilistic PCA with as many columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -161,16 +161,7 @@ class _Starts:
         psi = noise
         if self.own_noise:
             psi = noise[[name in block.sets for name in self.sets]].mean(axis=0)
-        D, earlier = len(psi), [b for b in self.blocks if b.name in started]
-        common = [b.name for b in earlier if set(block.sets) <= set(b.sets)]
-        base = np.hstack([np.empty((D, 0)), *(started[name] for name in common)])
-        sources = []
-        for name in block.sets:
-            own = [b.name for b in earlier if name in b.sets and b.name not in common]
-            sources.append(
-                reduce(_without, (started[n] for n in own if started[n].size), self.sets[name])
-            )
-        return _whitened_loadings(_pooled(sources), base, psi, block.n_components)
+        return next_loadings(block.sets, self.blocks, started, psi, self.sets, block.n_components)
 
     def sized(
         self, first: LoadingBlock, others: list[LoadingBlock], exclusive: Sequence[str]
@@ -206,6 +197,26 @@ class _Starts:
         total = float((source.variance / root**2).sum())
         enough = 1 + int((np.cumsum(values) < explained * total).sum())
         return max(1, min(supported_rank(values, total, source.weight, self.n_features), enough))
+
+
+def next_loadings(
+    sets: Sequence[str],
+    blocks: Sequence[LoadingBlock],
+    started: Mapping[str, Array],
+    psi: Array,
+    sources: Mapping[str, CovarianceOperator],
+    n: int,
+) -> Array:
+    """Return the likeliest n columns (D, n) for some sets given the loadings of earlier blocks."""
+    D, earlier = len(psi), [b for b in blocks if b.name in started]
+    common = [b.name for b in earlier if set(sets) <= set(b.sets)]
+    base = np.hstack([np.empty((D, 0)), *(started[name] for name in common)])
+    cleaned = []
+    for name in sets:
+        own = [b.name for b in earlier if name in b.sets and b.name not in common]
+        parts = (started[other] for other in own if started[other].size)
+        cleaned.append(reduce(_without, parts, sources[name]))
+    return _whitened_loadings(_pooled(cleaned), base, psi, n)
 
 
 def _first_loadings(

@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -10,6 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.coordinate_ascent.activity_search import BlockSupport, find_sizes
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.covariates import Given, check_effects, encode_sets
@@ -187,14 +189,35 @@ def compress(given: FitInput, engine: CoordinateAscent) -> tuple[Model, Data]:
 
     The model that comes with them has its priors in their units, and the sizes that they support.
     """
+    data = prepared(given, engine)
+    model = given.model.in_units_of(float(data.variance.sum()) / data.n_features)
+    return engine._sized(model, data), data
+
+
+def prepared(given: FitInput, engine: CoordinateAscent) -> Data:
+    """Return the rows of all sets as coordinate ascent uses them, with a likelihood."""
     data = engine._prepare(given.model, given.sets, given.weights, given.covariates)
     for name, rows, weights in zip(given.names, data.sets, given.weights, strict=True):
         if weights is not None:  # a feature may be observed only in rows of weight 0
             refuse_empty_columns(rows.counts, name)
     means, of_sets = [rows.mean for rows in data.sets], [float(v.mean()) for v in data.variances]
     check_variances(data.variance, means, of_sets)
-    model = given.model.in_units_of(float(data.variance.sum()) / data.n_features)
-    return engine._sized(model, data), data
+    return data
+
+
+def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]]:
+    """Find the sizes of automatic blocks, and leave out those that have none."""
+    engine, model = given.engine, given.model
+    if not isinstance(engine, CoordinateAscent):
+        reason = f"needs inference='em' or 'vb', which {model.likelihood!r} may not allow"
+        raise InvalidParameterError("blocks", "auto", f"{reason}; give numbers of dimensions.")
+    found = find_sizes(model, prepared(given, engine))
+    sized = model.with_sizes({name: support.n_components for name, support in found.items()})
+    kept = tuple(b for b in sized.blocks if b.n_components)
+    if not kept:
+        reason = "supports no latent dimension in any set; give numbers of dimensions to insist."
+        raise InvalidDataError("X", reason)
+    return given._replace(model=replace(sized, blocks=kept)), found
 
 
 def run_engine(

@@ -1,6 +1,6 @@
 """A linear latent variable model of any number of sets, as a scikit-learn estimator."""
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
+from contrastive_lvm.coordinate_ascent.activity_search import BlockSupport
 from contrastive_lvm.designs import Block, Blocks
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.covariates import (
@@ -24,11 +25,13 @@ from contrastive_lvm.estimators.linear_fit import (
     fit_input,
     run_engine,
     warn_about_fit,
+    with_found_sizes,
 )
 from contrastive_lvm.estimators.multi_set_predictions import MultiSetPredictions
 from contrastive_lvm.estimators.parse_blocks import (
     RESERVED,
     model_of_blocks,
+    refuse_idle_sets,
     refuse_too_many_columns,
     resolve_blocks,
 )
@@ -39,6 +42,8 @@ from contrastive_lvm.io.value_checks import check_values, whole
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import verbosity
+
+Support: TypeAlias = dict[str, BlockSupport] | None  # of blocks whose sizes were found
 
 
 class MultiSetLVM(MultiSetPredictions):
@@ -90,6 +95,11 @@ class MultiSetLVM(MultiSetPredictions):
     variance_ratio_ : DataFrame
         Share of each block (column), and of the noise, in each set's modelled variance; rows sum
         to 1.
+    block_evidence_ : DataFrame or None
+        Where sizes were found: for each block (row) that was allowed, `n_components`, the `gain` of
+        the least of its dimensions in nats of the log-likelihood, the `next_gain` that one more
+        would have, and the gain that is `needed` (a dimension of pure noise gains about one nat
+        per feature).
     feature_relevance_ : dict of str to ndarray of shape (n_features,)
         Norm of each feature's loadings in a block.
     selected_features_ : dict of str to ndarray of bool of shape (n_features,)
@@ -205,11 +215,13 @@ class MultiSetLVM(MultiSetPredictions):
         model = self._checked_model(given)
         names = tuple(f"X in set {name!r}" for name in given.places)
         ready = fit_input(model, self.inference, given.rows, given.weights, names, known)
-        rng = check_random_state(self.random_state)
+        rng, support = check_random_state(self.random_state), None
         with verbosity(enabled=self.verbose):
+            if any(block.automatic for block in model.blocks):
+                ready, support = with_found_sizes(ready)
             fits = run_engine(ready, given.size_factors, n_init, rng)
         self.set_sizes_, self.n_samples_ = given.n_rows, rows.shape[0]
-        self._publish(max(fits, key=lambda posterior: posterior.lower_bound), model)
+        self._publish(max(fits, key=lambda posterior: posterior.lower_bound), ready.model, support)
         self.n_iter_ = sum(posterior.n_iter for posterior in fits)
         warn_about_fit(self, ready.engine)
         return self
@@ -233,6 +245,7 @@ class MultiSetLVM(MultiSetPredictions):
 
     def _checked_model(self, given: SetsOfRows) -> Model:
         blocks = resolve_blocks(self.blocks, tuple(given.places))
+        refuse_idle_sets(blocks, tuple(given.places))
         model = model_of_blocks(self, blocks, given.n_rows)
         refuse_too_many_columns(model, self.n_features_in_, given.n_rows)
         return model
@@ -254,9 +267,14 @@ class MultiSetLVM(MultiSetPredictions):
         self.fit(X, y, sets=sets, **facts, **options)
         return self.transform(X, sets=sets, **facts)
 
-    def _publish(self, posterior: Posterior, model: Model) -> None:
+    def _publish(self, posterior: Posterior, model: Model, support: Support) -> None:
         """Give the results the names that users know."""
         self._publish_ascent(posterior)
+        self.block_evidence_ = None
+        if support is not None:
+            self.block_evidence_ = pd.DataFrame.from_dict(
+                support, orient="index", columns=list(BlockSupport._fields)
+            )
         active = {s: tuple(b.name for b in model.blocks if s in b.sets) for s in model.sets}
         self._prediction_model = PredictionModel(
             posterior, model.likelihood, active, self._encoding
@@ -307,10 +325,15 @@ class MultiSetLVM(MultiSetPredictions):
         }
 
     def _fitted_state(self) -> dict[str, object]:
-        return {**super()._fitted_state(), "blocks": self.blocks_, "set_sizes": self.set_sizes_}
+        table, support = self.block_evidence_, None
+        if table is not None:
+            values = zip(table.index, table.itertuples(index=False), strict=True)
+            support = {str(name): BlockSupport(int(n), *map(float, x)) for name, (n, *x) in values}
+        rest = {"blocks": self.blocks_, "set_sizes": self.set_sizes_, "support": support}
+        return {**super()._fitted_state(), **rest}
 
     def _check_state(self, state: dict[str, Any]) -> None:
-        sizes, blocks = state["set_sizes"], state["blocks"]
+        sizes, blocks, support = state["set_sizes"], state["blocks"], state["support"]
         check_values({name: whole(2) for name in sizes}, sizes)
         self._encoding = checked_encoding(state["covariates"])
         allowed = resolve_blocks(self.blocks, tuple(sizes))
@@ -318,9 +341,14 @@ class MultiSetLVM(MultiSetPredictions):
         resolved = resolve_blocks(found, tuple(sizes))
         if any(resolved[name].sets != allowed[name].sets for name in resolved):
             raise ValueError("its blocks are not those of its parameters")
+        if support is not None and (
+            set(support) != set(allowed)
+            or not all(isinstance(own, BlockSupport) for own in support.values())
+        ):
+            raise ValueError("its evidence is not that of its blocks")
         self._check_saved(state["posterior"], model_of_blocks(self, blocks, sizes), sizes)
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.set_sizes_ = state["set_sizes"]
         model = model_of_blocks(self, state["blocks"], self.set_sizes_)
-        self._publish(state["posterior"], model)
+        self._publish(state["posterior"], model, state["support"])

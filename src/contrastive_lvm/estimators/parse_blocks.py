@@ -27,11 +27,15 @@ def resolve_blocks(blocks: object, sets: Sequence[str]) -> dict[str, Block]:
         raise InvalidParameterError("blocks", blocks, reason)
     found = {name: _resolved(name, given, sets) for name, given in blocks.items()}
     _refuse_twins(found)
+    return found
+
+
+def refuse_idle_sets(blocks: Mapping[str, Block], sets: Sequence[str]) -> None:
+    """Refuse blocks that leave a set without any dimension."""
     for name in sets:
-        if not any(name in (b.sets or ()) and b.n_components != 0 for b in found.values()):
+        if not any(name in (b.sets or ()) and b.n_components != 0 for b in blocks.values()):
             reason = f"have no dimension for set {name!r}; add a block for it, or drop its rows."
             raise InvalidParameterError("blocks", list(blocks), reason)
-    return found
 
 
 def _resolved(name: object, given: object, sets: Sequence[str]) -> Block:
@@ -66,18 +70,16 @@ def _refuse_twins(blocks: dict[str, Block]) -> None:
 def model_of_blocks(
     estimator: "MultiSetLVM", blocks: Mapping[str, Block], n_rows: Mapping[str, int]
 ) -> Model:
-    """Return the model of resolved blocks."""
+    """Return the model of resolved blocks; those of automatic size have none yet."""
     n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
     names = None if names is None else list(names)
     likelihood = parse_params.likelihood(estimator.likelihood)._bind(n_features, names)
     made = []
     for name, block in blocks.items():
         prior = parse_params.prior(f"prior of blocks[{name!r}]", block.prior)
-        if block.n_components == "auto":
-            reason = "is not supported yet; give a number of dimensions."
-            raise InvalidParameterError(f"blocks[{name!r}]", "auto", reason)
-        size, sets = int(block.n_components), tuple(block.sets or ())
-        made.append(LoadingBlock(name, size, sets, prior._bind(n_features, names)))
+        automatic, sets = block.n_components == "auto", tuple(block.sets or ())
+        size = 0 if automatic else int(block.n_components)
+        made.append(LoadingBlock(name, size, sets, prior._bind(n_features, names), automatic))
     known = () if estimator._encoding is None else estimator._encoding.columns
     own = check_effects(estimator.covariate_effects)
     return Model(tuple(n_rows), tuple(made), likelihood, known, own)
