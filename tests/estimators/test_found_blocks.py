@@ -100,3 +100,14 @@ def test_engines_and_sets_that_cannot_be_searched() -> None:
         clvm.MultiSetLVM("auto", inference=clvm.SVI()).fit(data.rows, sets=data.sets)
     with pytest.raises(InvalidParameterError, match="at most 8 sets"):
         clvm.MultiSetLVM("auto").fit(data.rows, sets=np.arange(300) % 9)
+
+
+def test_covariates_are_not_taken_for_dimensions() -> None:
+    truth = {"a+b+c": 2, "b+c": 1}
+    data = clvm.datasets.make_multi_set(truth, random_state=2)
+    rng = np.random.default_rng(0)
+    age = rng.standard_normal(len(data.rows))
+    X = data.rows + 3.0 * age[:, None] * rng.standard_normal(20)
+    frame = pd.DataFrame({"age": age})
+    model = clvm.MultiSetLVM("auto").fit(X, sets=data.sets, covariates=frame)
+    assert found_in(model) == truth
