@@ -56,14 +56,14 @@ def fit(
     estimator: Any,
     *,
     groupby: str,
-    target: object,
+    target: object = None,
     background: object = None,
     layer: str | None = None,
     key_added: str = "clvm",
     size_factors: str | None = None,
     replicates: str | None = None,
 ) -> Any:
-    """Fit an estimator to two groups of observations, and write what it finds into `adata`.
+    """Fit an estimator to groups of observations, and write what it finds into `adata`.
 
     Parameters
     ----------
@@ -72,13 +72,14 @@ def fit(
         values stay sparse. Values in a backed file and Dask arrays are read a block at a time,
         where the estimator does so (see the guide on data larger than memory); a backed matrix
         that is stored by columns (CSC) is read whole.
-    estimator : ContrastiveLVM, ContrastiveVAE, ContrastivePCA, PPCA or VAE
-        Fitted in place. `PPCA` and `VAE` see the target alone.
+    estimator : ContrastiveLVM, MultiSetLVM, ContrastiveVAE, ContrastivePCA, PPCA or VAE
+        Fitted in place. `PPCA` and `VAE` see the target alone; the sets of a `MultiSetLVM` are all
+        groups of the column.
     groupby : str
         Column of `adata.obs` that says which group an observation belongs to.
     target, background : value or list of values
         Of that column. Observations with other values, or none, take no part in the fit;
-        `background` may be left out where the estimator needs none.
+        `background` may be left out where the estimator needs none, and both with `MultiSetLVM`.
     layer : str or None
         Layer to take in place of `adata.X`.
     key_added : str
@@ -109,6 +110,11 @@ def fit(
     - `uns["clvm"]`: the estimator and its parameters, the groups, the layer, the bound and the
       shares of variance, as strings, numbers and arrays that h5ad can hold.
 
+    `MultiSetLVM` has `obsm["X_clvm_NAME"]` and `varm["clvm_NAME_loadings"]` for the block of each
+    name (a "/" in it becomes "_"), and the share of each block in the variance of each group in
+    `uns["clvm"]["variance_ratio"]`. Observations of groups that lack a block, or of no group, have
+    zeros there.
+
     `ContrastivePCA`, `PPCA` and `VAE` have no shared part, and nothing is written for it. What an
     earlier call has written under the same key is removed first.
 
@@ -127,6 +133,10 @@ def fit(
     ((800, 2), (30, 2))
     """
     values, names = _values(adata, layer), _feature_names(adata)
+    if _takes(estimator, "sets"):
+        _refuse_two_groups(target, background)
+        columns = {"layer": layer, "size_factors": size_factors, "replicates": replicates}
+        return _fit_sets(adata, estimator, NamedRows(values, names), groupby, key_added, columns)
     first, second = _groups(adata, groupby, target, background)
     groups = Groups(first, second, _sizes(adata, estimator, size_factors))
     _check_key(key_added)
@@ -150,6 +160,56 @@ def fit(
     if replicates is not None:
         settings["replicates"] = replicates
     _write(adata, key_added, estimator, _latents(estimator, values, groups), settings)
+    return estimator
+
+
+# Any number of groups
+
+
+def _refuse_two_groups(target: object, background: object) -> None:
+    for name, value in (("target", target), ("background", background)):
+        if value is not None:
+            raise ValueError(
+                f"{name}={value!r} has no meaning for an estimator of several sets, which are all "
+                "groups of the column; leave it out."
+            )
+
+
+def _fit_sets(
+    adata: "AnnData",
+    estimator: Any,
+    given: NamedRows,
+    groupby: str,
+    key: str,
+    columns: dict[str, str | None],
+) -> Any:
+    """Fit an estimator of several sets to all groups of a column, and write what it finds."""
+    column = _column(adata, "groupby", groupby)
+    known = column.notna().to_numpy(dtype=bool)
+    if not known.any():
+        raise ValueError(f"groupby={groupby!r} is empty for all observations; name another column.")
+    labels = column.astype(str).to_numpy(dtype=object)
+    _check_key(key)
+    sizes = _sizes(adata, estimator, columns["size_factors"])
+    options: dict[str, Any] = {} if sizes is None else {"size_factors": sizes[known]}
+    own = dict(options)
+    groups = Groups(known, np.zeros_like(known))
+    options |= _replicates(adata, estimator, columns["replicates"], groups)
+    rows = NamedRows(_rows_of(given.values, known), given.names)
+    estimator.fit(rows, sets=labels[known], **options)
+    found = estimator.latents(rows, sets=labels[known], **own).mean
+    for name, latents in found.items():
+        whole = np.zeros((len(known), latents.shape[1]))
+        whole[known] = np.nan_to_num(np.asarray(latents))
+        _put(adata.obsm, f"X_{key}_{name.replace('/', '_')}", whole)
+        components = estimator.components_[name].T
+        _put(adata.varm, f"{key}_{name.replace('/', '_')}_loadings", components)
+    settings = {"groupby": groupby, **{n: v for n, v in columns.items() if v is not None}}
+    table = estimator.variance_ratio_
+    shares = {name.replace("/", "_"): table[name].to_numpy() for name in table}
+    about = {"sets": np.array(list(estimator.set_sizes_), dtype=object), "variance_ratio": shares}
+    summary = {k: v for k, v in _summary(estimator).items() if k != "noise_variance"}
+    adata.uns[key] = {"layer": "X", **settings, **about, **summary}
     return estimator
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,12 +16,17 @@ from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from contrastive_lvm.arrays import Array, Matrix
     from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.preparation import Preparation
     from contrastive_lvm.io.tables.table import Table
+
+
+TWO_SETS = ("ContrastiveLVM", "ContrastiveVAE")
+ANY_SETS = (*TWO_SETS, "MultiSetLVM")
 
 
 class Applied(NamedTuple):
@@ -32,6 +37,7 @@ class Applied(NamedTuple):
     table: "Table"  # the rows with their annotations
     rows: "Matrix | pd.DataFrame"  # as the estimator takes them
     sizes: "dict[str, Array]"  # their size factors, if a column gives them
+    which: dict[str, Any]  # the set that they belong to, or the set of each
 
 
 @with_layout
@@ -40,7 +46,7 @@ def transform(
     file: options.RowsFile,
     *,
     where: options.Where = None,
-    of: options.Of = "target",
+    of: options.Of = None,
     shared: Annotated[
         bool, typer.Option("--shared", help="Also give the shared latents of target rows.")
     ] = False,
@@ -51,11 +57,18 @@ def transform(
 ) -> None:
     """Compute the latents of rows: their coordinates in the dimensions that only the target has.
 
-    Rows of the background have shared latents only.
+    Rows of the background have shared latents only. Models of several sets give all blocks that
+    only some of the sets have, and those of all sets with --shared.
     """
     import numpy as np
 
     given = _read(model, file, where, output, layout, of)
+    if "sets" in given.which:
+        _give(
+            given.table, *_latents_of_blocks(given, shared=shared, std=std), output, as_json=as_json
+        )
+        return
+    of = given.which["of"]
     with _warnings_about(file):
         if of == "target" and not (shared or std):
             parts = {"target": given.estimator.transform(given.rows, **given.sizes)}
@@ -76,7 +89,7 @@ def impute(
     file: options.RowsFile,
     *,
     where: options.Where = None,
-    of: options.Of = "target",
+    of: options.Of = None,
     std: options.Std = False,
     output: options.TableOutput = None,
     as_json: options.Json = False,
@@ -88,7 +101,7 @@ def impute(
     given = _read(model, file, where, output, layout, of)
     undo, names = given.preparation.scaling.undo, given.preparation.features
     with _warnings_about(file):
-        found = given.estimator.impute(given.rows, of=of, return_std=std, **given.sizes)
+        found = given.estimator.impute(given.rows, **given.which, return_std=std, **given.sizes)
     values = undo(found[0] if std else found)
     if std:
         values = np.hstack([values, undo(found[1], spread=True)])
@@ -106,10 +119,14 @@ def denoise(
     as_json: options.Json = False,
     layout: "Layout | None" = None,
 ) -> None:
-    """Remove the shared part from rows of the target, in the units of the file."""
+    """Remove the shared part from rows of the target, in the units of the file.
+
+    From rows of models of several sets what all sets share is removed.
+    """
     given = _read(model, file, where, output, layout)
+    which = {name: value for name, value in given.which.items() if name == "sets"}
     with _warnings_about(file):
-        values = given.estimator.denoise(given.rows, **given.sizes)
+        values = given.estimator.denoise(given.rows, **which, **given.sizes)
     values = given.preparation.scaling.undo(values)
     _give(given.table, given.preparation.features, values, output, as_json=as_json)
 
@@ -120,23 +137,57 @@ def _read(
     where: list[str] | None,
     output: Path | None,
     layout: "Layout | None",
-    of: str = "target",
+    of: str | None = None,
 ) -> Applied:
     from contrastive_lvm.cli.format_summary import describe_table
     from contrastive_lvm.io.tables.prepare import frame, read_rows
     from contrastive_lvm.io.tables.row_columns import sizes_of
     from contrastive_lvm.io.tables.write import ending_of
 
-    if of not in ("target", "background"):
-        raise InvalidParameterError("--of", of, "is unknown; use target or background.")
     if output is not None:
         ending_of(destination(output, "--output", inputs=[model, file]))
-    estimator, preparation = load(model)
+    estimator, preparation = load(model, ANY_SETS)
+    several = hasattr(estimator, "set_sizes_")
+    if of not in (None, *(estimator.set_sizes_ if several else ("target", "background"))):
+        known = " or ".join(estimator.set_sizes_ if several else ("target", "background"))
+        raise InvalidParameterError("--of", of, f"is unknown; use {known}.")
+    by = preparation.origin.choice.by if several and preparation.origin is not None else None
     announce(f"Reading {file.name}")
-    table = read_rows(file, preparation, where or (), layout)
+    table = read_rows(file, preparation, where or (), layout, by)
+    if several and of is None:
+        table, labels = _labelled(table, by)
     say(describe_table(table), err=True)
     rows = frame(table, named=hasattr(estimator, "feature_names_in_"))
-    return Applied(estimator, preparation, table, rows, sizes_of(table, preparation.sizes))
+    which: dict[str, Any] = {"of": of or "target"}
+    if several:
+        which = {"sets": of or labels}
+    return Applied(estimator, preparation, table, rows, sizes_of(table, preparation.sizes), which)
+
+
+def _labelled(table: "Table", by: str | None) -> "tuple[Table, np.ndarray]":
+    from contrastive_lvm.cli.fit_blocks import rows_with_labels
+
+    if by is None or by not in table.annotations.columns:
+        column = "the column that names the set of each row" if by is None else f"column {by!r}"
+        raise ValueError(f"--of is needed, because {table.source} lacks {column}.")
+    return rows_with_labels(table, by)
+
+
+def _latents_of_blocks(given: Applied, *, shared: bool, std: bool) -> "tuple[list[str], Array]":
+    """Return names of columns and latents of a model of several sets."""
+    import numpy as np
+
+    model, rows = given.estimator, given.rows
+    if not (shared or std):
+        names = [str(name) for name in model.get_feature_names_out()]
+        return names, np.asarray(model.transform(rows, **given.which, **given.sizes))
+    latents = model.latents(rows, **given.which, **given.sizes)
+    columns, values = [], []
+    for block, mean in latents.mean.items():
+        names = [f"{block}{k}" for k in range(mean.shape[1])]
+        columns += [*names, *(f"{name}_std" for name in names)] if std else names
+        values += [mean, latents.std[block]] if std else [mean]
+    return columns, np.hstack(values)
 
 
 @contextmanager
@@ -151,7 +202,7 @@ def _warnings_about(file: Path) -> Iterator[None]:
         say(f"warning: {sentence}", err=True)
 
 
-def load(path: Path) -> "tuple[Contrastive, Preparation]":
+def load(path: Path, kinds: tuple[str, ...] = TWO_SETS) -> "tuple[Contrastive, Preparation]":
     """Return the contrastive model of a file, and how its rows are prepared."""
     from contrastive_lvm.io.model_files import read_model
     from contrastive_lvm.io.tables.preparation import check_preparation, unprepared
@@ -162,7 +213,7 @@ def load(path: Path) -> "tuple[Contrastive, Preparation]":
         raise FileNotFoundError(
             f"{path} does not exist; name a model file written by clvm fit."
         ) from error
-    if type(estimator).__name__ not in ("ContrastiveLVM", "ContrastiveVAE"):
+    if type(estimator).__name__ not in kinds:
         raise ValueError(
             f"{path} holds a {type(estimator).__name__}, which has no target and background; "
             "name a model file written by clvm fit."

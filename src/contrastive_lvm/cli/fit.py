@@ -39,6 +39,7 @@ def fit(
     n_target: options.NTarget = "2",
     n_shared: options.NShared = None,
     n_background: options.NBackground = 0,
+    block: options.Blocks = None,
     likelihood: options.Likelihood = "gaussian",
     own_noise: options.OwnNoise = False,
     size_factors: options.SizeFactors = None,
@@ -71,7 +72,8 @@ def fit(
 ) -> None:
     """Fit a model to a target and a background set, and print what only the target has.
 
-    The first line says whether the target has structure of its own (see clvm test).
+    The first line says whether the target has structure of its own (see clvm test). With --block
+    the model has any number of sets instead, told apart by --by.
 
     Numeric columns are features; columns of text are kept as annotations. Empty fields, NA and NaN
     are missing entries, which the model integrates out.
@@ -89,6 +91,23 @@ def fit(
     path = destination(output, "--output", inputs=inputs)
     if report is not None:
         destination(report, "--report", inputs=inputs, outputs=[output])
+    if block:
+        refuse_two_set_options(
+            {
+                "BACKGROUND": background_file,
+                "--target": target,
+                "--background": background,
+                "--model": None if model == "clvm" else model,
+                "--n-target": None if n_target == "2" else n_target,
+                "--n-shared": n_shared,
+                "--n-background": n_background or None,
+                "--shared-prior": shared_prior,
+                "--target-prior": target_prior,
+                "--report": report,
+                "--bootstrap": bootstrap,
+                "--resamples": resamples,
+            }
+        )
     estimator = build_estimator(
         model=model,
         n_target=n_target,
@@ -103,6 +122,7 @@ def fit(
         n_init=n_init,
         seed=seed,
         verbose=sys.stderr.isatty(),
+        blocks=block or (),
     )
     sides = (target or (), background or (), where or (), annotation or ())
     sizes = options.size_column(size_factors)
@@ -110,6 +130,11 @@ def fit(
         by, *sides, layer=layer, sizes=sizes, replicates=replicates, layout=layout or Layout()
     )
     sets = read(file, background_file, choice, scale, estimator, features or ())
+    if block:
+        from contrastive_lvm.cli.fit_blocks import fit_blocks
+
+        fit_blocks(estimator, sets, choice, path, top=top, seed=seed, as_json=as_json)
+        return
     with user_warnings() as said:
         fit_sets(estimator, sets, **fit_arguments(model))
         announce("Resampling")
@@ -131,6 +156,13 @@ def fit(
     facts["hint"] = WITHOUT_ERRORS if unsure else None
     facts |= {"seed": seed, "report": None if report is None else str(report)}
     say(as_text(facts) if as_json else format_summary(facts))
+
+
+def refuse_two_set_options(given: dict[str, object]) -> None:
+    """Refuse options that have no meaning with --block."""
+    for option, value in given.items():
+        if value is not None and value != []:
+            raise ValueError(f"{option} has no meaning with --block; leave one of them out.")
 
 
 def read(
@@ -155,7 +187,7 @@ def read(
             "binary values have no units; leave it out."
         )
     announce(f"Reading {file.name}")
-    alone = estimator.n_shared == 0
+    alone = getattr(estimator, "n_shared", 0) == 0
     sets = read_sets(file, background_file, choice, scale=scale, alone=alone, features=features)
     facts = reading_facts(sets)
     for line in (describe_rows(facts), *describe_reading(facts)):

@@ -10,6 +10,7 @@ OPTION_OF = {
     "n_target": "--n-target",
     "n_shared": "--n-shared",
     "n_background": "--n-background",
+    "blocks": "--block",
     "likelihood": "--likelihood",
     "shared_prior": "--shared-prior",
     "target_prior": "--target-prior",
@@ -121,6 +122,16 @@ NShared = Annotated[
 NBackground = Annotated[
     int, typer.Option(metavar="N", min=0, help="Number of dimensions only the background has.")
 ]
+Blocks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--block",
+        metavar="NAME=N:SETS",
+        help="For any number of sets, told apart by --by: dimensions that the named sets have and "
+        "others have not, as in drugs=2:a+b; without names, all sets (shared=10). Repeatable. N "
+        "may be auto, and --block auto alone finds which sets have which dimensions.",
+    ),
+]
 OwnNoise = Annotated[
     bool, typer.Option("--own-noise", help="Give each set noise variances of its own.")
 ]
@@ -207,7 +218,12 @@ RowsFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The rows, in any format that clvm fit reads.")
 ]
 Of = Annotated[
-    str, typer.Option(metavar="SET", help="Set that the rows belong to: target or background.")
+    str | None,
+    typer.Option(
+        metavar="SET",
+        help="Set that the rows belong to: target (the default) or background; of a model of "
+        "several sets its name, by default that in the column of the fit.",
+    ),
 ]
 TableOutput = Annotated[
     Path | None,

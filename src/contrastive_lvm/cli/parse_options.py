@@ -39,6 +39,7 @@ def build_estimator(
     n_init: int = 1,
     seed: int = 0,
     verbose: bool = False,
+    blocks: Sequence[str] = (),
 ) -> Contrastive:
     """Return the estimator that the options of a command describe; no data is read."""
     kind, settings = split_settings("--model", model)
@@ -65,6 +66,12 @@ def build_estimator(
     if inference != "auto":
         engines = (*ENGINES, "auto")
         objects["inference"] = _build("--inference", inference, engines, engine_class)
+    if blocks:
+        from contrastive_lvm.cli.fit_blocks import parse_blocks
+        from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
+
+        shared = {name: common[name] for name in ("likelihood", "random_state", "verbose")}
+        return MultiSetLVM(parse_blocks(blocks), **shared, **objects, n_init=n_init)
     return ContrastiveLVM(**common, **objects, n_background=n_background, n_init=n_init)
 
 

@@ -114,12 +114,14 @@ def read_rows(
     preparation: Preparation,
     where: Sequence[str] = (),
     layout: Layout | None = None,
+    by: str | None = None,
 ) -> Table:
     """Read rows to apply a model to, with its features and in its units.
 
-    The file is laid out as those of the fit unless `layout` says something else.
+    The file is laid out as those of the fit unless `layout` says something else; `by` is the column
+    that names the set of each row.
     """
-    choice = Choice(where=where, sizes=preparation.sizes)
+    choice = Choice(by, where=where, sizes=preparation.sizes)
     fitted = layout_of_fit(preparation)
     table = read_table(
         path,
