@@ -107,3 +107,13 @@ def test_refusals(file: Path, options: list[str], message: str, capsys: Capture)
     assert run(["fit", str(file), *options, "-o", str(file.with_name("m.clvm"))]) == 2
     assert message in capsys.readouterr().err
     assert not file.with_name("m.clvm").exists()
+
+
+def test_a_scaled_model_takes_rows_as_they_are(file: Path) -> None:
+    path = fitted(file, *BLOCKS, "--scale", "standard")
+    model, frame = clvm.load_model(path), pd.read_csv(file)
+    rows, scale = frame.iloc[:, 1:], model.preparation_.scaling.scale
+    total = model.score_samples(rows, sets=frame["condition"]).sum()
+    assert total == pytest.approx(model.lower_bound_ - len(rows) * np.log(scale).sum(), rel=1e-6)
+    filled = model.impute(rows.mask(rows > 1.5), sets=frame["condition"])
+    np.testing.assert_allclose(filled[rows <= 1.5], rows.to_numpy()[rows <= 1.5], atol=1e-9)

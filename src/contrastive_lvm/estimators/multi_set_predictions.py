@@ -22,6 +22,7 @@ from contrastive_lvm.estimators.linear_estimator import (
 from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.estimators.prediction_model import Outliers, RowFacts, ranked
 from contrastive_lvm.estimators.row_sets import check_labels, places_of_sets
+from contrastive_lvm.estimators.units import log_volumes
 
 # Rows of one set, its name, and facts of its rows, to one or several arrays of as many rows.
 SetFunction = Callable[[Matrix, str, RowFacts], tuple[Array, ...]]
@@ -373,7 +374,8 @@ class MultiSetPredictions(LinearEstimator):
         """
 
         def scores(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
-            return (prediction.log_likelihoods(self._view(rows, of, facts), rows),)
+            found = prediction.log_likelihoods(self._view(rows, of, facts), rows)
+            return (found - log_volumes(self, rows),)
 
         return self._by_set(X, sets, RowFacts(size_factors, covariates), scores)[0]
 
