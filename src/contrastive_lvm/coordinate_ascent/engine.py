@@ -81,19 +81,21 @@ class CoordinateAscent(Engine):
         sets: Sequence[Rows],
         weights: Sequence[Array | None] | None = None,
         covariates: Sequence[Array] | None = None,
+        *,
+        in_span: bool = True,
     ) -> Data:
         """Return the rows of all sets in the form that sweeps use, which restarts share.
 
-        Few rows of many features are fitted in their span, which posterior covariances of loadings
-        and priors that tell features apart do not allow. Rows that have covariates come back about
-        their regression on these.
+        Few rows of many features are fitted in their span, unless `in_span` is false; posterior
+        covariances of loadings and priors that tell features apart do not allow it. Rows that have
+        covariates come back about their regression on these.
         """
         alike = model.likelihood._is_isotropic and model.treats_features_alike
         data = prepare(
             sets,
             weights=weights,
             scale_mixture=model.likelihood._is_scale_mixture,
-            span=alike and not self._posterior,
+            span=in_span and alike and not self._posterior,
             n_columns=0 if model.drops_columns else sum(b.n_components for b in model.blocks),
             covariates=covariates,
         )

@@ -27,6 +27,7 @@ from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import AscentInterrupted, ascend
 from contrastive_lvm.linalg.loadings import Columns, Covariance, Loadings
 from contrastive_lvm.model import Model
+from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.rows.data import Data
@@ -102,6 +103,22 @@ class Problem:
         if self.likelihood._has_df_step:
             parts.append(np.log([parameters.df]))
         return np.concatenate(parts)
+
+    def point_of(self, fit: Posterior) -> Array:
+        """Return the point of fitted values, whose means are those where covariates are zero."""
+        L, means = np.hstack(list(fit.loadings.values())), tuple(fit.means.values())
+        effects = tuple(fit.effects.values())
+        if effects:
+            parts = zip(means, effects, self.data.sets, strict=True)
+            means = tuple(mean + M @ rows.covariate_mean for mean, M, rows in parts)
+        return self.flatten(Parameters(L, fit.noise_variance, means, fit.df or 0.0, effects))
+
+    def at_zero(self, p: Parameters) -> Parameters:
+        """Return parameters with the means that rows have where their covariates are zero."""
+        if not p.effects:
+            return p
+        parts = zip(p.means, p.effects, self.data.sets, strict=True)
+        return p._replace(means=tuple(m - M @ rows.covariate_mean for m, M, rows in parts))
 
     def unflatten(self, point: Array) -> Parameters:
         """Return the parameters of a vector, noise variances kept within their limits."""

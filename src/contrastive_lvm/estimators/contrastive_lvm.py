@@ -271,9 +271,9 @@ class ContrastiveLVM(LinearPredictions):
             refuse_background_as_y(X, y)
         sizes = (size_factors, background_size_factors)
         replicates = (groups, background_groups)
-        size = supported_dimensions(self, X, background, replicates, sizes, covariates)
-        weights = (sample_weight, background_sample_weight)
         known = (covariates, background_covariates)
+        size = supported_dimensions(self, X, background, replicates, sizes, known)
+        weights = (sample_weight, background_sample_weight)
         given = read_input(self, X, background, weights, size, known)
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.problem import Problem
@@ -112,7 +112,7 @@ def group_lasso_path(
     for rho in grid:
         penalised = model.with_priors({"target": replace(bound_lasso, rho=float(rho))})
         problem = Problem(penalised, data)
-        current = engine._continue(problem.begin(_point(problem, current)))
+        current = engine._continue(problem.begin(problem.point_of(current)))
         fitted: ContrastiveLVM = copy(shell).set_params(target_prior=replace(lasso, rho=rho))
         fitted._publish(current, model)
         models.append(fitted)
@@ -129,11 +129,6 @@ def group_lasso_path(
     )
 
 
-def _point(problem: Problem, posterior: Posterior) -> Array:
-    L, means = np.hstack(list(posterior.loadings.values())), tuple(posterior.means.values())
-    return problem.flatten(Parameters(L, posterior.noise_variance, means, posterior.df or 0.0))
-
-
 def _grid(
     rhos: ArrayLike | None, n_rhos: int, problem: Problem, start: Posterior, lasso: GroupLasso
 ) -> Array:
@@ -144,6 +139,6 @@ def _grid(
         return grid
     n_rhos = check_integer("n_rhos", n_rhos, 2)
     # At rho_g the gradient of the unpenalised fit no longer holds the group away from zero.
-    slope = problem.slope_without("target", _point(problem, start), problem.first_carry())
+    slope = problem.slope_without("target", problem.point_of(start), problem.first_carry())
     strongest = lasso._strength_without_features(slope)
     return np.geomspace(LEAST * strongest, strongest, n_rhos)

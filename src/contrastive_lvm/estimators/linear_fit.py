@@ -25,7 +25,7 @@ from contrastive_lvm.estimators.input_rows import (
     warn_about_equal_sets,
 )
 from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
-from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.anderson import AscentInterrupted
@@ -62,7 +62,7 @@ def supported_dimensions(
     background: Any,
     groups: tuple[Any, Any],
     size_factors: Sizes = (None, None),
-    covariates: Any = None,
+    covariates: Sequence[Any] = (None, None),
 ) -> int | None:
     """Check the replicates of rows, and return what `"auto"` stands for; None for a given number.
 
@@ -77,9 +77,6 @@ def supported_dimensions(
             "background=None, but n_target='auto' compares X with it; pass background=... or "
             "give n_target as a number."
         )
-    if covariates is not None and automatic:
-        reason = "'auto' stands for a test that knows no covariates; give a number."
-        raise InvalidParameterError("n_target", "auto", reason)
     from contrastive_lvm.resampling.contrast_test import contrast_test
     from contrastive_lvm.resampling.replicates import check_replicates
 
@@ -97,6 +94,8 @@ def supported_dimensions(
         paired=replicates.in_several_sets,
         size_factors=size_factors[0],
         background_size_factors=size_factors[1],
+        covariates=covariates[0],
+        background_covariates=covariates[1],
         random_state=estimator.random_state,
     )
     return test.n_target

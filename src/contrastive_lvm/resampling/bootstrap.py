@@ -27,12 +27,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.stats import t as student_t
 from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.covariates import effects_table
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
@@ -74,6 +76,8 @@ class Bootstrap(NamedTuple):
     expected_false_selections: float | None  # at most, among the stable features
     confidence_level: float
     note: str  # why numbers are left out, or how they must be read; empty otherwise
+    covariate_effects: pd.DataFrame | None = None  # on the target, of the fit
+    covariate_effects_std: pd.DataFrame | None = None  # standard errors
 
 
 def bootstrap(
@@ -83,6 +87,8 @@ def bootstrap(
     background: Any = None,
     groups: Any = None,
     background_groups: Any = None,
+    covariates: Any = None,
+    background_covariates: Any = None,
     n_resamples: int = 200,
     confidence_level: float = 0.9,
     n_jobs: int | None = None,
@@ -100,6 +106,8 @@ def bootstrap(
     groups, background_groups : array-like of shape (n,) and (m,), optional
         The replicate (donor, mouse, run) of each row: whole replicates are resampled. Without
         them rows count as independent.
+    covariates, background_covariates : frames or array-like, optional
+        As in `ContrastiveLVM.fit`, if the model was fitted with covariates.
     n_resamples : int
         Number of resamples.
     confidence_level : float
@@ -113,6 +121,7 @@ def bootstrap(
     -------
     Bootstrap
         Standard errors, intervals, and how stable signs, subspace and selected features are.
+        With covariates also their effects on the target and the standard errors of these.
 
     Notes
     -----
@@ -133,7 +142,8 @@ def bootstrap(
     if scaling_of(model) is not None:
         X, background = read_rows(model, X), read_rows(model, background, name="background")
         model = without_preparation(model)
-    study = _study(model, X, background, (groups, background_groups), n_resamples)
+    known = (covariates, background_covariates)
+    study = _study(model, (X, background), (groups, background_groups), known, n_resamples)
     seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
     results = _resampled(_draw, study, seeds, options)
     fit: Array = study.fitted.target_components_
@@ -154,6 +164,8 @@ def bootstrap(
         expected_false_selections=None,
         confidence_level=level,
         note="",
+        covariate_effects=study.fitted.covariate_effects_,
+        covariate_effects_std=_effect_errors(study, results, fewest),
     )
     return found if _shrinks_nothing(study) else _of_selector(study, found, seeds, options)
 
@@ -184,11 +196,20 @@ def _check_level(confidence_level: float, n_resamples: int) -> float:
 
 
 def _study(
-    model: ContrastiveLVM, X: Any, background: Any, groups: tuple[Any, Any], n_resamples: int
+    model: ContrastiveLVM,
+    sets: tuple[Any, Any],
+    groups: tuple[Any, Any],
+    covariates: tuple[Any, Any],
+    n_resamples: int,
 ) -> _Study:
-    is_fitted = hasattr(model, "posterior_")
-    fitted = copy(model) if is_fitted else clone(model).fit(X, background=background)
-    given = read_input(copy(fitted), X, background, n_target=int(fitted.n_target_))
+    X, background = sets
+    fitted = copy(model)
+    if not hasattr(model, "posterior_"):
+        known = {"covariates": covariates[0], "background_covariates": covariates[1]}
+        fitted = clone(model).fit(X, background=background, **known)
+    fitted._prediction_model.encode(covariates[0], np.shape(X)[0])  # refuses wrong ones
+    size = int(fitted.n_target_)
+    given = read_input(copy(fitted), X, background, n_target=size, covariates=covariates)
     closed_form_engine(given)
     n_rows = [rows.shape[0] for rows in given.sets]
     replicates = check_replicates(groups[: len(n_rows)], n_rows)
@@ -241,6 +262,17 @@ def _allowed(
         "resamples in a row; use fewer dimensions, or features with more observed entries."
     )
     raise InvalidDataError(kind, reason)
+
+
+def _effect_errors(study: _Study, results: list[Refitted], fewest: int) -> pd.DataFrame | None:
+    """Return standard errors of the effects of covariates on the target."""
+    fitted = study.fitted
+    if fitted._encoding is None or fitted.covariate_effects_ is None:
+        return None
+    draws = np.array([found.effects[0] for found in results])
+    squares = ((draws - study.refit.fit.effects["target"]) ** 2).mean(axis=0)
+    errors = np.sqrt(fewest / (fewest - 1) * squares)
+    return effects_table(fitted._encoding, errors, fitted.covariate_effects_.columns.tolist())
 
 
 def aligned(components: Array, fit: Array) -> Array:

@@ -9,6 +9,7 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.covariates import Given, encode_sets
 from contrastive_lvm.estimators.input_rows import check_variances, rows_for_fit
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.prediction_model import sizes_of_sets
@@ -53,6 +54,8 @@ def contrast_test(
     paired: bool = False,
     size_factors: Any = None,
     background_size_factors: Any = None,
+    covariates: Any = None,
+    background_covariates: Any = None,
     n_resamples: int = 999,
     random_state: Any = None,
 ) -> ContrastTest:
@@ -92,6 +95,9 @@ def contrast_test(
         replicates. Replicates with rows in one set only are then left out.
     size_factors, background_size_factors : array-like of shape (n,) and (m,), or None
         Size factors of rows of counts, as in `fit`.
+    covariates, background_covariates : frames or array-like, or None
+        Known columns, as in `fit`. Each set is regressed on its own, and the test is about the
+        residuals; not for counts and binary data.
     n_resamples : int
         Number of permutations, at least 19. If the replicates can be divided in fewer ways, all of
         them are used once.
@@ -127,6 +133,7 @@ def contrast_test(
     names = ContrastiveLVM() if model is None else clone(_linear(model))
     sets = _read_sets(names, X, background)
     likelihood, sizes = _likelihood(names, sets, (size_factors, background_size_factors))
+    known = _covariates(likelihood, sets, (covariates, background_covariates))
     replicates = check_replicates([groups, background_groups], [len(rows) for rows in sets])
     if paired and not replicates.labelled:
         reason = "needs groups and background_groups, which say what is paired."
@@ -141,7 +148,9 @@ def contrast_test(
     chosen = [own[rows] for own, rows in zip(sets, kept, strict=True)]
     sizes = [own if own is None else own[rows] for own, rows in zip(sizes, kept, strict=True)]
     matched = _matched(likelihood, chosen, sizes, of_rows)
-    rows = exchangeable_rows((matched[0], matched[1]), replicates, of_rows)
+    if known is not None:
+        known = [own[rows] for own, rows in zip(known, kept, strict=True)]
+    rows = exchangeable_rows((matched[0], matched[1]), replicates, of_rows, known)
     n_features = sets[0].shape[1]
     method = _method(likelihood, n_features, replicates, labels, paired=paired)
     return _in_turn(rows, labels, method)
@@ -238,6 +247,23 @@ def _likelihood(
     if all(given is None for given in sizes):
         return likelihood, [None, None]
     return likelihood, list(sizes_of_sets(likelihood, list(sets), sizes)[0])
+
+
+def _covariates(
+    likelihood: Likelihood, sets: tuple[Array, Array], given: tuple[Any, Any]
+) -> list[Array] | None:
+    """Return the covariates of both sets, encoded."""
+    arguments = ("covariates", "background_covariates")
+    parts = zip(arguments, given, map(len, sets), strict=True)
+    encoding, encoded = encode_sets(
+        [Given(*part) for part in parts], ("X", "background"), own=False
+    )
+    if encoding is None:
+        return None
+    if not likelihood._is_on_data_scale(sets[0].shape[1]).all():
+        reason = "has no test of contrast with covariates; leave them out, or use Gaussian noise."
+        raise InvalidParameterError("likelihood", likelihood, reason)
+    return encoded
 
 
 def _matched(

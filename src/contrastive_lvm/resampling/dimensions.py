@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from contrastive_lvm import prediction
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
@@ -71,6 +71,8 @@ def choose_dimensions(
     n_shared: Any = "auto",
     groups: Any = None,
     background_groups: Any = None,
+    covariates: Any = None,
+    background_covariates: Any = None,
     cv: int = 5,
     random_state: Any = None,
 ) -> DimensionChoice:
@@ -89,6 +91,8 @@ def choose_dimensions(
         automatic fit uses.
     groups, background_groups : array-like of shape (n,) and (m,), optional
         The replicate of each row; folds are made of whole replicates.
+    covariates, background_covariates : frames or array-like, optional
+        As in `ContrastiveLVM.fit`; their effects are estimated outside of each fold.
     cv : int
         Number of folds.
     random_state : int, generator or None
@@ -115,7 +119,9 @@ def choose_dimensions(
     targets = _sizes("n_target", n_target)
     shared = None if _is_auto(n_shared) else _sizes("n_shared", n_shared)
     largest = {"n_target": max(targets), "n_shared": 1 if shared is None else max(*shared, 1)}
-    given = read_input(copy(estimator).set_params(**largest), X, background)
+    known = (covariates, background_covariates)
+    shell = copy(estimator).set_params(**largest)
+    given = read_input(shell, X, background, covariates=known)
     n_rows = [rows.shape[0] for rows in given.sets]
     replicates = check_replicates([groups, background_groups], n_rows)
     folds = draw_folds(replicates, cv, np.random.default_rng(seed_sequence(random_state)))
@@ -129,7 +135,8 @@ def choose_dimensions(
     automatic = clone(estimator).set_params(n_target=max(targets), n_shared="auto")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it only says where to begin
-        automatic.fit(X, background=background)
+        options = {"covariates": covariates, "background_covariates": background_covariates}
+        automatic.fit(X, background=background, **options)
     return grid.choice(_candidates(automatic.n_shared_), stop=True)
 
 
@@ -150,20 +157,21 @@ class _Folded(NamedTuple):
     whole: Data
     training: list[Data]  # without each fold
     folds: tuple[Integers, ...]
+    covariates: list[Array] | None  # of the rows of each set
 
     @classmethod
     def of(cls, given: FitInput, folds: tuple[Integers, ...], cv: int) -> "_Folded":
         """Compress all rows, and those outside of each fold."""
         engine = replace(closed_form_engine(given), tol=TOL)
-        rows = refit_rows(given.model, engine, given.sets)
+        rows = refit_rows(given.model, engine, given.sets, given.covariates)
         whole = rows.data([np.ones(len(own)) for own in folds])
         training = [_training(rows, whole, [own == fold for own in folds]) for fold in range(cv)]
-        return cls(given.model, engine, given.sets, rows, whole, training, folds)
+        return cls(given.model, engine, given.sets, rows, whole, training, folds, given.covariates)
 
     def allows(self, n_columns: int) -> bool:
         """Tell whether all training rows leave something for the noise."""
         fewest = min(sum(s.n_rows - 1 for s in data.sets) for data in self.training)
-        return n_columns < min(self.whole.n_features, fewest)
+        return n_columns < min(self.whole.n_features, fewest - self.model.n_effects)
 
     def scored(self, n_shared: int, n_target: int) -> _Scored:
         """Fit the model to all rows and outside of each fold, and score the folds."""
@@ -174,8 +182,9 @@ class _Folded(NamedTuple):
         scores = [np.empty(len(own)) for own in self.folds]
         for fold, data in enumerate(self.training):
             predicted = _predictions(model, fit, refit.refitted(data))
-            for name, rows, own, values in zip(SETS, self.sets, self.folds, scores, strict=True):
-                values[own == fold] = _scores(predicted, name, rows, own == fold)
+            for i, (name, rows, own) in enumerate(zip(SETS, self.sets, self.folds, strict=True)):
+                known = None if self.covariates is None else self.covariates[i]
+                scores[i][own == fold] = _scores(predicted, name, rows, own == fold, known)
         return _Scored(fit.lower_bound, scores)
 
 
@@ -196,21 +205,25 @@ def _predictions(model: Model, fit: Posterior, found: Refitted) -> PredictionMod
         noise_variance=found.noise_variance,
         df=found.df,
         loading_covariance=None,
+        effects=dict(zip(model.sets, found.effects, strict=False)),
     )
     return contrastive_predictions(posterior, model.likelihood)
 
 
-def _scores(predicted: PredictionModel, name: str, rows: Rows, held_out: Flags) -> Array:
-    """Score the held-out rows of a set."""
+def _scores(
+    predicted: PredictionModel, name: str, rows: Rows, held_out: Flags, known: Array | None
+) -> Array:
+    """Score the held-out rows of a set, whose covariates are encoded."""
+
+    def score(chunk: Matrix, at: slice | Integers) -> Array:
+        view = predicted.for_rows(name, chunk, AVERAGE)
+        view = view if known is None else view._replace(covariates=known[at])
+        return prediction.log_likelihoods(view, chunk)
+
     if isinstance(rows, RowReader):
-        found = rows.map(
-            lambda chunk, _: prediction.log_likelihoods(
-                predicted.for_rows(name, chunk, AVERAGE), chunk
-            )
-        )
-        return np.asarray(found)[held_out]
-    chosen = rows[np.flatnonzero(held_out)]
-    return prediction.log_likelihoods(predicted.for_rows(name, chosen, AVERAGE), chosen)
+        return np.asarray(rows.map(score))[held_out]
+    at = np.flatnonzero(held_out)
+    return score(rows[at], at)
 
 
 class _Grid:

@@ -4,7 +4,7 @@ The hypothesis is `x = S z + mean_s + noise_s` in both sets s: loadings are shar
 variances may differ. Four steps make the rows exchangeable between the sets:
 
 1. Rows are centred by the mean of their set. That lowers the variance of the R replicate means by
-   `1 - 1/R`, which is undone.
+   `1 - 1/R`, which is undone. With covariates the mean is a regression (`covariate_residuals.py`).
 2. Missing entries are drawn from their distribution given the observed ones under the hypothesis.
    A row so completed has the distribution of a complete row, whatever its missing entries.
 3. Normal noise is added to the set that has less: `noise_1 + (noise_2 - noise_1)`. Dividing by the
@@ -24,11 +24,17 @@ References
    Transactions on Information Theory 60(8), 2014.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.resampling.covariate_residuals import (
+    design_basis,
+    residuals,
+    restore_variance,
+)
 from contrastive_lvm.resampling.replicates import Integers, Replicates
 
 RIDGE = 0.1  # times features per row, added to correlations; .1 gave the closest noise variances
@@ -66,7 +72,10 @@ class WhitenedRows(NamedTuple):
 
 
 def exchangeable_rows(
-    sets: tuple[Array, Array], replicates: Replicates, rng: np.random.Generator
+    sets: tuple[Array, Array],
+    replicates: Replicates,
+    rng: np.random.Generator,
+    covariates: Sequence[Array] | None = None,
 ) -> WhitenedRows:
     """Centre, complete, equalise and whiten the rows of two sets.
 
@@ -78,16 +87,25 @@ def exchangeable_rows(
         The replicate of each row.
     rng : Generator
         Draws missing entries and noise.
+    covariates : sequence of array, optional
+        Those of the rows of each set, (n, C) and (m, C).
 
     Returns
     -------
     WhitenedRows
     """
     n = len(sets[0])
-    Z = np.vstack([rows - np.nanmean(rows, axis=0) for rows in sets])
-    Z = _complete(Z, n, rng)
-    parts = zip((Z[:n], Z[n:]), replicates.rows, strict=True)
-    Z = np.vstack([_restore_variance(rows, numbers) for rows, numbers in parts])
+    if covariates is None:
+        Z = np.vstack([rows - np.nanmean(rows, axis=0) for rows in sets])
+        Z = _complete(Z, n, rng)
+        parts = zip((Z[:n], Z[n:]), replicates.rows, strict=True)
+        Z = np.vstack([_restore_variance(rows, numbers) for rows, numbers in parts])
+    else:
+        bases = [design_basis(known) for known in covariates]
+        Z = np.vstack([residuals(rows, U) for rows, U in zip(sets, bases, strict=True)])
+        Z = _complete(Z, n, rng)
+        known_parts = zip((Z[:n], Z[n:]), bases, replicates.rows, strict=True)
+        Z = np.vstack([restore_variance(*part) for part in known_parts])
     Z = Z + np.sqrt(_missing_noise(Z, n, replicates)) * rng.standard_normal(Z.shape)
     found = find_factors(Z)
     deviation = np.full(len(found.directions), np.sqrt(found.noise))

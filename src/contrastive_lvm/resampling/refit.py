@@ -43,6 +43,7 @@ class Refitted(NamedTuple):
     df: float | None
     lower_bound: float
     states: dict[str, object]  # of the prior of each block
+    effects: tuple[Array, ...] = ()  # (D, C) of covariates, of each set
 
 
 class Refit:
@@ -86,14 +87,13 @@ class Refit:
         self.model, self.engine, self.rows, self.fit = model, engine, rows, fit
         whole = rows.data([np.ones(X.shape[0]) for X in rows.sets])
         self.problem = Problem(model, whole, posterior=engine._posterior)
-        L = np.hstack(list(fit.loadings.values()))
-        start = Parameters(L, fit.noise_variance, tuple(fit.means.values()), fit.df or 0.0)
-        self.point = self.problem.flatten(start)
+        self.point = self.problem.point_of(fit)
         self.scatter_sweep = ScatterSweep(self.problem)
         self.carries_nothing = _carries_nothing(model, engine)
         self.newton = None
         if self.carries_nothing and pays(len(self.point), n_refits):
             with one_blas_thread:
+                start = self.problem.unflatten(self.point)
                 tangents = rotation_tangents(self.problem, start)
                 self.newton = FixedNewton(self._sweep([whole]), self.point, tangents)
 
@@ -102,7 +102,7 @@ class Refit:
         """Return the refits of a fitted estimator."""
         engine = closed_form_engine(given)
         model = given.model.with_sizes({n: L.shape[1] for n, L in posterior.loadings.items()})
-        rows = refit_rows(model, engine, given.sets)
+        rows = refit_rows(model, engine, given.sets, given.covariates)
         return cls(model, engine, rows, rows.in_coordinates(posterior), n_refits=n_refits)
 
     @property
@@ -113,11 +113,12 @@ class Refit:
     def allows(self, weights: Sequence[Array]) -> bool:
         """Tell whether the model can be fitted under some weights.
 
-        There must be more distinct rows than dimensions and means, and each feature must be
-        observed in each set.
+        There must be more distinct rows than dimensions, means and effects of covariates, which
+        must be determined, and each feature must be observed in each set.
         """
         distinct = [int((w > 0).sum()) for w in weights]
-        enough = min(distinct) >= 2 and sum(distinct) - len(distinct) > self.model.n_columns
+        needed = self.model.n_columns + self.model.n_effects
+        enough = min(distinct) >= 2 and sum(distinct) - len(distinct) > needed
         return enough and self.rows.observes_all(weights)
 
     @property
@@ -152,7 +153,7 @@ class Refit:
         )
         names = [block.name for block in self.model.blocks]
         scales = dict(zip(names, end.info.carry.states, strict=True))
-        p = problem.unflatten(end.point)
+        p = problem.at_zero(problem.unflatten(end.point))
         return self._refitted([p], end.trace[-1:], scales)[0]
 
     def _by_newton(self, draws: Sequence[Data]) -> list[Refitted]:
@@ -176,7 +177,8 @@ class Refit:
 
     def _parameters(self, data: Data, point: Array) -> Parameters:
         p = self.problem.unflatten(point)
-        return p._replace(means=tuple(s.mean for s in data.sets)) if data.complete else p
+        p = p._replace(means=tuple(s.mean for s in data.sets)) if data.complete else p
+        return Problem(self.model, data).at_zero(p) if p.effects else p
 
     def _sweep(self, draws: Sequence[Data]) -> Sweep:
         """Return the sweeps of several problems, or of one at any number of points."""
@@ -184,7 +186,8 @@ class Refit:
         scatters = [
             ScatterStack.of(own) for own in sets if all(isinstance(s, DenseScatter) for s in own)
         ]
-        if len(scatters) == len(sets) and not self.model.likelihood._has_own_noise:
+        plain = not self.model.likelihood._has_own_noise and not self.model.covariates
+        if len(scatters) == len(sets) and plain:
             return partial(self.scatter_sweep, scatters)
         return partial(_sweep, Problem(self.model, self._in_units_of_fit(draws[0])))
 
@@ -207,6 +210,7 @@ class Refit:
                 p.df or None,
                 float(values[i]),
                 states,
+                p.effects,
             )
             for i, (p, (_, psi, means)) in enumerate(zip(parameters, lifted, strict=True))
         ]

@@ -7,6 +7,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix, Parameters
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -88,14 +89,20 @@ class ScatterRows:
 
 
 class EngineRows:
-    """Rows that are sparse, out of core or have missing entries or heavy tails."""
+    """Rows that are sparse, out of core or have missing entries, heavy tails or covariates."""
 
-    def __init__(self, sets: list[Rows], model: Model, engine: CoordinateAscent) -> None:
-        self.sets, self.model, self.engine = sets, model, engine
+    def __init__(
+        self,
+        sets: list[Rows],
+        model: Model,
+        engine: CoordinateAscent,
+        covariates: list[Array] | None = None,
+    ) -> None:
+        self.sets, self.model, self.engine, self.covariates = sets, model, engine, covariates
 
     def data(self, weights: Sequence[Array]) -> Data:
-        """Compress the rows as a fit of the engine does."""
-        return self.engine._prepare(self.model, self.sets, weights)
+        """Compress the rows as a fit of the engine does, but never to coordinates of their own."""
+        return self.engine._prepare(self.model, self.sets, weights, self.covariates, in_span=False)
 
     def in_coordinates(self, fit: Posterior) -> Posterior:
         """Return the fit as it is."""
@@ -116,11 +123,23 @@ class EngineRows:
     def observes_all(self, weights: Sequence[Array]) -> bool:
         """Tell whether rows of positive weight observe every feature of every set."""
         pairs = zip(self._observed, weights, strict=True)
-        return all(seen is None or bool((w @ seen > 0).all()) for seen, w in pairs)
+        seen_all = all(seen is None or bool((w @ seen > 0).all()) for seen, w in pairs)
+        return seen_all and (self.covariates is None or self._determines_effects(weights))
+
+    def _determines_effects(self, weights: Sequence[Array]) -> bool:
+        """Tell whether rows of positive weight determine the effects of all covariates."""
+        try:
+            self.data(weights)
+        except InvalidDataError:
+            return False
+        return True
 
 
 def refit_rows(
-    model: Model, engine: CoordinateAscent, sets: Sequence[Rows]
+    model: Model,
+    engine: CoordinateAscent,
+    sets: Sequence[Rows],
+    covariates: list[Array] | None = None,
 ) -> ScatterRows | EngineRows:
     """Return rows in the form that is compressed fastest; what is small is loaded."""
     n_rows, D = sum(rows.shape[0] for rows in sets), sets[0].shape[1]
@@ -133,8 +152,8 @@ def refit_rows(
     ]
     most = D if span else MOST_FEATURES
     dense = [widen(X) for X in loaded if not isinstance(X, RowReader) and _has_scatter(X, most)]
-    if model.likelihood._is_scale_mixture or len(dense) < len(loaded):
-        return EngineRows(loaded, model, engine)
+    if model.likelihood._is_scale_mixture or len(dense) < len(loaded) or covariates is not None:
+        return EngineRows(loaded, model, engine, covariates)
     return ScatterRows(dense, span=span)
 
 

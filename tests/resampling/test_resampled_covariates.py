@@ -1,0 +1,135 @@
+"""Tests, folds and standard errors of models with covariates."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import contrastive_lvm as clvm
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.resampling.covariate_residuals import (
+    design_basis,
+    residuals,
+    restore_variance,
+)
+from tests.estimators.test_covariates import D, people, rows_of, sets
+from tests.oracles import Array
+
+
+def known_of(C: pd.DataFrame, E: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {"covariates": C, "background_covariates": E}
+
+
+def no_contrast(seed: int) -> tuple[Array, Array, dict[str, pd.DataFrame]]:
+    """Two sets of one structure, and a category that is frequent in the target only."""
+    rng = np.random.default_rng(seed)
+    C, E = people(80, seed), people(90, seed + 1000)
+    C["batch"], E["batch"] = rng.choice(["a", "b"], 80), np.repeat(["a", "b"], [85, 5])
+    effect = 6.0 * rng.normal(size=D)
+    X, B = (rows_of(known, seed + i, target=False) for i, known in enumerate((C, E)))
+    X += np.outer(C["batch"] == "b", effect)
+    B += np.outer(E["batch"] == "b", effect)
+    return X, B, known_of(C, E)
+
+
+def test_a_category_of_one_set_is_no_contrast_once_it_is_known() -> None:
+    with_known, without = [], []
+    for seed in range(8):
+        X, B, known = no_contrast(seed)
+        options: dict[str, Any] = {"background": B, "n_resamples": 39, "random_state": seed}
+        with_known.append(clvm.contrast_test(X, **options, **known).pvalue)
+        without.append(clvm.contrast_test(X, **options).pvalue)
+    assert np.median(without) <= 0.05
+    assert np.median(with_known) > 0.15
+
+
+def test_the_number_of_dimensions_respects_covariates() -> None:
+    X, B, known = no_contrast(1)
+    auto = clvm.ContrastiveLVM("auto", 2, random_state=0)
+    assert auto.fit(X, background=B, **known).n_target_ == 0
+    X, B, C, E = sets(150)
+    found = clvm.choose_dimensions(
+        X,
+        background=B,
+        **known_of(C, E),
+        n_target=(0, 1),
+        n_shared=(1, 2, 3),
+        cv=3,
+        random_state=0,
+    )
+    assert (found.n_target, found.n_shared) == (1, 2)
+    model = clvm.ContrastiveLVM(1, 2).fit(X, background=B, **known_of(C, E))
+    row = found.table.query("n_target == 1 and n_shared == 2")
+    assert float(row["lower_bound"].iloc[0]) == pytest.approx(model.lower_bound_, abs=0.1)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+@pytest.mark.parametrize("effects", ["shared", "own"])
+def test_bootstrap_errors_are_the_spread_of_refits(effects: str, missing: float) -> None:
+    X, B, C, E = sets(60, missing)
+    model = clvm.ContrastiveLVM(1, 1, covariate_effects=effects)
+    model.fit(X, background=B, **known_of(C, E))
+    found = clvm.bootstrap(model, X, background=B, **known_of(C, E), n_resamples=20, random_state=0)
+    assert found.covariate_effects is model.covariate_effects_
+    errors = found.covariate_effects_std
+    assert errors is not None
+    assert list(errors.index) == ["age", "sex[male]", "sex[other]"]
+    assert ((errors > 0) & (errors < 5.0)).all(axis=None)
+    with pytest.raises(InvalidDataError, match="was fitted with"):
+        clvm.bootstrap(model, X, background=B, n_resamples=20)
+
+
+def test_refits_of_the_same_weights_are_fits_of_the_resampled_rows() -> None:
+    from contrastive_lvm.estimators.linear_fit import read_input
+    from contrastive_lvm.resampling.refit import Refit
+
+    X, B, C, E = sets(50)
+    engine = clvm.EM(tol=1e-9)
+    model = clvm.ContrastiveLVM(1, 1, inference=engine).fit(X, background=B, **known_of(C, E))
+    given = read_input(model, X, B, covariates=(C, E))
+    refit = Refit.of_fit(given, model.posterior_, n_refits=100)
+    times = np.random.default_rng(0).integers(0, 3, 50)
+    ones = np.ones(len(B))
+    found = refit([times.astype(float), ones])
+    weighted = clvm.ContrastiveLVM(1, 1, inference=engine).fit(
+        X, background=B, **known_of(C, E), sample_weight=times
+    )
+    assert found.lower_bound == pytest.approx(weighted.lower_bound_, abs=1e-4)
+    assert model._encoding is not None
+    assert weighted.covariate_effects_ is not None
+    ours = (found.effects[0] / model._encoding.scale).T
+    assert np.allclose(ours, weighted.covariate_effects_, atol=1e-3)
+
+
+def test_residuals_have_the_variance_that_they_have_lost() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(8), 5)
+    known = np.column_stack([rng.normal(size=8)[groups], rng.normal(size=40)])
+    basis = design_basis(known)
+    X = rng.normal(size=(40, 4000)) + rng.normal(size=(8, 4000))[groups]
+    left = residuals(X, basis)
+    assert np.allclose(basis.T @ left, 0.0)
+    restored = restore_variance(left, basis, groups)
+    lost, kept = ((rows**2).mean() for rows in (left, restored))
+    assert kept == pytest.approx((X**2).mean(), rel=0.03)
+    assert lost < 0.9 * kept
+    gaps = X.copy()
+    gaps[rng.random(X.shape) < 0.1] = np.nan
+    some = residuals(gaps[:, :3], basis)
+    seen = ~np.isnan(gaps[:, 0])
+    by_hand = gaps[seen, 0] - basis[seen] @ np.linalg.lstsq(basis[seen], gaps[seen, 0])[0]
+    assert np.allclose(some[seen, 0], by_hand)
+
+
+def test_counts_with_covariates_have_no_test() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.poisson(3.0, size=(30, 5)).astype(float)
+    C = people(30, 1)
+    with pytest.raises(InvalidParameterError, match="no test of contrast with covariates"):
+        clvm.contrast_test(
+            X,
+            background=X[::-1] + 1.0,
+            model=clvm.ContrastiveLVM(likelihood="poisson"),
+            **known_of(C, people(30, 2)),
+        )
