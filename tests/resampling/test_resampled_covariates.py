@@ -10,18 +10,20 @@ import contrastive_lvm as clvm
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.resampling.covariate_residuals import (
     design_basis,
+    independent_rows,
     residuals,
+    restore_replicates,
     restore_variance,
 )
 from tests.estimators.test_covariates import D, people, rows_of, sets
 from tests.oracles import Array
 
 
-def known_of(C: pd.DataFrame, E: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def known_of(C: pd.DataFrame, E: pd.DataFrame) -> dict[str, Any]:
     return {"covariates": C, "background_covariates": E}
 
 
-def no_contrast(seed: int) -> tuple[Array, Array, dict[str, pd.DataFrame]]:
+def no_contrast(seed: int) -> tuple[Array, Array, dict[str, Any]]:
     """Two sets of one structure, and a category that is frequent in the target only."""
     rng = np.random.default_rng(seed)
     C, E = people(80, seed), people(90, seed + 1000)
@@ -110,10 +112,15 @@ def test_residuals_have_the_variance_that_they_have_lost() -> None:
     X = rng.normal(size=(40, 4000)) + rng.normal(size=(8, 4000))[groups]
     left = residuals(X, basis)
     assert np.allclose(basis.T @ left, 0.0)
-    restored = restore_variance(left, basis, groups)
+    restored = restore_replicates(left, basis, groups)
     lost, kept = ((rows**2).mean() for rows in (left, restored))
     assert kept == pytest.approx((X**2).mean(), rel=0.03)
     assert lost < 0.9 * kept
+    rows = independent_rows(basis)
+    alone = restore_variance(left[rows], basis[rows])
+    root = restore_variance(np.eye(37), basis[rows])  # (I - H)_JJ^-1/2
+    assert np.allclose(root @ (np.eye(37) - basis[rows] @ basis[rows].T) @ root, np.eye(37))
+    assert np.allclose(alone, root @ left[rows])
     gaps = X.copy()
     gaps[rng.random(X.shape) < 0.1] = np.nan
     some = residuals(gaps[:, :3], basis)

@@ -1,5 +1,6 @@
 """Whether the target has structure of its own, and how many dimensions of it are real."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from contrastive_lvm.resampling.contrast_statistic import (
     excess_variances,
     without_direction,
 )
+from contrastive_lvm.resampling.covariate_residuals import design_basis, independent_rows
 from contrastive_lvm.resampling.exchangeable_rows import WhitenedRows, exchangeable_rows
 from contrastive_lvm.resampling.parallel import seed_sequence
 from contrastive_lvm.resampling.replicates import Replicates, check_replicates
@@ -141,19 +143,26 @@ def contrast_test(
     # Seeds of their own: rows drawn with the same random_state would repeat in the noise.
     of_labels, of_rows = map(np.random.default_rng, seed_sequence(random_state).spawn(2))
     kept = balanced_rows(replicates, of_rows, paired=paired)
-    replicates = replicates._replace(
-        rows=tuple(numbers[own] for numbers, own in zip(replicates.rows, kept, strict=True))
-    )
+    replicates = _some_rows(replicates, kept)
+    bases = None
+    if known is not None:
+        bases = [design_basis(own[rows]) for own, rows in zip(known, kept, strict=True)]
+        if not replicates.labelled:  # fewer rows, each of which is a replicate
+            n_rows = [int(independent_rows(basis).sum()) for basis in bases]
+            replicates = check_replicates([None, None], n_rows)
     labels = label_sets(replicates, n_resamples, of_labels, paired=paired)
     chosen = [own[rows] for own, rows in zip(sets, kept, strict=True)]
     sizes = [own if own is None else own[rows] for own, rows in zip(sizes, kept, strict=True)]
     matched = _matched(likelihood, chosen, sizes, of_rows)
-    if known is not None:
-        known = [own[rows] for own, rows in zip(known, kept, strict=True)]
-    rows = exchangeable_rows((matched[0], matched[1]), replicates, of_rows, known)
+    rows = exchangeable_rows((matched[0], matched[1]), replicates, of_rows, bases)
     n_features = sets[0].shape[1]
     method = _method(likelihood, n_features, replicates, labels, paired=paired)
     return _in_turn(rows, labels, method)
+
+
+def _some_rows(replicates: Replicates, kept: Sequence[np.ndarray]) -> Replicates:
+    pairs = zip(replicates.rows, kept, strict=True)
+    return replicates._replace(rows=tuple(numbers[own] for numbers, own in pairs))
 
 
 def _in_turn(rows: WhitenedRows, labels: SetLabels, method: str) -> ContrastTest:

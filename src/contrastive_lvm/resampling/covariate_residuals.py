@@ -1,17 +1,24 @@
 """Rows less what covariates explain, for tests that permute rows between sets.
 
-Each set is regressed on its own covariates, so that nothing is supposed about their effects.
-Least squares lower the variance of residuals: with H the projection onto the covariates and the
-constant, the residuals of replicate g have the covariance `I - H_gg` in place of I. That is undone
-by `(I - H_gg)^-1/2` (Bell & McCaffrey 2002), for which rows of a replicate count as equally and
-weakly correlated; a constant alone gives the stretch of replicate means by `(1 - 1/R)^-1/2`.
-Directions that the covariates determine altogether stay zero.
+Each set is regressed on its own covariates, so that nothing is supposed about their effects. With H
+the projection onto the P columns of covariates and constant, residuals have the covariance `I - H`
+in place of I: they are not exchangeable with those of another set, since N rows have only N - P
+directions. Without replicates P rows J' are left out, and the residuals of the others become
+`(I - H)_JJ^-1/2 r_J`, which are uncorrelated and have the variance of the rows: Theil's BLUS
+residuals (1965), the closest to `r_J` that have. The rows left out are those that a pivoted QR
+decomposition of the covariates takes first, which have most leverage.
+
+Whole replicates cannot be left out so cheaply. There the residuals of replicate g become
+`(I - H_gg)^-1/2 r_g` (Bell & McCaffrey 2002), which restores their variance but not that they are
+uncorrelated; a constant alone gives the stretch of replicate means by `(1 - 1/R)^-1/2`. Directions
+that the covariates determine altogether stay zero.
 """
 
 import numpy as np
+from scipy.linalg import qr
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.resampling.replicates import Integers
+from contrastive_lvm.resampling.replicates import Flags, Integers
 
 DETERMINED = 1e-8  # least share of a direction's variance that is restored
 RANK = 1e-9  # of the largest singular value: columns below are combinations of others
@@ -43,14 +50,34 @@ def residuals(rows: Array, basis: Array) -> Array:
     return np.asarray(left)
 
 
-def restore_variance(rows: Array, basis: Array, numbers: Integers) -> Array:
+def independent_rows(basis: Array) -> Flags:
+    """Choose the rows whose residuals are kept: all but as many as the basis has columns."""
+    order = qr(basis.T, mode="r", pivoting=True)[1]
+    kept = np.ones(len(basis), dtype=bool)
+    kept[order[: basis.shape[1]]] = False
+    return kept
+
+
+def restore_variance(rows: Array, basis: Array) -> Array:
+    """Give residuals of some rows, whose part of the basis is given, the covariance I.
+
+    Examples
+    --------
+    >>> basis = design_basis(np.empty((4, 0)))
+    >>> left = residuals(np.array([[3.0], [0.0], [1.0], [0.0]]), basis)
+    >>> kept = independent_rows(basis)
+    >>> float((restore_variance(left[kept], basis[kept]) ** 2).sum().round(9)) == 6.0
+    True
+    """
+    P, s, _ = np.linalg.svd(basis, full_matrices=False)
+    left = 1.0 - np.minimum(s**2, 1.0)
+    stretch = np.where(left > DETERMINED, 1.0 / np.sqrt(np.maximum(left, DETERMINED)), 1.0)
+    return np.asarray(rows + P @ ((stretch - 1.0)[:, None] * (P.T @ rows)))
+
+
+def restore_replicates(rows: Array, basis: Array, numbers: Integers) -> Array:
     """Give residuals of replicates, named by `numbers`, the variance that they have lost."""
-    restored = rows.copy()
-    order = np.argsort(numbers, kind="stable")
-    ends = np.flatnonzero(np.diff(numbers[order])) + 1
-    for own in np.split(order, ends):
-        P, s, _ = np.linalg.svd(basis[own], full_matrices=False)
-        left = 1.0 - np.minimum(s**2, 1.0)
-        stretch = np.where(left > DETERMINED, 1.0 / np.sqrt(np.maximum(left, DETERMINED)), 1.0)
-        restored[own] += P @ ((stretch - 1.0)[:, None] * (P.T @ rows[own]))
+    restored, order = np.empty_like(rows), np.argsort(numbers, kind="stable")
+    for own in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+        restored[own] = restore_variance(rows[own], basis[own])
     return restored

@@ -31,8 +31,9 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.resampling.covariate_residuals import (
-    design_basis,
+    independent_rows,
     residuals,
+    restore_replicates,
     restore_variance,
 )
 from contrastive_lvm.resampling.replicates import Integers, Replicates
@@ -75,7 +76,7 @@ def exchangeable_rows(
     sets: tuple[Array, Array],
     replicates: Replicates,
     rng: np.random.Generator,
-    covariates: Sequence[Array] | None = None,
+    bases: Sequence[Array] | None = None,
 ) -> WhitenedRows:
     """Centre, complete, equalise and whiten the rows of two sets.
 
@@ -87,25 +88,26 @@ def exchangeable_rows(
         The replicate of each row.
     rng : Generator
         Draws missing entries and noise.
-    covariates : sequence of array, optional
-        Those of the rows of each set, (n, C) and (m, C).
+    bases : sequence of array, optional
+        Bases of the covariates of each set, (n, P) and (m, P). Replicates are then those of the
+        rows that `covariate_residuals.independent_rows` chooses, unless they are labelled.
 
     Returns
     -------
     WhitenedRows
     """
     n = len(sets[0])
-    if covariates is None:
+    if bases is None:
         Z = np.vstack([rows - np.nanmean(rows, axis=0) for rows in sets])
         Z = _complete(Z, n, rng)
         parts = zip((Z[:n], Z[n:]), replicates.rows, strict=True)
         Z = np.vstack([_restore_variance(rows, numbers) for rows, numbers in parts])
     else:
-        bases = [design_basis(known) for known in covariates]
         Z = np.vstack([residuals(rows, U) for rows, U in zip(sets, bases, strict=True)])
         Z = _complete(Z, n, rng)
-        known_parts = zip((Z[:n], Z[n:]), bases, replicates.rows, strict=True)
-        Z = np.vstack([restore_variance(*part) for part in known_parts])
+        parts_of_sets = zip((Z[:n], Z[n:]), bases, replicates.rows, strict=True)
+        restored = [_uncorrelated(*part, replicates) for part in parts_of_sets]
+        n, Z = len(restored[0]), np.vstack(restored)
     Z = Z + np.sqrt(_missing_noise(Z, n, replicates)) * rng.standard_normal(Z.shape)
     found = find_factors(Z)
     deviation = np.full(len(found.directions), np.sqrt(found.noise))
@@ -115,6 +117,14 @@ def exchangeable_rows(
     k = found.n_shared
     Y[:, :k] = np.clip(Y[:, :k], -LARGEST, LARGEST)
     return WhitenedRows(Y, k)
+
+
+def _uncorrelated(rows: Array, basis: Array, numbers: Integers, replicates: Replicates) -> Array:
+    """Return residuals with the variance of the rows, fewer of them if rows are independent."""
+    if replicates.labelled:
+        return restore_replicates(rows, basis, numbers)
+    kept = independent_rows(basis)
+    return restore_variance(rows[kept], basis[kept])
 
 
 def find_factors(Z: Array) -> Factors:
