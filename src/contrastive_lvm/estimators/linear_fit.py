@@ -25,7 +25,7 @@ from contrastive_lvm.estimators.input_rows import (
     warn_about_equal_sets,
 )
 from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
-from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.anderson import AscentInterrupted
