@@ -7,9 +7,9 @@ variances may differ. Four steps make the rows exchangeable between the sets:
    `1 - 1/R`, which is undone. With covariates the mean is a regression (`covariate_residuals.py`).
 2. Missing entries are drawn from their distribution given the observed ones under the hypothesis.
    A row so completed has the distribution of a complete row, whatever its missing entries.
-3. Normal noise is added to the set that has less: `noise_1 + (noise_2 - noise_1)`. Dividing by the
-   noise instead would be right only if the shared directions were known; adding it is right however
-   many of them are found.
+3. Noise is added to the set that has less: `noise_1 + (noise_2 - noise_1)`, with tails that leave
+   the kurtosis of the entries as it is. Dividing by the noise instead would be right only if the
+   shared directions were known; adding it is right however many of them are found.
 4. Both sets are whitened together by the covariance of all rows, with `n_shared` directions of
    their own variance and one noise variance for the rest, after features were divided by their
    noise deviations. Along the shared directions, rows count at most 3 standard deviations.
@@ -43,6 +43,8 @@ SCALE_SWEEPS = 4  # of the noise variances; they no longer changed by 1 % afterw
 LEAST_NOISE = 0.01  # of a feature, as a share of the mean
 COMPLETIONS = 20  # draws of missing entries before the one that is used
 LARGEST = 3.0  # deviations along a shared direction; few rows cannot make one set's variance
+HETEROGENEOUS = 2.0  # standard errors of the mean square difference of the features' noise
+TINY = float(np.finfo(np.float64).tiny)
 MOST_DIRECTIONS = 500  # that are tested; the rest has the least variance
 
 
@@ -108,7 +110,7 @@ def exchangeable_rows(
         parts_of_sets = zip((Z[:n], Z[n:]), bases, replicates.rows, strict=True)
         restored = [_uncorrelated(*part, replicates) for part in parts_of_sets]
         n, Z = len(restored[0]), np.vstack(restored)
-    Z = Z + np.sqrt(_missing_noise(Z, n, replicates)) * rng.standard_normal(Z.shape)
+    Z = Z + _missing_noise(Z, n, replicates, rng)
     found = find_factors(Z)
     deviation = np.full(len(found.directions), np.sqrt(found.noise))
     deviation[: found.n_shared] = np.sqrt(found.variances[: found.n_shared])
@@ -200,28 +202,62 @@ def _restore_variance(rows: Array, numbers: Integers) -> Array:
     return np.asarray(rows + stretch * means[index])
 
 
-def _missing_noise(Z: Array, n: int, replicates: Replicates) -> Array:
-    """Return the noise variance that each entry lacks for its set to have that of the other.
+def _missing_noise(Z: Array, n: int, replicates: Replicates, rng: np.random.Generator) -> Array:
+    """Draw the noise that each entry lacks for its set to have that of the other, (N, D).
 
     Differences that chance explains are left alone: if they were removed too, the observed sets
     would differ less than permuted ones. All features of a set lack the difference of the mean
     noise if it exceeds `sqrt(2 ln 2D)` standard errors, the largest that is likely among D. A
-    feature lacks what else differs by so much.
+    feature lacks what else differs by so much, or whatever differs if features differ more on
+    average than chance explains.
     """
     found = find_factors(Z)
     left = Z.shape[1] / (Z.shape[1] - found.n_shared)  # residuals lack the shared directions
-    squares = left * found.residual(Z) ** 2
+    residual, sizes = found.residual(Z), [n, len(Z) - n]
+    squares = left * residual**2
     common = _lacking(squares.mean(axis=1, keepdims=True), n, replicates, Z.shape[1])
-    own = _lacking(squares + np.repeat(common, [n, len(Z) - n], axis=0), n, replicates, Z.shape[1])
-    return np.repeat((common + own) * found.scale**2, [n, len(Z) - n], axis=0)
+    own = _lacking(squares + np.repeat(common, sizes, axis=0), n, replicates, Z.shape[1])
+    variances = np.stack([squares[:n].mean(axis=0), squares[n:].mean(axis=0)])
+    excess = _excess_kurtosis([residual[:n], residual[n:]])
+    drawn = [
+        _draw_noise(size, *each, excess, rng)
+        for size, each in zip(sizes, zip(common + own, variances, strict=True), strict=True)
+    ]
+    return np.asarray(np.vstack(drawn) * found.scale)
+
+
+def _draw_noise(
+    n: int, variance: Array, present: Array, excess: float, rng: np.random.Generator
+) -> Array:
+    """Draw noise of given variances, (n, D), that leaves the excess kurtosis as it is.
+
+    The sum of independent variables with variances u, v and excess kurtoses k, l has the excess
+    `(k u^2 + l v^2) / (u + v)^2`, which is k if `l = k (1 + 2 u / v)`. Normal noise that is zero
+    but for a share p of the entries has the excess `3 / p - 3`.
+    """
+    added = excess * (1.0 + 2.0 * present / np.where(variance > 0.0, variance, np.inf))
+    share = 3.0 / (3.0 + added)
+    drawn = rng.standard_normal((n, len(variance))) * np.sqrt(variance / share)
+    return np.asarray(np.where(rng.random(drawn.shape) < share, drawn, 0.0))
+
+
+def _excess_kurtosis(parts: list[Array]) -> float:
+    """Return the mean excess kurtosis of the columns of residuals, zero if it is negative."""
+    found = [
+        (rows**4).mean(axis=0) / np.maximum((rows**2).mean(axis=0) ** 2, TINY) for rows in parts
+    ]
+    return max(float(np.mean(found)) - 3.0, 0.0)
 
 
 def _lacking(squares: Array, n: int, replicates: Replicates, n_features: int) -> Array:
     """Return what each set lacks of each column's mean, unless by chance, (2, columns)."""
     mean, error = _mean_and_error(squares[:n], replicates.rows[0])
     other_mean, other_error = _mean_and_error(squares[n:], replicates.rows[1])
-    difference = other_mean - mean
-    likely = np.sqrt(2.0 * np.log(2 * n_features)) * np.hypot(error, other_error)
+    difference, error = other_mean - mean, np.hypot(error, other_error)
+    likely = np.sqrt(2.0 * np.log(2 * n_features)) * error
+    normal = difference / np.where(error > 0.0, error, np.inf)
+    if (normal**2).mean() > 1.0 + HETEROGENEOUS * np.sqrt(2.0 / len(normal)) and len(normal) > 1:
+        likely = np.zeros_like(likely)
     difference = np.where(np.abs(difference) > likely, difference, 0.0)
     return np.maximum([difference, -difference], 0.0)
 
