@@ -45,6 +45,20 @@ class Draws(NamedTuple):
         least = {name: float(np.nanmin(value)) for name, value in self.ess.items()}
         return min(least.items(), key=lambda item: item[1], default=("", np.nan))
 
+    def of_parameters(self) -> dict[str, Array]:
+        """Return draws of all but latents and densities, chain after chain, (draws, ...)."""
+        left_out = {name for name in self.values if " latents of " in name} | {"log density"}
+        return {
+            name: value.reshape(-1, *value.shape[2:])
+            for name, value in self.values.items()
+            if name not in left_out
+        }
+
+    def without_latents(self) -> "Draws":
+        """Leave out what grows with the rows of the fit."""
+        kept = {name: v for name, v in self.values.items() if " latents of " not in name}
+        return self._replace(values=kept, rhat={}, ess={})
+
     def to_arviz(self) -> Any:
         """Return an ArviZ `InferenceData` (a `DataTree` from 1.0 on), log densities as `lp`."""
         arviz = _arviz()

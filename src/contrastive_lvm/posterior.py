@@ -44,6 +44,38 @@ class Posterior(NamedTuple):
         """Return the bound at the end: the log-likelihood for Gaussian noise and flat priors."""
         return float(self.lower_bounds[-1])
 
+    def samples(self, most: int) -> list["Posterior"]:
+        """Return the fit at single draws of NUTS, evenly spread, at most so many; none without."""
+        if self.draws is None:
+            return []
+        values = self.draws.of_parameters()
+        n = len(next(iter(values.values())))
+        chosen = np.unique(np.linspace(0, n - 1, min(most, n)).astype(np.intp)).tolist()
+        return [self._at({name: own[i] for name, own in values.items()}) for i in chosen]
+
+    def _at(self, drawn: dict[str, Array]) -> "Posterior":
+        """Return the fit at a draw of its parameters; what was not drawn is as it was."""
+        noise = drawn.get("noise variance", self.noise_variance)
+        if self.noise_variance.ndim == 2:
+            noise = np.stack(
+                [
+                    np.broadcast_to(drawn.get(f"{name} noise variance", own), own.shape)
+                    for name, own in zip(self.means, self.noise_variance, strict=True)
+                ]
+            )
+        dispersion = self.dispersion
+        if dispersion is not None:
+            dispersion = np.broadcast_to(drawn.get("dispersion", dispersion), dispersion.shape)
+        return self._replace(
+            loadings={n: drawn.get(f"{n} loadings", L) for n, L in self.loadings.items()},
+            means={n: drawn.get(f"{n} mean", mean) for n, mean in self.means.items()},
+            noise_variance=np.broadcast_to(noise, self.noise_variance.shape),
+            df=float(drawn["df"]) if "df" in drawn else self.df,
+            dispersion=dispersion,
+            loading_covariance=None,
+            draws=None,
+        )
+
     def nuisance_of(self, name: str) -> Nuisance:
         """Return what the likelihood has learned about a set."""
         noise = noise_of(self.noise_variance, list(self.means).index(name))

@@ -7,7 +7,7 @@ treated exactly as fitted rows were. Likelihoods without a closed form have a ro
 (`rows.gaussian_vi_rows`) and predict on the data's scale: means of counts and probabilities.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -51,7 +51,40 @@ class Linear(NamedTuple):
         return self.loadings.mean
 
 
-View = Linear | Generalised
+Fixed = Linear | Generalised  # parameters
+
+
+class Drawn(NamedTuple):
+    """One set's view of the model at several draws of its parameters.
+
+    Predictions are those of the mixture: `E[f] = mean_s f_s`, and variances are the mean of those
+    at single draws and the variance of their means.
+    """
+
+    views: tuple[Fixed, ...]
+
+
+View = Fixed | Drawn
+
+
+def fixed(model: View) -> tuple[Fixed, ...]:
+    """Return the model at each draw of its parameters, or as it is."""
+    return model.views if isinstance(model, Drawn) else (model,)
+
+
+def mean_over_draws(each: Iterable[Array]) -> Array:
+    """Return the mean of arrays of equal shape, one of them in memory at a time."""
+    total: Array = np.zeros(())
+    n = 0
+    for value in each:
+        total, n = total + value, n + 1
+    return np.asarray(total / n)
+
+
+def log_mean_over_draws(each: Iterable[Array]) -> Array:
+    """Return the logarithm of the mean of exponentials."""
+    values = np.stack(list(each))
+    return np.asarray(np.logaddexp.reduce(values) - np.log(len(values)))
 
 
 class RowPosteriors(NamedTuple):
@@ -68,7 +101,7 @@ class RowPosteriors(NamedTuple):
     probabilities: Array | None = None  # (B, C) of the components of a mixture
 
 
-def row_posteriors(model: View, X: Matrix) -> Iterator[RowPosteriors]:
+def row_posteriors(model: Fixed, X: Matrix) -> Iterator[RowPosteriors]:
     """The row step over rows, in their order."""
     if isinstance(model, Generalised):
         yield from _generalised_posteriors(model, X)
@@ -190,6 +223,8 @@ def left_out(model: Linear, X: Matrix, weights: Array) -> LeftOut:
 
 def latent_means(model: View, X: Matrix) -> Array:
     """`E[h | x]`, (N, K)."""
+    if isinstance(model, Drawn):
+        return mean_over_draws(latent_means(view, X) for view in model.views)
     means = np.empty((X.shape[0], model.L.shape[1]))
     for block in row_posteriors(model, X):
         means[block.rows] = block.mean.T
@@ -202,6 +237,8 @@ def latent_moments(model: View, X: Matrix) -> tuple[Array, Array]:
     With Gaussian noise the covariance depends only on which entries are missing; when none is,
     one matrix is repeated without being copied.
     """
+    if isinstance(model, Drawn):
+        return _moments_over_draws([latent_moments(view, X) for view in model.views])
     N, K = X.shape[0], model.L.shape[1]
     means, cov, common = np.empty((N, K)), None, np.empty((K, K))
     for block in row_posteriors(model, X):
@@ -219,6 +256,8 @@ def latent_moments(model: View, X: Matrix) -> tuple[Array, Array]:
 
 def column_moments(model: View, X: Matrix, columns: np.ndarray) -> tuple[Array, Array]:
     """`E[h_b | x]`, (N, T), and `cov(h_b | x)`, (N, T, T), of some of the latents."""
+    if isinstance(model, Drawn):
+        return _moments_over_draws([column_moments(view, X, columns) for view in model.views])
     means, covs = [], []
     for block in row_posteriors(model, X):
         means.append(block.mean[columns].T)
@@ -228,8 +267,17 @@ def column_moments(model: View, X: Matrix, columns: np.ndarray) -> tuple[Array, 
 
 def component_probabilities(model: View, X: Matrix) -> Array:
     """Probabilities of a mixture's components given each row, latents integrated out, (N, C)."""
+    if isinstance(model, Drawn):
+        return mean_over_draws(component_probabilities(view, X) for view in model.views)
     parts = [block.probabilities for block in row_posteriors(model, X)]
     return np.concatenate([part for part in parts if part is not None])
+
+
+def _moments_over_draws(each: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    means = np.stack([mean for mean, _ in each])  # (S, N, K)
+    apart = means - means.mean(axis=0)
+    cov = mean_over_draws(cov for _, cov in each)
+    return means.mean(axis=0), cov + np.einsum("snk,snl->nkl", apart, apart) / len(each)
 
 
 def log_likelihoods(model: View, X: Matrix) -> Array:
@@ -238,6 +286,8 @@ def log_likelihoods(model: View, X: Matrix) -> Array:
     Exact for Gaussian noise and point loadings; otherwise the row's part of the bound, which is
     below it at point loadings.
     """
+    if isinstance(model, Drawn):
+        return log_mean_over_draws(log_likelihoods(view, X) for view in model.views)
     values = np.empty(X.shape[0])
     for block in row_posteriors(model, X):
         values[block.rows] = block.bound
@@ -246,6 +296,8 @@ def log_likelihoods(model: View, X: Matrix) -> Array:
 
 def scale_weights(model: View, X: Matrix) -> Array:
     """`E[u | x]` of each entry or row under a heavy-tailed likelihood; NaN where missing."""
+    if isinstance(model, Drawn):
+        return mean_over_draws(scale_weights(view, X) for view in model.views)
     parts = []
     for block in row_posteriors(model, X):
         weights = np.ones((len(block.values), 1)) if block.weights is None else block.weights
@@ -254,13 +306,10 @@ def scale_weights(model: View, X: Matrix) -> Array:
     return np.concatenate(parts)
 
 
-def is_heavy_tailed(model: View) -> bool:
-    """Whether entries or rows have weights of their own."""
-    return isinstance(model, Linear) and model.scaler is not None
-
-
 def rows_at(model: View, h: Array) -> Array:
     """Expected rows at given latents, (N, K) to (N, D)."""
+    if isinstance(model, Drawn):
+        return mean_over_draws(rows_at(view, h) for view in model.views)
     predictor: Array = model.means_of(slice(len(h))) + h @ model.L.T
     if isinstance(model, Linear):
         return predictor
@@ -268,6 +317,17 @@ def rows_at(model: View, h: Array) -> Array:
         e = predictor[rows] + model.offset(rows)
         predictor[rows], _ = model.observation.response(e, np.zeros_like(e))
     return predictor
+
+
+def reconstruct(model: View, X: Matrix, kept: np.ndarray, *, with_covariates: bool = True) -> Array:
+    """Expected rows at the means of the latents that are `kept`, (K,) bool; others are zero."""
+    return mean_over_draws(
+        rows_at(
+            view if with_covariates else view._replace(covariates=None),
+            latent_means(view, X) * kept,
+        )
+        for view in fixed(model)
+    )
 
 
 def fill(model: View, X: Matrix, *, with_std: bool) -> tuple[Array, Array | None]:
@@ -278,6 +338,8 @@ def fill(model: View, X: Matrix, *, with_std: bool) -> tuple[Array, Array | None
     moments of `l_d' h`. An observed entry is itself, with standard deviation zero. In the precision
     of the input.
     """
+    if isinstance(model, Drawn):
+        return _fill_over_draws([fill(view, X, with_std=with_std) for view in model.views])
     filled = np.empty(X.shape, dtype=X.dtype)
     std = np.zeros(X.shape, dtype=X.dtype) if with_std else None
     for block in row_posteriors(model, X):
@@ -289,8 +351,17 @@ def fill(model: View, X: Matrix, *, with_std: bool) -> tuple[Array, Array | None
     return filled, std
 
 
+def _fill_over_draws(each: list[tuple[Array, Array | None]]) -> tuple[Array, Array | None]:
+    filled = np.stack([values for values, _ in each])  # (S, N, D)
+    mean = filled.mean(axis=0)
+    stds = [std for _, std in each if std is not None]
+    if not stds:
+        return mean, None
+    return mean, np.sqrt(np.square(stds).mean(axis=0) + filled.var(axis=0))
+
+
 def _predicted(
-    model: View, block: RowPosteriors, *, with_variance: bool
+    model: Fixed, block: RowPosteriors, *, with_variance: bool
 ) -> tuple[Array, Array | None]:
     """Means and variances of new entries of a block's rows, (B, D)."""
     predictor: Array = model.means_of(block.rows) + block.mean.T @ model.L.T
@@ -302,7 +373,7 @@ def _predicted(
     return predictor, _fitted_variance(model, block) + model.psi * model.noise_factor
 
 
-def _fitted_variance(model: View, block: RowPosteriors) -> Array:
+def _fitted_variance(model: Fixed, block: RowPosteriors) -> Array:
     """`var(l_d' h_i) = tr(E[l l'] cov(h)) + E[h]' C_d E[h]`, (B, D)."""
     i, j = packed.pair_indices(model.L.shape[1])
     twice = np.where(i == j, 1.0, 2.0)[:, None]
@@ -316,6 +387,13 @@ def draw(
     model: View, n: int, rng: np.random.RandomState, *, active: np.ndarray | None = None
 ) -> Array:
     """`n` new rows; only the latents that are `active`, (K,) bool, vary when given."""
+    if isinstance(model, Drawn):  # a draw of the parameters for each row
+        chosen, rows = rng.randint(len(model.views), size=n), np.empty((0, 0))
+        for i in np.unique(chosen).tolist():
+            drawn_rows = draw(model.views[i], n, rng, active=active)
+            rows = rows if rows.size else np.empty_like(drawn_rows)
+            rows[chosen == i] = drawn_rows[chosen == i]
+        return rows
     h = rng.standard_normal((n, model.L.shape[1]))
     if isinstance(model, Linear) and model.law is not None:
         h[:, model.law.columns] = model.law.mixture.draw(n, rng)

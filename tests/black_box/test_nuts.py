@@ -12,7 +12,14 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
+from contrastive_lvm import prediction
 from contrastive_lvm.draws import Draws, diagnosed, signed_permutations, turns
+from contrastive_lvm.estimators.prediction_model import (
+    AVERAGE,
+    SAMPLES,
+    PredictionModel,
+    contrastive_predictions,
+)
 from contrastive_lvm.linalg.gauge import canonical, canonical_rotation
 from contrastive_lvm.posterior import Posterior
 from tests.black_box.user_defined import Silent
@@ -226,6 +233,81 @@ def test_chains_agree(posterior: Posterior) -> None:
     assert posterior.n_iter == 4 * 1500
     assert posterior.lower_bounds.shape == (1000,)
     assert draws.values["shared latents of background"].shape == (4, 1000, 60, 2)
+
+
+@pytest.fixture(scope="module")
+def predictions(posterior: Posterior) -> PredictionModel:
+    return contrastive_predictions(posterior, clvm.Gaussian())
+
+
+def test_latents_of_rows_have_the_moments_of_their_draws(
+    posterior: Posterior, predictions: PredictionModel, problem: tuple[Point, Array, Array]
+) -> None:
+    """The fitted rows as if they were new: parameters from draws, latents integrated out."""
+    X = problem[1]
+    mean, cov = prediction.latent_moments(predictions.for_rows("target", X, AVERAGE), X)
+    names = ("target latents of target", "shared latents of target")
+    values = np.concatenate([drawn(posterior).values[name] for name in names], axis=-1)
+    values = values.reshape(4000, *values.shape[2:])
+    std = values.std(axis=0)
+    assert (np.abs(mean - values.mean(axis=0)) < 0.35 * std).all()
+    ratio = np.sqrt(np.einsum("nkk->nk", cov)) / std
+    assert np.abs(np.log(ratio)).mean() < 0.08
+    fixed = predictions.view("target")
+    plug_in = np.sqrt(np.einsum("nkk->nk", prediction.latent_moments(fixed, X)[1]))
+    assert (plug_in / std).mean() < ratio.mean()
+
+
+def test_predictions_are_those_of_the_mixture_over_draws(
+    posterior: Posterior, predictions: PredictionModel, problem: tuple[Point, Array, Array]
+) -> None:
+    X = problem[1][:5].copy()
+    X[0, 1] = X[2, 3] = np.nan
+    model = predictions.for_rows("target", X, AVERAGE)
+    at_draws = [contrastive_predictions(s, clvm.Gaussian()) for s in posterior.samples(SAMPLES)]
+    views = [each.view("target") for each in at_draws]
+    assert len(views) == SAMPLES
+    assert posterior.samples(3)[2].draws is None
+    last = drawn(posterior).values["target loadings"][-1, -1]
+    np.testing.assert_array_equal(posterior.samples(3)[2].loadings["target"], last)
+    likelihoods = [prediction.log_likelihoods(view, X) for view in views]
+    np.testing.assert_allclose(
+        prediction.log_likelihoods(model, X), np.log(np.exp(likelihoods).mean(axis=0))
+    )
+    filled, std = prediction.fill(model, X, with_std=True)
+    each = [prediction.fill(view, X, with_std=True) for view in views]
+    assert std is not None
+    seconds = [values**2 + own**2 for values, own in each if own is not None]
+    np.testing.assert_allclose(filled, np.mean([values for values, _ in each], axis=0))
+    np.testing.assert_allclose(filled**2 + std**2, np.mean(seconds, axis=0))
+    kept = np.array([True, False, False])
+    parts = [
+        view.mean + prediction.latent_means(view, X)[:, :1] @ view.L[:, :1].T for view in views
+    ]
+    np.testing.assert_allclose(prediction.reconstruct(model, X, kept), np.mean(parts, axis=0))
+    rows = prediction.draw(model, 20000, np.random.RandomState(0))
+    covariance = np.mean(
+        [v.L @ v.L.T + np.diag(v.psi) for v in views if isinstance(v, prediction.Linear)], axis=0
+    )
+    np.testing.assert_allclose(np.cov(rows.T), covariance, atol=0.06 * covariance.max())
+
+
+def test_every_method_answers_from_draws() -> None:
+    X, B = EASY
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = clone(BRIEF).fit(X, background=B)
+    holes = X.copy()
+    holes[0, 0] = np.nan
+    target = model.latents(X).target
+    np.testing.assert_allclose(model.transform(X), target)
+    for found in (model.reconstruct(X), model.denoise(holes), model.impute(holes)):
+        assert found.shape == X.shape
+        assert np.isfinite(found).all()
+    assert model.outliers(X).rows.shape == (40,)
+    assert model.sample(7, random_state=0).shape == (7, 4)
+    assert model._without_rows().transform(X) == pytest.approx(model.transform(X))
+    assert np.isfinite(model.score_samples(X)).all()
 
 
 def test_it_agrees_with_the_closed_form(

@@ -169,12 +169,27 @@ def remove_blocks(
     are filled by the mean and what is kept; counts and binary entries become their expected values
     there, of a row of average size.
     """
-    view = fitted.for_rows(of, rows, facts)
+    view, average = fitted.for_rows(of, rows, facts), fitted.for_new_rows(of, rows.shape[0])
+    additive = fitted.likelihood._has_noise(rows.shape[1])
+    pairs = zip(prediction.fixed(view), prediction.fixed(average), strict=True)
+    return prediction.mean_over_draws(
+        _removed(*pair, rows, kept, additive, remove_covariates=remove_covariates) for pair in pairs
+    )
+
+
+def _removed(
+    view: prediction.Fixed,
+    average: prediction.Fixed,
+    rows: Matrix,
+    kept: np.ndarray,
+    additive: np.ndarray,
+    *,
+    remove_covariates: bool,
+) -> Array:
+    """Return what is left of rows, at one value of the parameters."""
     means = prediction.latent_means(view, rows)
-    average = fitted.for_new_rows(of, len(means))
     known = average if remove_covariates else average._replace(covariates=view.covariates)
     denoised = prediction.rows_at(known, means * kept)
-    additive = fitted.likelihood._has_noise(rows.shape[1])
     values = widen(rows[:, additive])
     rest = values - means[:, ~kept] @ view.L[np.ix_(additive, ~kept)].T
     if remove_covariates and view.covariates is not None and view.effects is not None:
@@ -185,6 +200,10 @@ def remove_blocks(
 
 def trust_in_rows(view: prediction.View, rows: Matrix) -> Array:
     """Return weights under Student-t noise, (n, d) or (n, 1), else log probabilities, (n,)."""
+    if isinstance(view, prediction.Drawn):
+        found = [trust_in_rows(each, rows) for each in view.views]
+        log = found[0].ndim == 1
+        return (prediction.log_mean_over_draws if log else prediction.mean_over_draws)(found)
     if not isinstance(view, prediction.Linear):
         return prediction.log_likelihoods(view, rows)
     gaussian = view.scaler is None

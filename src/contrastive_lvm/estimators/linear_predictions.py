@@ -183,10 +183,8 @@ class LinearPredictions(LinearEstimator):
         for part in chosen:
             check_choice("parts", part, PARTS)
         model, rows = self._rows(X, of, RowFacts(size_factors, covariates))
-        latents = prediction.latent_means(model, rows) * kept_latents(self._fitted(), chosen, of)
-        if "covariates" not in chosen:
-            model = model._replace(covariates=None)
-        return prediction.rows_at(model, latents)
+        kept = kept_latents(self._fitted(), chosen, of)
+        return prediction.reconstruct(model, rows, kept, with_covariates="covariates" in chosen)
 
     @follows_output
     @by_chunks

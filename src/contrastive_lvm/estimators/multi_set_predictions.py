@@ -229,7 +229,7 @@ class MultiSetPredictions(LinearEstimator):
         def expected(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
             view = self._view(rows, of, facts)
             kept = kept_latents(self._fitted(), chosen, of)
-            return (prediction.rows_at(view, prediction.latent_means(view, rows) * kept),)
+            return (prediction.reconstruct(view, rows, kept),)
 
         return self._by_set(X, sets, RowFacts(size_factors, covariates), expected)[0]
 

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +15,14 @@ from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, ScaleMixture
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.prediction import Linear, View, row_posteriors
+from contrastive_lvm.prediction import Drawn, Fixed, Linear, View, row_posteriors
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised
 from contrastive_lvm.rows.latent_law import LatentLaw
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
 
 TINY = np.finfo(np.float64).tiny
+SAMPLES = 100  # of the parameters, over which predictions are averaged: errors of a tenth of theirs
 
 
 class Latents(NamedTuple):
@@ -105,9 +106,15 @@ class PredictionModel:
     likelihood: Likelihood
     blocks: Mapping[str, tuple[str, ...]]
     encoding: Encoding | None = None  # of covariates, if there are any
-    _views: dict[str, View] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _views: dict[str, Fixed] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def view(self, of: str) -> View:
+    @cached_property
+    def _samples(self) -> tuple["PredictionModel", ...]:
+        """Return the model at draws of its parameters, where a fit has them."""
+        own = (self.likelihood, self.blocks, self.encoding)
+        return tuple(PredictionModel(s, *own) for s in self.posterior.samples(SAMPLES))
+
+    def view(self, of: str) -> Fixed:
         """Return what rows of a set follow; a set without rows in the fit is like the first."""
         if of not in self._views:
             name = of if of in self.posterior.means else next(iter(self.posterior.means))
@@ -121,7 +128,7 @@ class PredictionModel:
         places = zip(self.blocks[of], sizes, ends, strict=True)
         return {name: slice(end - n, end) for name, n, end in places}
 
-    def _of_set(self, blocks: tuple[str, ...], name: str) -> View:
+    def _of_set(self, blocks: tuple[str, ...], name: str) -> Fixed:
         p, likelihood, df = self.posterior, self.likelihood, self.posterior.df or 0.0
         loadings, mean, nuisance = p.joint_loadings(blocks), p.means[name], p.nuisance_of(name)
         effects = p.effects.get(name)
@@ -162,10 +169,15 @@ class PredictionModel:
 
     def for_rows(self, of: str, rows: Matrix, facts: RowFacts) -> View:
         """Return what given rows of a set follow; sizes not given come from the rows' totals."""
+        if self._samples:
+            return Drawn(tuple(s._for_rows(of, rows, facts) for s in self._samples))
+        return self._for_rows(of, rows, facts)
+
+    def _for_rows(self, of: str, rows: Matrix, facts: RowFacts) -> Fixed:
         n = rows.shape[0]
         found, known = self.view(of), self.encode(facts.covariates, n)
         if facts.size_factors is not None:
-            return self.for_new_rows(of, n, facts._replace(covariates=known))
+            return self._for_new_rows(of, n, facts._replace(covariates=known))
         found = found if known is None else found._replace(covariates=known.values)
         if isinstance(found, Linear):
             return found
@@ -176,10 +188,15 @@ class PredictionModel:
                 "size_factors=None, but the model was fitted with size factors of your own; give "
                 "those of these rows too."
             )
-        return self.for_new_rows(of, n, facts._replace(covariates=known))
+        return self._for_new_rows(of, n, facts._replace(covariates=known))
 
     def for_new_rows(self, of: str, n: int, facts: RowFacts = AVERAGE) -> View:
         """Return what rows yet to be made follow, of size 1 and average covariates unless given."""
+        if self._samples:
+            return Drawn(tuple(s._for_new_rows(of, n, facts) for s in self._samples))
+        return self._for_new_rows(of, n, facts)
+
+    def _for_new_rows(self, of: str, n: int, facts: RowFacts) -> Fixed:
         found = self.view(of)
         if facts.covariates is not None:
             known = self.encode(facts.covariates, n)
@@ -189,7 +206,10 @@ class PredictionModel:
 
     def without_rows(self) -> "PredictionModel":
         """Leave out what grows with the data of the fit."""
-        light = self.posterior._replace(weights=(), state=None, draws=None)
+        draws = self.posterior.draws
+        light = self.posterior._replace(
+            weights=(), state=None, draws=draws and draws.without_latents()
+        )
         return PredictionModel(light, self.likelihood, self.blocks, self.encoding)
 
     def __reduce__(self) -> tuple[object, ...]:
