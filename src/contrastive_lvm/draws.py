@@ -45,7 +45,7 @@ class Draws(NamedTuple):
         least = {name: float(np.nanmin(value)) for name, value in self.ess.items()}
         return min(least.items(), key=lambda item: item[1], default=("", np.nan))
 
-    def of_parameters(self) -> dict[str, Array]:
+    def _of_parameters(self) -> dict[str, Array]:
         """Return draws of all but latents and densities, chain after chain, (draws, ...)."""
         left_out = {name for name in self.values if " latents of " in name} | {"log density"}
         return {
@@ -54,7 +54,7 @@ class Draws(NamedTuple):
             if name not in left_out
         }
 
-    def without_latents(self) -> "Draws":
+    def _without_latents(self) -> "Draws":
         """Leave out what grows with the rows of the fit."""
         kept = {name: v for name, v in self.values.items() if " latents of " not in name}
         return self._replace(values=kept, rhat={}, ess={})

@@ -44,11 +44,11 @@ class Posterior(NamedTuple):
         """Return the bound at the end: the log-likelihood for Gaussian noise and flat priors."""
         return float(self.lower_bounds[-1])
 
-    def samples(self, most: int) -> list["Posterior"]:
+    def _samples(self, most: int) -> list["Posterior"]:
         """Return the fit at single draws of NUTS, evenly spread, at most so many; none without."""
         if self.draws is None:
             return []
-        values = self.draws.of_parameters()
+        values = self.draws._of_parameters()
         n = len(next(iter(values.values())))
         chosen = np.unique(np.linspace(0, n - 1, min(most, n)).astype(np.intp)).tolist()
         return [self._at({name: own[i] for name, own in values.items()}) for i in chosen]

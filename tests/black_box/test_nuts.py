@@ -264,12 +264,12 @@ def test_predictions_are_those_of_the_mixture_over_draws(
     X = problem[1][:5].copy()
     X[0, 1] = X[2, 3] = np.nan
     model = predictions.for_rows("target", X, AVERAGE)
-    at_draws = [contrastive_predictions(s, clvm.Gaussian()) for s in posterior.samples(SAMPLES)]
+    at_draws = [contrastive_predictions(s, clvm.Gaussian()) for s in posterior._samples(SAMPLES)]
     views = [each.view("target") for each in at_draws]
     assert len(views) == SAMPLES
-    assert posterior.samples(3)[2].draws is None
+    assert posterior._samples(3)[2].draws is None
     last = drawn(posterior).values["target loadings"][-1, -1]
-    np.testing.assert_array_equal(posterior.samples(3)[2].loadings["target"], last)
+    np.testing.assert_array_equal(posterior._samples(3)[2].loadings["target"], last)
     likelihoods = [prediction.log_likelihoods(view, X) for view in views]
     np.testing.assert_allclose(
         prediction.log_likelihoods(model, X), np.log(np.exp(likelihoods).mean(axis=0))

@@ -112,7 +112,7 @@ class PredictionModel:
     def _samples(self) -> tuple["PredictionModel", ...]:
         """Return the model at draws of its parameters, where a fit has them."""
         own = (self.likelihood, self.blocks, self.encoding)
-        return tuple(PredictionModel(s, *own) for s in self.posterior.samples(SAMPLES))
+        return tuple(PredictionModel(s, *own) for s in self.posterior._samples(SAMPLES))
 
     def view(self, of: str) -> Fixed:
         """Return what rows of a set follow; a set without rows in the fit is like the first."""
@@ -208,7 +208,7 @@ class PredictionModel:
         """Leave out what grows with the data of the fit."""
         draws = self.posterior.draws
         light = self.posterior._replace(
-            weights=(), state=None, draws=draws and draws.without_latents()
+            weights=(), state=None, draws=draws and draws._without_latents()
         )
         return PredictionModel(light, self.likelihood, self.blocks, self.encoding)
 
