@@ -216,7 +216,7 @@ def _scores(
     """Score the held-out rows of a set, whose covariates are encoded."""
 
     def score(chunk: Matrix, at: slice | Integers) -> Array:
-        view = predicted.for_rows(name, chunk, AVERAGE)
+        (view,) = prediction.fixed(predicted.for_rows(name, chunk, AVERAGE))
         view = view if known is None else view._replace(covariates=known[at])
         return prediction.log_likelihoods(view, chunk)
 
