@@ -4,8 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from contrastive_lvm.checks import check_integer, check_positive
+from contrastive_lvm.checks import check_integer, check_number, check_positive
 from contrastive_lvm.datasets.synthetic_sets import ContrastiveData, Floats, Integers
+
+SIDE = 16  # pixels
+BLOCK = 1000  # images whose fields are drawn at a time
 
 
 def make_digits_on_texture(
@@ -13,9 +16,10 @@ def make_digits_on_texture(
     n_background: int = 1000,
     *,
     intensity: float = 0.5,
+    spectrum: float | None = None,
     random_state: Any = None,
 ) -> ContrastiveData:
-    """Make handwritten digits on smooth random texture; the background is texture alone.
+    """Make handwritten digits on random texture; the background is texture alone.
 
     Needs no file: the digits are the 8 x 8 images that come with scikit-learn, divided by 16 to lie
     between 0 and 1, and each pixel repeated to 2 x 2. The texture at row `u` and column `v` (from
@@ -36,6 +40,11 @@ def make_digits_on_texture(
         again.
     intensity : float
         Intensity of the digits; at 1 they have somewhat more variance than the texture.
+    spectrum : float or None
+        None makes the plane waves. A number b makes rough texture like that of soil or stone
+        instead: Gaussian random fields whose power falls with the frequency as `f ** -b` (0 is
+        white noise, 2 is like photographs), each image with a brightness and a contrast of its
+        own; pixels have mean 0.5 and a standard deviation of about 0.13.
     random_state : int or None
 
     Returns
@@ -53,14 +62,17 @@ def make_digits_on_texture(
     check_integer("n_target", n_target, 1)
     check_integer("n_background", n_background, 1)
     check_positive("intensity", intensity)
+    if spectrum is not None:
+        spectrum = check_number("spectrum", spectrum, 0.0, 8.0, "a number from 0 to 8, or None")
     rng = np.random.default_rng(random_state)
     digits, labels = _digits(n_target, rng)
     return ContrastiveData(
-        target=intensity * digits + _texture(n_target, rng),
-        background=_texture(n_background, rng),
+        target=intensity * digits + texture(n_target, SIDE, spectrum, rng),
+        background=texture(n_background, SIDE, spectrum, rng),
         target_labels=labels,
         feature_names=[f"{row},{column}" for row in range(16) for column in range(16)],
-        description=f"Digits of 8 x 8 pixels at intensity {intensity:g} on smooth random texture.",
+        description=f"Digits of 8 x 8 pixels at intensity {intensity:g} on "
+        f"{'smooth random' if spectrum is None else 'rough'} texture.",
     )
 
 
@@ -74,13 +86,35 @@ def _digits(n: int, rng: np.random.Generator) -> tuple[Floats, Integers]:
     return pixels.reshape(n, -1), labels[chosen].astype(np.intp)
 
 
-def _texture(n: int, rng: np.random.Generator) -> Floats:
-    """Draw sums of four smooth plane waves, (n, 256)."""
-    u, v = np.indices((16, 16)).reshape(2, -1) / 16.0
-    total = np.zeros((n, 256))
+def texture(n: int, side: int, spectrum: float | None, rng: np.random.Generator) -> Floats:
+    """Draw square images of texture, (n, side * side)."""
+    if spectrum is None:
+        return _waves(n, side, rng)
+    return np.concatenate(
+        [_field(min(BLOCK, n - i), side, spectrum, rng) for i in range(0, n, BLOCK)]
+    )
+
+
+def _field(n: int, side: int, spectrum: float, rng: np.random.Generator) -> Floats:
+    """Draw windows of periodic Gaussian fields with power `f ** -spectrum`, (n, side * side)."""
+    size = side + side // 2  # windows of a larger field have no seams
+    f = size * np.hypot(np.fft.fftfreq(size)[:, None], np.fft.fftfreq(size))
+    power = np.maximum(f, 1.0) ** -spectrum * (f > 0)
+    noise = np.fft.fft2(rng.standard_normal((n, size, size)))
+    fields = np.fft.ifft2(noise * np.sqrt(power / power.mean())).real[:, :side, :side]
+    contrast = np.exp(0.35 * rng.standard_normal((n, 1)))
+    brightness = 0.08 * rng.standard_normal((n, 1))
+    images: Floats = 0.5 + brightness + 0.1 * contrast * fields.reshape(n, -1)
+    return images
+
+
+def _waves(n: int, side: int, rng: np.random.Generator) -> Floats:
+    """Draw sums of four smooth plane waves, (n, side * side)."""
+    u, v = np.indices((side, side)).reshape(2, -1) / side
+    total = np.zeros((n, side * side))
     for _ in range(4):
         f, g = rng.uniform(-1.5, 1.5, (2, n, 1))
         phase = rng.uniform(0.0, 2.0 * np.pi, (n, 1))
         total += np.cos(2.0 * np.pi * (f * u + g * v) + phase)
-    texture: Floats = 0.5 + 0.25 * np.sqrt(2.0 / 4.0) * total
-    return texture
+    images: Floats = 0.5 + 0.25 * np.sqrt(2.0 / 4.0) * total
+    return images
