@@ -194,6 +194,20 @@ def test_texture_hides_the_digits() -> None:
     assert spectrum[:20].sum() > 0.98 * spectrum.sum()  # smooth: few dimensions
 
 
+@pytest.mark.parametrize("spectrum", [0.0, 2.0])
+def test_rough_texture_has_its_spectrum(spectrum: float) -> None:
+    """Power of the background at frequencies 2 and 6, which does not need all images' contrast."""
+    rows = datasets.make_digits_on_texture(2, 1500, spectrum=spectrum, random_state=0).background
+    images = rows.reshape(-1, 16, 16)
+    window = np.outer(np.hanning(16), np.hanning(16))
+    power = np.abs(np.fft.fft2((images - images.mean(axis=(1, 2), keepdims=True)) * window)) ** 2
+    mean = power.mean(axis=0)
+    ratio = (mean[6, 0] + mean[0, 6]) / (mean[2, 0] + mean[0, 2])
+    assert ratio == pytest.approx(3.0**-spectrum, rel=0.3)
+    assert rows.mean() == pytest.approx(0.5, abs=0.01)
+    assert rows.std() == pytest.approx(0.13, abs=0.02)
+
+
 def test_texture_and_digits_add_up() -> None:
     faint = datasets.make_digits_on_texture(1800, 5, intensity=1e-9, random_state=3)
     plain = datasets.make_digits_on_texture(1800, 5, intensity=1.0, random_state=3)
@@ -213,6 +227,7 @@ def test_texture_and_digits_add_up() -> None:
         ({"n_target": 0}, "n_target=0 must be an integer of at least 1"),
         ({"n_background": 1.5}, "n_background=1.5 must be"),
         ({"intensity": 0.0}, "intensity=0.0 must be a positive number"),
+        ({"spectrum": -1}, "spectrum=-1 must be a number from 0 to 8, or None"),
         ({"intensity": np.nan}, "intensity=nan must be a positive number"),
     ],
 )

@@ -21,8 +21,8 @@ from contrastive_lvm.vae.leak_penalty import (
     discrepancy,
     kernel,
     leak,
-    without_diagonal,
 )
+from contrastive_lvm.vae.network_model import DiagonalGaussian
 
 WIDTHS = [WIDEST / 2**i for i in range(N_WIDTHS)]
 
@@ -47,9 +47,7 @@ def test_the_discrepancy_is_that_of_all_pairs() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((9, 3)), 1.0 + rng.standard_normal((7, 3))
     u, v = jax.numpy.asarray(a), jax.numpy.asarray(b)
-    found = jax.jit(discrepancy)(
-        without_diagonal(kernel(u, u)), without_diagonal(kernel(v, v)), kernel(u, v)
-    )
+    found = jax.jit(discrepancy)(kernel(u, u), kernel(v, v), kernel(u, v))
     assert float(found) == pytest.approx(plain_discrepancy(a, b), abs=1e-5)
 
 
@@ -71,7 +69,7 @@ def test_the_dependence_is_that_of_all_quadruples() -> None:
         for i, j, q, r in itertools.permutations(range(6), 4)
     ]
     u, v = jax.numpy.asarray(a), jax.numpy.asarray(b)
-    found = jax.jit(dependence)(without_diagonal(kernel(u, u)), without_diagonal(kernel(v, v)))
+    found = jax.jit(dependence)(kernel(u, u), kernel(v, v))
     assert float(found) == pytest.approx(np.mean(terms), abs=1e-5)
 
 
@@ -82,14 +80,23 @@ def test_collapsed_latents_leak_as_much() -> None:
     rng = np.random.default_rng(0)
     t = jnp.asarray(rng.standard_normal((1200, 2)))
     noise = jnp.asarray(rng.standard_normal((2, 1200, 3)))
+
+    def gaussian(mean: Any, std: float = 0.5) -> DiagonalGaussian:
+        return DiagonalGaussian(mean, jnp.full(mean.shape, np.log(std)))
+
     z, other = 1.0 + noise[0], noise[1]
-    whole = float(leak(t, z, other))
+    whole = float(leak(t, gaussian(z), gaussian(other)))
     assert whole > 0.05
-    assert float(leak(t, 0.3 * z, 0.3 * other)) > 0.9 * whole
-    batches = [float(leak(t[at], z[at], other[at])) for at in np.split(np.arange(1200), 20)]
-    assert np.mean(batches) == pytest.approx(whole, rel=0.1)
-    alike = [float(leak(t[at], noise[0][at], other[at])) for at in np.split(np.arange(1200), 20)]
+    assert float(leak(t, gaussian(0.3 * z), gaussian(0.3 * other))) > 0.9 * whole
+    batches = np.split(np.arange(1200), 20)
+    parts = [float(leak(t[at], gaussian(z[at]), gaussian(other[at]))) for at in batches]
+    assert np.mean(parts) == pytest.approx(whole, rel=0.1)
+    alike = [float(leak(t[at], gaussian(noise[0][at]), gaussian(other[at]))) for at in batches]
     assert abs(np.mean(alike)) < 0.01
+    finer = leak(t, gaussian(noise[0], 0.5), gaussian(other, 0.5 * np.e))
+    coarser = leak(t, gaussian(noise[0], 0.5 * np.e), gaussian(other, 0.5))
+    assert float(finer) == pytest.approx(1.0, abs=0.05)  # one unit of ln std
+    assert abs(float(coarser)) < 0.05
 
 
 @pytest.mark.slow

@@ -61,7 +61,8 @@ class ContrastiveVAE(Autoencoder):
     separation : float
         Weight of a penalty on what the shared latents give away: the squared maximum mean
         discrepancy between the shared latents of the two sets, plus the dependence between shared
-        and target latents. It counts in units of what a row costs if none of its variance is
+        and target latents, plus how much more precise the shared latents of target rows are than
+        those of background rows. It counts in units of what a row costs if none of its variance is
         explained at the present noise, so that the same weight serves any number of features, any
         noise and any batch. 0 is the paper's model; see `leakage_`.
     learning_rate : float

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from contrastive_lvm._jax import JaxArray, JaxArrayLike, jax
 from contrastive_lvm.vae.leak_penalty import leak
-from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, NetworkModel
+from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, DiagonalGaussian, NetworkModel
 
 Scalar = JaxArrayLike | float
 
@@ -33,13 +33,13 @@ class BoundTerms(NamedTuple):
 
 
 class RowTerms(NamedTuple):
-    """Terms of the lower bound of each row, (B,), and the means of its latents."""
+    """Terms of the lower bound of each row, (B,), and its posteriors."""
 
     reconstruction: JaxArray
     target_kl: JaxArray
     shared_kl: JaxArray
-    target_mean: JaxArray  # (B, n_target)
-    shared_mean: JaxArray  # (B, n_shared)
+    target: DiagonalGaussian
+    shared: DiagonalGaussian
 
 
 def row_terms(
@@ -55,7 +55,7 @@ def row_terms(
     t_draw, z_draw = t.draw(keys[0]), z.draw(keys[1])
     eta = model.predictor(t_draw if target else None, z_draw, of)
     reconstruction = model.log_likelihood(rows, eta, log_floor)
-    return RowTerms(reconstruction, t.divergence(), z.divergence(), t.mean, z.mean)
+    return RowTerms(reconstruction, t.divergence(), z.divergence(), t, z)
 
 
 def batch_terms(
@@ -85,5 +85,5 @@ def batch_terms(
     return terms._replace(
         background_reconstruction=n_y * y.reconstruction.sum(),
         background_shared_kl=n_y * y.shared_kl.sum(),
-        leak=leak(x.target_mean, x.shared_mean, y.shared_mean) if separated else zero,
+        leak=leak(x.target.mean, x.shared, y.shared) if separated else zero,
     )
