@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.resampling.comparison import Comparison, compare_methods
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
     from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
+    from contrastive_lvm.resampling.subgroup_number import SubgroupChoice, choose_subgroups
 
 __version__ = "0.1.0"
 
@@ -104,6 +105,7 @@ __all__ = [
     "SVIState",
     "ScaleMixture",
     "StudentT",
+    "SubgroupChoice",
     "Subgroups",
     "Unobserved",
     "VariationalBayes",
@@ -111,6 +113,7 @@ __all__ = [
     "anndata",
     "bootstrap",
     "choose_dimensions",
+    "choose_subgroups",
     "compare_methods",
     "contrast_test",
     "contrastive_model",
@@ -169,6 +172,8 @@ _HOMES = {
     "bootstrap": "resampling.bootstrap",
     "DimensionChoice": "resampling.dimensions",
     "choose_dimensions": "resampling.dimensions",
+    "SubgroupChoice": "resampling.subgroup_number",
+    "choose_subgroups": "resampling.subgroup_number",
     "Comparison": "resampling.comparison",
     "compare_methods": "resampling.comparison",
     "Prior": "priors.base",

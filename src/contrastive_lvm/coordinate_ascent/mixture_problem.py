@@ -47,7 +47,7 @@ class MixtureProblem:
             (block, block.latent_prior, columns)
             for block, columns in places
             if block.latent_prior is not None
-            and block.latent_prior.n_components != 1
+            and block.latent_prior._size != 1
             and block.n_components
         ]
 
@@ -62,7 +62,7 @@ class MixtureProblem:
     def _split(self, point: Array) -> tuple[Array, list[NormalMixture]]:
         """Return the vector of the standard problem, and the mixtures."""
         sizes = [
-            prior.n_components * (1 + T + T * (T + 1) // 2)
+            prior._size * (1 + T + T * (T + 1) // 2)
             for block, prior, _ in self.blocks
             for T in (block.n_components,)
         ]
@@ -152,14 +152,22 @@ class MixtureProblem:
 
 
 def fit_mixture(
-    prior: Mixture, mean: Array, cov: Array, weights: Array | None = None, seed: int = 0
+    prior: Mixture,
+    mean: Array,
+    cov: Array,
+    weights: Array | None = None,
+    seed: int = 0,
+    *,
+    n_starts: int = N_STARTS,
+    most: int = MOST_STEPS,
+    start: NormalMixture | None = None,
 ) -> tuple[NormalMixture, float]:
     """Fit components to what rows say about latents, N(mean, cov) under a standard normal prior.
 
-    Starts are k-means clusters of the means. The second value is the log-likelihood of the rows,
-    less that of the standard model.
+    Starts are k-means clusters of the means unless one is given. The second value is the
+    log-likelihood of the rows, less that of the standard model.
     """
-    C, T = prior.n_components, mean.shape[1]
+    C, T = prior._size, mean.shape[1]
     order = np.lexsort(mean.T[::-1])  # the answer does not depend on the order of rows
     mean, cov = mean[order], cov[order] if len(cov) > 1 else cov
     w = np.ones(len(mean)) if weights is None else weights[order]
@@ -170,11 +178,12 @@ def fit_mixture(
     rows = BlockPosteriors(
         mean, cov, np.zeros(len(mean), np.intp) if len(cov) == 1 else np.arange(len(w)), w
     )
-    trials = [
-        _ascended(prior, first, rows, TRIAL_STEPS) for first in _first_components(prior, rows, seed)
-    ]
+    if start is not None:
+        return _ascended(prior, start, rows, most)
+    firsts = _first_components(prior, rows, seed, n_starts)
+    trials = [_ascended(prior, first, rows, TRIAL_STEPS) for first in firsts]
     best = max(trials, key=lambda trial: trial[1])
-    return _ascended(prior, best[0], rows, MOST_STEPS)
+    return _ascended(prior, best[0], rows, most)
 
 
 class BlockPosteriors(NamedTuple):
@@ -186,17 +195,19 @@ class BlockPosteriors(NamedTuple):
     weights: Array  # (N,)
 
 
-def _first_components(prior: Mixture, rows: BlockPosteriors, seed: int) -> Iterator[NormalMixture]:
+def _first_components(
+    prior: Mixture, rows: BlockPosteriors, seed: int, n_starts: int
+) -> Iterator[NormalMixture]:
     """Yield components of clusters found by k-means."""
     from sklearn.cluster import KMeans
 
-    C = prior.n_components
+    C = prior._size
     n_distinct = len(np.unique(rows.mean, axis=0))
     if n_distinct < C:
         raise InvalidParameterError(
             "n_components", C, f"exceeds the {n_distinct} distinct rows; use fewer subgroups."
         )
-    for i in range(N_STARTS):
+    for i in range(n_starts):
         means = KMeans(C, n_init=1, random_state=(seed + i) % (2**32)).fit(
             rows.mean, sample_weight=rows.weights
         )
@@ -207,7 +218,7 @@ def _clustered(
     prior: Mixture, rows: BlockPosteriors, labels: npt.NDArray[np.intp]
 ) -> NormalMixture:
     """Return the components of given clusters, standardized."""
-    C, T = prior.n_components, rows.mean.shape[1]
+    C, T = prior._size, rows.mean.shape[1]
     member = np.eye(C)[labels] * rows.weights[:, None]  # (N, C)
     second = np.einsum("nc,ni,nj->cij", member, rows.mean, rows.mean, optimize=True)
     typical = np.average(rows.cov[rows.pattern], axis=0, weights=rows.weights)

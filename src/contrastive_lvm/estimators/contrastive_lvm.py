@@ -33,6 +33,7 @@ from contrastive_lvm.estimators.subgroups import (
     predict,
     predict_proba,
     subgroups,
+    with_supported_subgroups,
 )
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -77,7 +78,7 @@ class ContrastiveLVM(LinearPredictions):
         object with the methods of a prior; None is maximum likelihood.
     latent_prior : None or Mixture
         Prior of the target latents: None is standard normal, `Mixture(n_components)` one normal
-        distribution for each subgroup of the target's rows.
+        distribution for each subgroup of the target's rows, of which there may be `"auto"`.
     covariate_effects : {"shared", "own"}
         Whether the covariates given to `fit` have the same effects in both sets, or effects of each
         set's own.
@@ -131,6 +132,8 @@ class ContrastiveLVM(LinearPredictions):
         `P(rho^2 tau^2 < delta) > p0` does not drop.
     n_target_, n_shared_, n_background_ : int
         Dimensions in use.
+    n_subgroups_ : int
+        Components of the mixture of target latents; 1 without one.
     lower_bound_, lower_bounds_ : float, ndarray
         The bound at the end and after each sweep; with Gaussian noise and no priors it is the
         log-likelihood of both sets.
@@ -275,6 +278,8 @@ class ContrastiveLVM(LinearPredictions):
         size = supported_dimensions(self, X, background, replicates, sizes, known)
         weights = (sample_weight, background_sample_weight)
         given = read_input(self, X, background, weights, size, known)
+        if isinstance(self.latent_prior, Mixture) and self.latent_prior.n_components == "auto":
+            given = with_supported_subgroups(given, self.latent_prior, groups, self.random_state)
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
             fits = run_engine(given, sizes, n_init, rng)
@@ -344,6 +349,8 @@ class ContrastiveLVM(LinearPredictions):
         one_noise = model.likelihood._is_isotropic or not psi.any()
         self.noise_variance_ = float(psi[0]) if one_noise else psi
         self.background_noise_variance_ = float(background_psi[0]) if one_noise else background_psi
+        mixture = posterior.latent_mixtures.get("target")
+        self.n_subgroups_ = 1 if mixture is None else len(mixture.weights)
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
         shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
         shares /= shares.sum()
@@ -378,4 +385,6 @@ class ContrastiveLVM(LinearPredictions):
     def _model(self, posterior: Posterior) -> Model:
         """Return the model that the parameters describe, for as many rows as one likes."""
         n_target = posterior.loadings["target"].shape[1]
-        return parse_params.model(self, ENOUGH_ROWS, n_target=n_target)
+        mixture = posterior.latent_mixtures.get("target")
+        n_subgroups = None if mixture is None else len(mixture.weights)
+        return parse_params.model(self, ENOUGH_ROWS, n_target=n_target, n_subgroups=n_subgroups)

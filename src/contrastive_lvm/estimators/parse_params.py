@@ -120,11 +120,12 @@ def model(
     *,
     background: bool = True,
     n_target: int | None = None,
+    n_subgroups: int | None = None,
 ) -> Model:
     """Return the model that an estimator's parameters describe, for data of a given size.
 
-    `n_rows` is the total weight of the rows, `n_target` the number of target dimensions where the
-    parameter is `"auto"`.
+    `n_rows` is the total weight of the rows; `n_target` and `n_subgroups` are the numbers of target
+    dimensions and of subgroups where these parameters are `"auto"`.
     """
     if n_target is None or estimator.n_target != "auto":
         n_target = check_integer("n_target", estimator.n_target, 0)
@@ -160,7 +161,7 @@ def model(
         noise,
         shared,
         target,
-        latent_prior=latent_prior(estimator.latent_prior),
+        latent_prior=latent_prior(estimator.latent_prior, n_subgroups),
         n_background=n_background,
         background_prior=shared,
         background=background,
@@ -172,12 +173,17 @@ def model(
     return replace(found, blocks=(replace(block, automatic=n_shared > 0), *others))
 
 
-def latent_prior(value: object) -> Mixture | None:
-    """Check the prior of the target latents."""
+def latent_prior(value: object, n_subgroups: int | None = None) -> Mixture | None:
+    """Return the prior of the target latents, with a number of subgroups in place of `"auto"`.
+
+    While that number is not known, latents are standard normal.
+    """
     if value is not None and not isinstance(value, Mixture):
         reason = "is no prior of latents; use None or an object such as Mixture(2)."
         raise InvalidParameterError("latent_prior", value, reason)
-    return value
+    if value is None or value.n_components != "auto":
+        return value
+    return None if n_subgroups is None else replace(value, n_components=n_subgroups)
 
 
 def _most_shared(n_features: int, n_rows: float, n_others: int, *, isotropic: bool) -> int:

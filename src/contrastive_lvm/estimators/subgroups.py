@@ -1,17 +1,28 @@
 """Subgroups of the rows of a target: methods of models with a mixture of target latents."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils import check_random_state
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.input_rows import by_chunks
-from contrastive_lvm.estimators.prediction_model import RowFacts
+from contrastive_lvm.estimators.linear_fit import run_engine
+from contrastive_lvm.estimators.parse_params import RandomState
+from contrastive_lvm.estimators.prediction_model import (
+    PredictionModel,
+    RowFacts,
+    contrastive_predictions,
+)
 from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.model import Model
+from contrastive_lvm.priors.mixture import Mixture
 
 if TYPE_CHECKING:
+    from contrastive_lvm.estimators.linear_fit import FitInput
     from contrastive_lvm.estimators.linear_predictions import LinearPredictions
 
 
@@ -112,3 +123,49 @@ def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> S
     mixture = self.posterior_.latent_mixtures["target"]
     labels = np.asarray(probabilities.argmax(axis=1))
     return Subgroups(labels, probabilities, mixture.means.copy(), mixture.weights.copy())
+
+
+def with_supported_subgroups(
+    given: "FitInput", prior: Mixture, groups: Any, random_state: RandomState
+) -> "FitInput":
+    """Return the input of a fit with as many subgroups as a fit without any supports."""
+    from contrastive_lvm.resampling.subgroup_number import (
+        choose_number,
+        latent_units,
+        warn_about_replicates,
+    )
+
+    reason = given.engine._unsupported_reason(
+        _with_subgroups(given.model, replace(prior, n_components=2))
+    )
+    if reason is not None:
+        raise ValueError(reason)
+    rng = check_random_state(random_state)
+    posterior = run_engine(given, (None, None), 1, rng)[0]
+    view = linear_view(contrastive_predictions(posterior, given.model.likelihood))
+    n_target = posterior.loadings["target"].shape[1]
+    known = None if given.covariates is None else given.covariates[0]
+    units = latent_units(view, given.sets[0], n_target, groups, given.weights[0], known)
+    seeded = np.random.default_rng(rng.randint(2**31 - 1))
+    choice = choose_number(units, prior, rng=seeded)
+    chosen = replace(prior, n_components=choice.n_components)
+    if groups is None and choice.n_components > 1:
+        warn_about_replicates(units, chosen)
+    return given._replace(model=_with_subgroups(given.model, chosen))
+
+
+def linear_view(predictions: PredictionModel) -> prediction.Linear:
+    """Return what rows of the target follow; mixtures are for likelihoods with a closed form."""
+    view = predictions.view("target")
+    if not isinstance(view, prediction.Linear):
+        reason = "has no closed form; subgroups need Gaussian or Student-t noise."
+        raise InvalidParameterError("likelihood", predictions.likelihood, reason)
+    return view
+
+
+def _with_subgroups(model: Model, prior: Mixture) -> Model:
+    blocks = (
+        replace(block, latent_prior=prior) if block.name == "target" else block
+        for block in model.blocks
+    )
+    return replace(model, blocks=tuple(blocks))

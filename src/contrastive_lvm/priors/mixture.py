@@ -35,8 +35,9 @@ class Mixture:
 
     Parameters
     ----------
-    n_components : int
-        Number of subgroups; 1 is the standard model.
+    n_components : int or "auto"
+        Number of subgroups; 1 is the standard model. `"auto"` takes the number that
+        `choose_subgroups` finds, which may be 1: no subgroups.
     covariance : {"full", "shared", "spherical"}
         Whether every subgroup has a covariance of its own, all have the same, or all have the same
         but for its size.
@@ -52,12 +53,18 @@ class Mixture:
     array([0.25, 0.25, 0.25, 0.25])
     """
 
-    n_components: int = 2
+    n_components: int | str = "auto"
     covariance: str = "full"
 
     def __post_init__(self) -> None:
         check_choice("covariance", self.covariance, COVARIANCES)
-        check_integer("n_components", self.n_components, 1)
+        if self.n_components != "auto":
+            check_integer("n_components", self.n_components, 1)
+
+    @property
+    def _size(self) -> int:
+        """Return the number of components; it must have been chosen."""
+        return int(self.n_components)
 
     def _updated(self, old: NormalMixture, sums: Array) -> NormalMixture:
         """Return standardized components that raise the expected log-density of the latents."""
@@ -92,7 +99,7 @@ class Mixture:
 
     def _from_vector(self, vector: Array, n_dimensions: int) -> NormalMixture:
         """Return the components of a vector, standardized, with a covariance of the right kind."""
-        C, T = self.n_components, n_dimensions
+        C, T = self._size, n_dimensions
         logs, means, packed = np.split(vector, [C, C + C * T])
         lower, diagonal = np.tril_indices(T), np.arange(T)
         roots = np.zeros((C, T, T))
@@ -108,7 +115,7 @@ class Mixture:
 
     def _n_parameters(self, n_dimensions: int) -> int:
         """Return the number of free parameters beyond those of the standard model."""
-        C, T = self.n_components, n_dimensions
+        C, T = self._size, n_dimensions
         pairs = T * (T + 1) // 2
         covariances = {"full": C * pairs, "shared": pairs, "spherical": pairs + C - 1}
         return C - 1 + C * T + covariances[self.covariance] - T - pairs
