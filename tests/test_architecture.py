@@ -45,6 +45,7 @@ DATASETS_MAY = {"datasets", "checks", "exceptions"}
 DOORS = {  # what users look for on the model itself
     "estimators/reporting.py": "report",
     "estimators/linear_fit.py": "resampling",
+    "estimators/subgroups.py": "resampling",
 }
 LINALG_MAY = {"numpy", "scipy"}
 HEAVY = ("sklearn", "scipy", "pandas", "matplotlib", "jax", "dask", "rich", "typer", "anndata")
