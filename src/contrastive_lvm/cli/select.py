@@ -19,10 +19,13 @@ from contrastive_lvm.cli.output import (
 )
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination
+from contrastive_lvm.progress import verbosity
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.prepare import Sets
+
+MANY_FEATURES = 5000  # halves of which are fitted less often unless asked for
 
 
 @with_layout
@@ -57,14 +60,15 @@ def select(
     size_factors: options.SizeFactors = None,
     replicates: options.Replicates = None,
     resamples: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="N",
             min=0,
             help="Number of random halves of the rows in which features are selected again, to "
-            "tell those that are stable, at least 20; 0 leaves this and the test of contrast out.",
+            "tell those that are stable, at least 20; 0 leaves this and the test of contrast out. "
+            "By default 100, and 20 for more than 5,000 features.",
         ),
-    ] = 100,
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Also write the selected model."),
@@ -102,8 +106,10 @@ def select(
         by, *sides, layer=layer, sizes=sizes, replicates=replicates, layout=layout or Layout()
     )
     sets = read(file, background_file, choice, scale, estimator, features or ())
+    if resamples is None:
+        resamples = 100 if len(sets.preparation.features) <= MANY_FEATURES else 20
     facts: Facts = {}
-    with user_warnings() as said:
+    with user_warnings() as said, verbosity(enabled=True):
         if kind == "group_lasso":
             facts, estimator = _follow_path(estimator, sets, strengths)
         else:

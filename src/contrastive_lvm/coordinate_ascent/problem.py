@@ -332,9 +332,12 @@ def _block_step(
     linear = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, L)
     linear = (linear + np.einsum("dij,dj->di", own, L[:, columns])) / psi[:, None]
     if not prior._has_proximal_step:
+        precision = prior.precision(state)
+        if equations.reduced.ndim == 2 and not np.any(precision):  # alike for all features
+            return np.asarray(np.linalg.solve(own[0], (linear * psi[:, None]).T).T)
         ridge = np.array(own) / psi[:, None, None]
         diagonal = np.arange(own.shape[1])
-        ridge[:, diagonal, diagonal] += prior.precision(state)
+        ridge[:, diagonal, diagonal] += precision
         return np.asarray(np.linalg.solve(ridge, linear[:, :, None])[:, :, 0])
     gamma, U = np.linalg.eigh(own if equations.reduced.ndim == 3 else own[:1])
     rotated = np.einsum("dji,dj->di", np.broadcast_to(U, own.shape), linear)

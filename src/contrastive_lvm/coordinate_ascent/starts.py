@@ -196,7 +196,11 @@ class _Starts:
         values, _ = leading_eigenpairs(_scaled(source, root), len(root), most)
         total = float((source.variance / root**2).sum())
         enough = 1 + int((np.cumsum(values) < explained * total).sum())
-        return max(1, min(supported_rank(values, total, source.weight, self.n_features), enough))
+        rows = source.weight
+        if rows <= self.n_features:  # directions that the means and other blocks have taken
+            others = sum(block.n_components for block in self.blocks[1:])
+            rows = max(rows - len(self.sets) - others, 1.0)
+        return max(1, min(supported_rank(values, total, rows, self.n_features), enough))
 
 
 def next_loadings(

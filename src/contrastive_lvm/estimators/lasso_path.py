@@ -1,5 +1,7 @@
 """The path of the group lasso over its strength, since rho is chosen by looking at it."""
 
+import logging
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,7 +21,10 @@ from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
+from contrastive_lvm.progress import progress, verbosity
 
+logger = logging.getLogger(__name__)
+MOST_FEATURES = 1000  # that a grid for more features than that leaves
 LEAST = 0.01  # of the strength at which the last feature of the unpenalised fit would go
 
 
@@ -108,14 +113,25 @@ def group_lasso_path(
     unpenalised = Problem(model.with_priors({"target": Flat()}), data)
     current = engine._run(unpenalised.model, data)
     grid = _grid(rhos, n_rhos, unpenalised, current, bound_lasso)
-    models = []
-    for rho in grid:
+
+    def fit(rho: float, start: Posterior) -> Posterior:
         penalised = model.with_priors({"target": replace(bound_lasso, rho=float(rho))})
         problem = Problem(penalised, data)
-        current = engine._continue(problem.begin(problem.point_of(current)))
-        fitted: ContrastiveLVM = copy(shell).set_params(target_prior=replace(lasso, rho=rho))
-        fitted._publish(current, model)
-        models.append(fitted)
+        return engine._continue(problem.begin(problem.point_of(start)))
+
+    models = []
+    with (
+        verbosity(enabled=bool(estimator.verbose)),
+        progress("group lasso", len(grid), logger, unit="strength") as advance,
+    ):
+        if rhos is None and data.n_features > MOST_FEATURES:
+            grid, current = _worth_trying(grid, current, fit)
+        for rho in grid:
+            current = fit(rho, current)
+            fitted: ContrastiveLVM = copy(shell).set_params(target_prior=replace(lasso, rho=rho))
+            fitted._publish(current, model)
+            models.append(fitted)
+            advance(1, f"{int((fitted.feature_relevance_ > 0).sum())} features")
     norms = np.array([fitted.feature_relevance_ for fitted in models])
     parts = [fitted.posterior_.bound_parts or {} for fitted in models]
     likelihoods = [sum(v for k, v in part.items() if "rows" in k) for part in parts]
@@ -142,3 +158,21 @@ def _grid(
     slope = problem.slope_without("target", problem.point_of(start), problem.first_carry())
     strongest = lasso._strength_without_features(slope)
     return np.geomspace(LEAST * strongest, strongest, n_rhos)
+
+
+def _worth_trying(
+    grid: Array, unpenalised: Posterior, fit: Callable[[float, Posterior], Posterior]
+) -> tuple[Array, Posterior]:
+    """Return a grid that leaves few of many features, and the fit to its first strength.
+
+    A weak penalty selects nearly all of many features, which takes long and says nothing. From the
+    strongest penalty on, fits look for the first that selects more than `MOST_FEATURES`; the grid
+    begins before it.
+    """
+    first, found = grid[-1], unpenalised
+    for rho in grid[::-1]:
+        trial = fit(rho, unpenalised)
+        if (trial.loadings["target"] != 0).any(axis=1).sum() > MOST_FEATURES:
+            break
+        first, found = rho, trial
+    return np.geomspace(first, grid[-1], len(grid)), found

@@ -12,7 +12,7 @@ from contrastive_lvm.checks import check_positive
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
 
-HALVINGS = 60  # of an interval: more than the 53 bits of a double
+MOST_STEPS = 60  # of Newton's method, which takes five or so
 SMALL_GROUP = 0.05  # norm over the largest group's, below which gradient steps may have meant zero
 
 
@@ -145,21 +145,30 @@ def _norms_of_groups(squares: Array, group: np.ndarray, n_groups: int) -> Array:
 def _shrunk_norms(
     curvature: Array, linear: Array, group: np.ndarray, strength: Array, size: Array
 ) -> Array:
-    """Return the root n_g of `sum_dj (c_dj / (gamma_dj n + rho_g))^2 = 1`.
+    """Return the root n_g of `v(n) = sum_dj (c_dj / (gamma_dj n + rho_g))^2 = 1`.
 
-    It is 0 where `||c_g|| <= rho_g`. The left side falls with n, from `(||c_g|| / rho_g)^2` at 0:
-    bisection between the roots for the largest and the least curvature of the group.
+    It is 0 where `||c_g|| <= rho_g`, and only the other groups are looked at. There `v^(-1/2)` is
+    concave and increases, as in the secular equation of trust regions (More and Sorensen 1983):
+    Newton steps towards `v^(-1/2) = 1` from below the root rise to it, in one step where all
+    curvatures of a group are alike.
     """
-    least = np.full(len(strength), np.inf)
-    most = np.zeros(len(strength))
-    np.minimum.at(least, group, curvature.min(axis=1))
-    np.maximum.at(most, group, curvature.max(axis=1))
-    excess = np.maximum(size - strength, 0.0)
-    low, high = excess / most, excess / least
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        ratio = linear / (curvature * middle[group][:, None] + strength[group][:, None])
-        above = np.bincount(group, weights=(ratio**2).sum(axis=1)) > 1.0
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    norm: Array = np.where(excess > 0, 0.5 * (low + high), 0.0)
+    alive = size > strength
+    norm = np.zeros(len(strength))
+    if not alive.any():
+        return norm
+    rows = alive[group]
+    place = (np.cumsum(alive) - 1)[group[rows]]
+    rho, c2, gamma = strength[alive][place][:, None], linear[rows] ** 2, curvature[rows]
+    most = np.zeros(int(alive.sum()))
+    np.maximum.at(most, place, gamma.max(axis=1))
+    n = (size[alive] - strength[alive]) / most
+    for _ in range(MOST_STEPS):
+        shift = gamma * n[place][:, None] + rho
+        value = np.bincount(place, weights=(c2 / shift**2).sum(axis=1))
+        slope = np.bincount(place, weights=(c2 * gamma / shift**3).sum(axis=1))
+        step = value * (np.sqrt(value) - 1.0) / slope
+        n = np.maximum(n + step, n)
+        if (step <= 1e-15 * n).all():
+            break
+    norm[alive] = n
     return norm

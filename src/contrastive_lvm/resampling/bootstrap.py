@@ -145,7 +145,10 @@ def bootstrap(
     known = (covariates, background_covariates)
     study = _study(model, (X, background), (groups, background_groups), known, n_resamples)
     seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
-    results = _resampled(_draw, study, seeds, options)
+    selects = not _shrinks_nothing(study)
+    halves = options._replace(n_resamples=math.ceil(n_resamples / 2))
+    drawn = (draw_halves, study, seeds, halves) if selects else (_draw, study, seeds, options)
+    results = _resampled(*drawn)
     fit: Array = study.fitted.target_components_
     W = aligned(np.array([found.loadings["target"].T for found in results]), fit)
     fewest = int(study.replicates.members().sum(axis=1).min())
@@ -167,7 +170,7 @@ def bootstrap(
         covariate_effects=study.fitted.covariate_effects_,
         covariate_effects_std=_effect_errors(study, results, fewest),
     )
-    return found if _shrinks_nothing(study) else _of_selector(study, found, seeds, options)
+    return _of_selector(study, found) if selects else found
 
 
 class _Study(NamedTuple):
@@ -320,20 +323,15 @@ def _shrinks_nothing(study: _Study) -> bool:
     return _target_block(study).prior._treats_features_alike
 
 
-def _of_selector(
-    study: _Study, found: Bootstrap, seeds: np.random.SeedSequence, options: _Options
-) -> Bootstrap:
+def _of_selector(study: _Study, found: Bootstrap) -> Bootstrap:
     """Replace intervals by stability selection from complementary halves of the replicates."""
-    pairs = _Options(math.ceil(options.n_resamples / 2), options.n_jobs)
-    halves = [_selected(study, each) for each in _resampled(draw_halves, study, seeds, pairs)]
-    frequency = np.mean(halves, axis=0)
+    frequency = found.selection_frequency
     n_selected, n_features = float(np.sum(frequency)), len(frequency)
     bound = n_selected**2 / ((2.0 * STABLE - 1.0) * n_features)
     return found._replace(
         target_components_std=None,
         low=None,
         high=None,
-        selection_frequency=frequency,
         stable_features=frequency >= STABLE,
         expected_false_selections=min(bound, float((frequency >= STABLE).sum())),
         note=SHRUNK.format(prior=_target_block(study).prior),
