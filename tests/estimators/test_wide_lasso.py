@@ -22,8 +22,8 @@ def test_the_grid_leaves_few_of_many_features() -> None:
     assert path.n_selected[0] <= MOST_FEATURES
     assert (np.diff(path.n_selected) <= 0).all()
     chosen = np.flatnonzero(path.row_norms[path.steadiest])
-    assert set(chosen) <= set(range(20))
-    assert len(chosen) >= 15
+    assert (chosen < 20).sum() >= 15
+    assert (chosen >= 20).sum() <= 2
 
 
 def test_shared_dimensions_of_fewer_rows_than_features() -> None:
