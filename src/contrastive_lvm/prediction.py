@@ -205,14 +205,17 @@ def left_out(model: Linear, X: Matrix, weights: Array) -> LeftOut:
 
     To remove an entry from the row step is a change of rank one: with the leverage
     `s = w var(l' h) / psi`, residual and variance are those given all entries over `1 - s`.
+    Without the entry the variance is at most `l' l`, that of the prior, so that `1 - s` is at
+    least `psi / (psi + w l' l)`; rounding may take it below.
     """
-    parts = []
+    parts, prior = [], np.square(model.L).sum(axis=1)
     for block in row_posteriors(model, X):
         fitted = block.mean.T @ model.L.T
         variance = packed.unpack(block.cov)[block.pattern]  # (B, K, K)
         variance = np.einsum("dk,bkl,dl->bd", model.L, variance, model.L)
         scale = 1.0 if block.weights is None else block.weights
-        rest = 1.0 - scale * variance / model.psi
+        least = model.psi / (model.psi + scale * prior)
+        rest = np.maximum(1.0 - scale * variance / model.psi, least)
         residual = (block.values - model.means_of(block.rows) - fitted) / rest
         of_rows = np.broadcast_to(weights[block.rows, None], residual.shape)
         noise = np.broadcast_to(model.psi, residual.shape)

@@ -26,6 +26,8 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "horseshoe": {"n_shared": 2, "target_prior": "horseshoe"},
     "random start": {"n_shared": 2, "n_init": 2, "random_state": 0},
+    "noise of each set": {"n_shared": 2, "likelihood": clvm.Gaussian(sets="own")},
+    "background dimensions": {"n_shared": 2, "n_background": 1},
 }
 
 

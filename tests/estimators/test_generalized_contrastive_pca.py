@@ -126,6 +126,32 @@ def test_features_that_do_not_vary_and_collinear_ones_have_an_answer() -> None:
         clvm.GeneralizedContrastivePCA(9).fit(rows, background=background)
 
 
+@pytest.mark.parametrize("method", ["v2", "v3", "v4"])
+@pytest.mark.parametrize("orthogonal", [False, True])
+def test_a_set_that_does_not_vary_is_refused(method: str, orthogonal: bool) -> None:  # noqa: FBT001
+    model = clvm.GeneralizedContrastivePCA(2, method=method, orthogonal=orthogonal)
+    with pytest.raises(ValueError, match="background does not vary, so that all directions have"):
+        model.fit(X, background=np.full_like(B, 3.0))
+    with pytest.raises(ValueError, match="X does not vary, so that all directions have the same"):
+        model.fit(np.full_like(X, 3.0), background=B)
+
+
+@pytest.mark.parametrize("method", ["v2", "v3", "v4"])
+def test_objectives_are_finite_where_the_background_varies_in_one_direction(method: str) -> None:
+    flat = np.outer(B[:, 0], np.arange(1.0, 10.0))
+    model = clvm.GeneralizedContrastivePCA(2, method=method).fit(X, background=flat)
+    assert np.isfinite(model.objective_values_).all()
+
+
+@pytest.mark.parametrize("kind", [clvm.ContrastivePCA, clvm.GeneralizedContrastivePCA])
+def test_large_rows(kind: Any) -> None:
+    model = kind(2).fit(1e-3 * X, background=1e-3 * B)
+    with pytest.raises(ValueError, match="X holds values that overflow when they are projected"):
+        model.transform(1.7e308 * np.sign(model.components_))
+    large = kind(2).fit(1e100 * X, background=1e100 * B)  # squares of variances overflow
+    np.testing.assert_allclose(large.components_, model.components_, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", [clvm.ContrastivePCA, clvm.GeneralizedContrastivePCA])
 def test_several_backgrounds_are_weighed_equally(kind: Any) -> None:
     model = kind(2, alpha=1.3) if kind is clvm.ContrastivePCA else kind(2, scale=False)

@@ -377,6 +377,8 @@ def test_one_feature_and_constant_rows_are_refused() -> None:
         clvm.contrast_test(X[:, :1], background=B[:, :1])
     with pytest.raises(ValueError, match="do not vary"):
         clvm.contrast_test(np.ones((8, 3)), background=np.ones((8, 3)))
+    with pytest.raises(ValueError, match="The rows hold values whose squares overflow"):
+        clvm.contrast_test(1e160 * X, background=1e160 * B)
 
 
 def test_more_rows_than_memory_takes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

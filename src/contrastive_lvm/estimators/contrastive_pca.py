@@ -159,7 +159,8 @@ class _Contrast(NamedTuple):
         shared directions of large variance that differ by chance, their ratio by tiny ones.
         """
         t, b = (np.einsum("ij,ik,kj->j", V, C, V) for C in self.covariances)
-        return float((np.maximum(t - b, 0.0) ** 2 / np.maximum(t + b, 1e-300)).sum())
+        excess = np.maximum(t - b, 0.0)
+        return float((excess / np.maximum(t + b, 1e-300) * excess).sum())
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite

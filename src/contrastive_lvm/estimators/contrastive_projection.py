@@ -15,6 +15,7 @@ from contrastive_lvm.estimators.input_rows import (
     rows_for_fit,
     warn_about_equal_sets,
 )
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.reader import Rows
 
@@ -59,8 +60,13 @@ class ContrastiveProjection(Estimator):
         check_is_fitted(self)
         rows = read_rows(self, X, missing=False)
         projected = np.empty((rows.shape[0], len(self.components_)))
-        for part in row_slices(*rows.shape):
-            projected[part] = (widen(rows[part]) - self.mean_) / self.scale_ @ self.components_.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part in row_slices(*rows.shape):
+                centred = widen(rows[part]) - self.mean_
+                projected[part] = centred / self.scale_ @ self.components_.T
+        if not np.isfinite(projected).all():
+            reason = "holds values that overflow when they are projected; correct them."
+            raise InvalidDataError("X", reason)
         return projected
 
     def fit_transform(self, X: Any, y: object = None, *, background: Any = None) -> Array:

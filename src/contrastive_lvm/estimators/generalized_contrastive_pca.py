@@ -10,6 +10,7 @@ from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.contrastive_projection import ContrastiveProjection
 from contrastive_lvm.estimators.input_rows import check_variances
+from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.io.value_checks import array, check_values
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import widen
@@ -114,6 +115,8 @@ class GeneralizedContrastivePCA(ContrastiveProjection):
                 f"n_components={q} must be at most {pair.basis.shape[1]}, the number of directions "
                 "in which the smaller set can vary; use fewer."
             )
+        if self.method != "v1":
+            _refuse_constant(pair)
         deflate = self.orthogonal and self.method != "v1"
         components = _deflated(pair, self.method, q) if deflate else _leading(pair, self.method)
         self.components_ = signed(components[:, :q]).T
@@ -155,7 +158,8 @@ class _Pair(NamedTuple):
         if method == "v1":
             return np.asarray(a - b)
         numerator, denominator = _fraction(method, a, b)
-        return np.asarray(numerator / np.maximum(denominator, np.finfo(np.float64).tiny))
+        total = np.trace(_fraction(method, *self.shown)[1])
+        return np.asarray(numerator / np.maximum(denominator, total / MOST_CONDITION))
 
 
 def _fraction(method: str, a: Array, b: Array) -> tuple[Array, Array]:
@@ -193,6 +197,14 @@ def _pair(sets: list[Rows], *, scale: bool) -> _Pair:
         return _Pair(A, B, J, found[0].mean, lengths[0], (A, B))
     correlations = scatters[0], np.mean(scatters[1:], axis=0)
     return _Pair(A, B, J, found[0].mean, lengths[0] / np.sqrt(found[0].n_rows), correlations)
+
+
+def _refuse_constant(pair: _Pair) -> None:
+    """Refuse a set that does not vary: all directions then have the same ratio."""
+    for name, covariance in (("X", pair.A), ("background", pair.B)):
+        if not np.trace(covariance) > 0:
+            reason = "does not vary, so that all directions have the same ratio; use method='v1'."
+            raise InvalidDataError(name, reason)
 
 
 def _lengths(moments: Moments, *, scale: bool) -> Array:

@@ -228,8 +228,10 @@ def _read_sets(names: ContrastiveLVM, X: Any, background: Any) -> tuple[Array, A
     if found[0].shape[1] < 2:
         reason = "has one feature, in which contrast cannot be told from noise; give at least two."
         raise InvalidDataError("X", reason)
-    means = [np.nanmean(rows, axis=0) for rows in found]
-    check_variances(np.nanvar(found[0], axis=0) + np.nanvar(found[1], axis=0), means)
+    with np.errstate(over="ignore", invalid="ignore"):  # a variance is then not finite
+        means = [np.nanmean(rows, axis=0) for rows in found]
+        variances = [np.nanvar(rows, axis=0) for rows in found]
+    check_variances(variances[0] + variances[1], means)
     return found[0], found[1]
 
 
