@@ -150,12 +150,12 @@ def test_df_of_entries_that_are_mostly_constant() -> None:
     assert LEAST_DF <= df_of_entries(entries, 4.0) <= MOST_DF
 
 
-@pytest.mark.parametrize(("n", "D", "varies"), [(12, 5, 1.0), (40, 6, 0.0)])
-def test_a_target_with_a_single_entry_raises_no_warning(n: int, D: int, varies: float) -> None:
+@pytest.mark.parametrize(("n", "m", "varies"), [(12, 10, 1.0), (40, 30, 0.0)])
+def test_a_target_with_a_single_entry_raises_no_warning(n: int, m: int, varies: float) -> None:
     """Its leverage is 1 to rounding."""
-    X = np.zeros((n, D))
+    X = np.zeros((n, 6))
     X[3, 2] = 1.0
-    B = np.random.default_rng(0).standard_normal((n - 2, D)) * (np.arange(D) == 2) * varies
+    B = np.random.default_rng(0).standard_normal((m, 6)) * (np.arange(6) == 2) * varies
     model = clvm.ContrastiveLVM(1, 1, likelihood=clvm.StudentT(df="learn"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
