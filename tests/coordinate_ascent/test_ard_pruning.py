@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from sklearn.base import clone
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
@@ -209,3 +210,15 @@ def test_random_restarts_of_a_model_that_sizes_itself() -> None:
     assert model.n_shared_ == single.n_shared_ == 8
     assert model.lower_bound_ >= single.lower_bound_
     assert model.n_iter_ < 400
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sizes_for_rows_of_rank_one_do_not_depend_on_their_order(seed: int) -> None:
+    """Where the noise is at its least, a column far below it once was beyond doubt."""
+    rng = np.random.default_rng(seed)
+    X, B = (np.outer(rng.normal(size=n), rng.normal(size=7)) for n in (20, 10))
+    model = clvm.ContrastiveLVM(2, 2, shared_prior="ard", target_prior="ard")
+    one = clone(model).fit(X, background=B)
+    other = clone(model).fit(X[::-1], background=B[::-1])
+    assert (one.n_target_, one.n_shared_) == (other.n_target_, other.n_shared_)
+    assert abs(one.lower_bound_ - other.lower_bound_) < 0.5

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 import contrastive_lvm as clvm
 from contrastive_lvm.posterior import Posterior
@@ -210,3 +211,25 @@ def test_maximum_beats_the_truth_and_neighbours(noise: str) -> None:
     for _ in range(8):
         moved = theta + 0.01 * rng.standard_normal(len(theta))
         assert log_likelihood(shape.unpack(moved), X, B) < model.lower_bound_
+
+
+@pytest.mark.parametrize("kind", ["rank one", "a single entry"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_loadings_have_their_length_where_the_noise_is_at_its_least(
+    kind: str,
+    missing: bool,  # noqa: FBT001
+) -> None:
+    """Plain EM stands still there: it gave variances up to 54 times too large."""
+    rng = np.random.default_rng(0)
+    X = np.outer(rng.normal(size=12), rng.normal(size=7))
+    if kind == "a single entry":
+        X = np.zeros((32, 8))
+        X[3, 2] = 1.0
+    rows = np.vstack([X, np.full(X.shape[1], np.nan)]) if missing else X
+    model = clvm.ContrastiveLVM(2, 0).fit(rows)
+    found = np.linalg.svd(model.target_components_)[1] ** 2
+    expected = X.var(axis=0).sum()
+    np.testing.assert_allclose(found, [expected - model.noise_variance_, 0.0], atol=1e-6 * expected)
+    C = model.target_components_.T @ model.target_components_
+    density = multivariate_normal(X.mean(axis=0), C + model.noise_variance_ * np.eye(len(C)))
+    np.testing.assert_allclose(model.lower_bound_, density.logpdf(X).sum(), rtol=1e-6)

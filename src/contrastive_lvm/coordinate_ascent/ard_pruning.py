@@ -120,12 +120,17 @@ class _Pruning:
 
 
 def support(problem: Problem, point: Array, carry: Carry) -> Array:
-    """Return signal over posterior variance of every column; infinite where none is dropped."""
+    """Return signal over posterior variance of every column; infinite where none is dropped.
+
+    The posterior variance counts as no less than the least noise: where the noise is at its least,
+    a column far below it may have hardly any posterior variance.
+    """
     ratio = np.full(problem.model.n_columns, np.inf)
     if carry.cov is None:
         return ratio
     signal = (problem.unflatten(point).L ** 2).sum(axis=0)
-    variance = carry.cov.diagonal().sum(axis=0)
+    least = problem.floor.min(axis=tuple(range(problem.floor.ndim - 1))).sum()
+    variance = np.maximum(carry.cov.diagonal().sum(axis=0), least)
     for block, columns in zip(problem.model.blocks, problem.model.columns, strict=True):
         if block.prior._drops_columns:
             ratio[columns] = signal[columns] / variance[columns]

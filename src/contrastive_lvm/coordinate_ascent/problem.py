@@ -220,7 +220,7 @@ class Problem:
         change = step.loadings.mean
         effects = tuple(M + change[:, c] for M, c in zip(old.effects, self.effects, strict=False))
         loadings = step.loadings.columns(np.arange(self.model.n_columns))
-        if self.model.drops_columns:
+        if self.model.drops_columns or (psi <= self.floor).any():
             loadings = self._in_best_coordinates(loadings, found.statistics)
         df = old.df
         if self.likelihood._has_df_step:

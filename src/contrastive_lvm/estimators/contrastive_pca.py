@@ -157,10 +157,13 @@ class _Contrast(NamedTuple):
 
         Variance of the target times squared contrast: a difference of variances alone is won by
         shared directions of large variance that differ by chance, their ratio by tiny ones.
+        Directions in which neither set varies, but for rounding, have none.
         """
         t, b = (np.einsum("ij,ik,kj->j", V, C, V) for C in self.covariances)
-        excess = np.maximum(t - b, 0.0)
-        return float((excess / np.maximum(t + b, 1e-300) * excess).sum())
+        rounding = len(V) * np.finfo(np.float64).eps * sum(map(np.trace, self.covariances))
+        varies = t + b > rounding
+        excess = np.where(varies, np.maximum(t - b, 0.0), 0.0)
+        return float((excess / np.where(varies, t + b, 1.0) * excess).sum())
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite

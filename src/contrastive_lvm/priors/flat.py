@@ -37,6 +37,19 @@ class Flat(Prior[None]):
         """Return zero."""
         return 0.0
 
+    def _best_coordinates(
+        self, loadings: Array, latents: Array, n_rows: float, n_features: int
+    ) -> Array:
+        """Return the root of the mean of `E[h h']`, which has the identity for its prior mean.
+
+        `L h = (L R)(R^-1 h)`, so that a change of coordinates of loadings and latents together
+        moves only the latents' prior, and raises it most where their mean square is the identity
+        (parameter-expanded EM: Liu, Rubin & Wu 1998). Without it a sweep changes the lengths of
+        loadings by a share `psi / l' l`, and stands still where the noise is at its least.
+        """
+        values, U = np.linalg.eigh(latents / n_rows)
+        return np.asarray((U * np.sqrt(np.maximum(values, 0.0))) @ U.T)
+
     def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> JaxArray:
         """Draw loadings from a NumPyro site of density 1."""
         return flat_site(name, shape)
