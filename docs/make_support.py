@@ -18,6 +18,7 @@ LIKELIHOODS = {
 PRIORS = {
     "Flat": clvm.Flat(),
     "ARD": clvm.ARD(),
+    "Ridge": clvm.Ridge(),
     "GroupLasso": clvm.GroupLasso(),
     "Horseshoe": clvm.Horseshoe(),
 }
@@ -56,7 +57,6 @@ def page() -> str:
     refused = [
         (clvm.EM(), clvm.contrastive_model(2, 2, shared_prior=clvm.ARD())),
         (clvm.VariationalBayes(), clvm.contrastive_model(2, 2, target_prior=clvm.GroupLasso())),
-        (clvm.EM(), clvm.contrastive_model(2, 2, clvm.NegativeBinomial())),
         (clvm.NUTS(), clvm.contrastive_model(2, 2, clvm.Bernoulli())),
     ]
     reasons = [f"- {engine._unsupported_reason(model)}" for engine, model in refused]

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.group_lasso import GroupLasso
     from contrastive_lvm.priors.horseshoe import Horseshoe
     from contrastive_lvm.priors.mixture import Mixture
+    from contrastive_lvm.priors.ridge import Ridge
     from contrastive_lvm.resampling.bootstrap import Bootstrap, bootstrap
     from contrastive_lvm.resampling.comparison import Comparison, compare_methods
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
@@ -102,6 +103,7 @@ __all__ = [
     "Poisson",
     "Posterior",
     "Prior",
+    "Ridge",
     "SVIState",
     "ScaleMixture",
     "StudentT",
@@ -155,6 +157,7 @@ _HOMES = {
     "Horseshoe": "priors.horseshoe",
     "Mixture": "priors.mixture",
     "Subgroups": "estimators.subgroups",
+    "Ridge": "priors.ridge",
     "GroupLasso": "priors.group_lasso",
     "ARD": "priors.ard",
     "EM": "coordinate_ascent.em",

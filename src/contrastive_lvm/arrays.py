@@ -29,6 +29,7 @@ class Parameters(NamedTuple):
     means: tuple[Array, ...]  # one (D,) per set
     df: float = 0.0  # degrees of freedom of Student-t noise; 0 for Gaussian
     effects: tuple[Array, ...] = ()  # M of each set, (D, C) for C covariates; none without these
+    dispersion: Array | None = None  # (D,) of negative binomials, zero for other features
 
 
 def noise_of(psi: Array, i: int) -> Array:

@@ -18,6 +18,9 @@ class Given:
     improve: Any
     steady_sweeps: int = 0
 
+    def damped(self, point: Array, found: Any) -> None:
+        """Say that no image is too far."""
+
 
 def quadratic(D: int, seed: int) -> tuple[Given, Array]:
     """A concave quadratic with its slow gradient map (a contraction), and its maximum."""

@@ -14,12 +14,11 @@ from scipy.special import expit, logsumexp
 
 import contrastive_lvm as clvm
 from contrastive_lvm import prediction as predict
-from contrastive_lvm.estimators.prediction_model import Learned
 from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
 from contrastive_lvm.linalg.quadrature import LIMITS, logistic_moments
-from contrastive_lvm.rows.gaussian_vi_rows import Generalised, row_ascents
+from contrastive_lvm.rows.gaussian_vi_rows import Generalised, Learned, row_ascents
 from tests.oracles import Array, with_missing
 
 NOISE, DISPERSION, DF = 0.7, 0.4, 3.0

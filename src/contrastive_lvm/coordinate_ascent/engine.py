@@ -11,6 +11,12 @@ import numpy as np
 from contrastive_lvm.arrays import Array, noise_of
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.coordinate_ascent.ard_pruning import without_unsupported_columns
+from contrastive_lvm.coordinate_ascent.generalised_start import (
+    from_stand_in,
+    prepare_generalised,
+    stand_in_starts,
+    with_linear_sizes,
+)
 from contrastive_lvm.coordinate_ascent.mixture_problem import MixtureProblem
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
 from contrastive_lvm.coordinate_ascent.regression import without_effects
@@ -57,10 +63,16 @@ class CoordinateAscent(Engine):
 
     def _unsupported_reason(self, model: Model) -> str | None:
         """Say why this engine cannot fit a model, and what can; None when it can."""
-        if not model.likelihood._has_closed_form:
+        likelihood = model.likelihood
+        if not (likelihood._has_closed_form or likelihood._has_expectations):
             return (
                 f"{type(self).__name__} cannot fit {model.likelihood!r}: it has no closed form; "
                 "use inference='svi' or 'nuts'."
+            )
+        if not likelihood._has_closed_form and any(b.latent_prior for b in model.blocks):
+            return (
+                f"{type(self).__name__} cannot fit mixtures of latents with {likelihood!r}; use "
+                "Gaussian or Student-t noise, or latent_prior=None."
             )
         for prior in model.priors:
             reason = prior._unsupported_reason(posterior=self._posterior)
@@ -81,6 +93,7 @@ class CoordinateAscent(Engine):
         sets: Sequence[Rows],
         weights: Sequence[Array | None] | None = None,
         covariates: Sequence[Array] | None = None,
+        log_sizes: Sequence[Array] | None = None,
         *,
         in_span: bool = True,
     ) -> Data:
@@ -88,8 +101,12 @@ class CoordinateAscent(Engine):
 
         Few rows of many features are fitted in their span, unless `in_span` is false; posterior
         covariances of loadings and priors that tell features apart do not allow it. Rows that have
-        covariates come back about their regression on these.
+        covariates come back about their regression on these. Counts have logs of the sizes of their
+        rows, by default 0.
         """
+        if not model.likelihood._has_closed_form:
+            none = [np.zeros(X.shape[0]) for X in sets]
+            return prepare_generalised(model, sets, weights, log_sizes or none)
         alike = model.likelihood._is_isotropic and model.treats_features_alike
         data = prepare(
             sets,
@@ -103,11 +120,18 @@ class CoordinateAscent(Engine):
 
     def _sized(self, model: Model, data: Data) -> Model:
         """Return the model with the sizes of automatic blocks found from the rows."""
+        if data.linearized is not None:
+            return with_linear_sizes(model, data.linearized)
         with one_blas_thread if data.narrow else nullcontext():
             return with_supported_sizes(model, data)
 
     def _run(self, model: Model, data: Data, *, seed: int | None = None) -> Posterior:
         """Fit from the deterministic starts, or from a random one when a seed is given."""
+        if data.linearized is not None:
+            starts = stand_in_starts(model, data, posterior=self._posterior, seed=seed)
+            settled = self._best(starts)
+            started, start = from_stand_in(model, data, settled.problem, settled.point)
+            return self._continue(started.begin(start))
         with one_blas_thread if data.narrow else nullcontext():
             plain = model.with_standard_latents()
             priors = {b.name: b.latent_prior for b in model.blocks if b.latent_prior is not None}
@@ -172,7 +196,7 @@ class CoordinateAscent(Engine):
         """
         if start.problem.model.drops_columns:
             start = without_unsupported_columns(start, self.memory, self.max_iter)
-        if start.problem.likelihood._has_df_of_entries:
+        if start.problem.model.likelihood._has_df_of_entries:
             start = self._with_df_of_entries(start)
         left = max(1, self.max_iter - start.n_sweeps)
         problem, point, carry, *_ = start
@@ -281,7 +305,8 @@ def _posterior(
         prior_states={n: state for (n, _), state in zip(named, states, strict=True)},
         weights=data.weights_in_memory(ascent.info.carry.weights),
         df=p.df or None,
-        unit_variance=float(data.variance.sum()) / data.n_features,
+        unit_variance=problem.unit_variance,
+        dispersion=p.dispersion if p.dispersion is not None and p.dispersion.any() else None,
         effects=dict(zip(model.sets, effects, strict=False)),
         latent_mixtures={
             n: mixtures[n].rotated(R[c, c]).ordered() for n, c in named if n in mixtures

@@ -51,6 +51,15 @@ class MixtureProblem:
             and block.n_components
         ]
 
+    @property
+    def unit_variance(self) -> float:
+        """Return the mean variance of the features."""
+        return self.plain.unit_variance
+
+    def damped(self, point: Array, found: RowResults) -> tuple[Array, Carry] | None:
+        """Return None: no sweep lowers the bound, but for rounding."""
+        return None
+
     def single_components(self) -> dict[str, NormalMixture]:
         """Return the mixtures of one component, which need no ascent."""
         return {

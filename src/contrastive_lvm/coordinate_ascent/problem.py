@@ -26,7 +26,7 @@ from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import AscentInterrupted, ascend
 from contrastive_lvm.linalg.loadings import Columns, Covariance, Loadings
-from contrastive_lvm.model import Model
+from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.priors.flat import Flat
@@ -48,6 +48,7 @@ class Carry(NamedTuple):
     cov: Covariance | None  # of the loadings
     states: States
     weights: tuple[Cache | None, ...]  # E[u] as each set keeps it; None for Gaussian noise
+    change: Array | None = None  # (K, K) R by which loadings have become L R since the row step
 
 
 class RowResults(NamedTuple):
@@ -58,6 +59,7 @@ class RowResults(NamedTuple):
     log_excess: float  # of the scales, for the df step
     n_scales: float
     parts: dict[str, float]  # of the bound
+    nuisance: Array | None = None  # what likelihoods without a closed form learn from
 
 
 class Problem:
@@ -87,6 +89,11 @@ class Problem:
         uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
         sizes = [block.n_components for block in model.blocks]
         self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))  # columns with a posterior
+
+    @property
+    def unit_variance(self) -> float:
+        """Return the mean variance of the features."""
+        return float(self.data.variance.sum()) / self.data.n_features
 
     def with_model(self, model: Model) -> "Problem":
         """Return the same data with another model."""
@@ -228,6 +235,10 @@ class Problem:
         new = self.flatten(Parameters(loadings.mean, psi, means, df, effects))
         return new, Carry(loadings.cov, states, found.carry.weights)
 
+    def damped(self, point: Array, found: RowResults) -> tuple[Array, Carry] | None:
+        """Return None: no sweep lowers the bound, but for rounding."""
+        return None
+
     def _loading_step(self, old: Parameters, found: RowResults) -> tuple[LoadingStep, States]:
         """Update loadings and scales of their priors in turn, until the scales stand still.
 
@@ -295,19 +306,25 @@ class Problem:
 
     def _in_best_coordinates(self, loadings: Loadings, sets: list[SetStatistics]) -> Loadings:
         """Return loadings in the latent coordinates where the bound is greatest."""
-        second = loadings.second_moment()
+        R = self._best_change(loadings, sets)
+        return loadings if R is None else loadings.transformed(R)
+
+    def _best_change(self, loadings: Loadings, sets: list[SetStatistics]) -> Array | None:
+        """Return the change of latent coordinates, (K, K), that raises the bound most."""
+        second, R, changed = loadings.second_moment(), np.eye(self.model.n_columns), False
         for block, columns in zip(self.model.blocks, self.model.columns, strict=True):
             latents, n_rows = _latent_moment(sets, columns)
             if block.n_components == 0 or block.latent_prior is not None:
                 continue
-            change = block.prior._best_coordinates(
-                second[columns, columns], latents, n_rows, self.data.n_features
-            )
+            change = self._change_of_block(block, second[columns, columns], latents, n_rows)
             if change is not None:
-                R = np.eye(self.model.n_columns)
-                R[columns, columns] = change
-                loadings = loadings.transformed(R)
-        return loadings
+                R[columns, columns], changed = change, True
+        return R if changed else None
+
+    def _change_of_block(
+        self, block: LoadingBlock, loadings: Array, latents: Array, n_rows: float
+    ) -> Array | None:
+        return block.prior._best_coordinates(loadings, latents, n_rows, self.data.n_features)
 
 
 def _latent_moment(sets: list[SetStatistics], columns: slice) -> tuple[Array, float]:

@@ -18,22 +18,22 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.model import Model
 from contrastive_lvm.rows.data import Data, variances_of
+from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 
 LEAST_SHARE = 1e-9  # of a covariate's square sum, that others leave of it
 
 
 def without_effects(model: Model, data: Data) -> Data:
     """Return the rows about their regression on the covariates."""
-    sums = [rows.sums_with_covariates() for rows in data.sets]
+    given = [rows for rows in data.sets if not isinstance(rows, GeneralisedRows)]
+    sums = [rows.sums_with_covariates() for rows in given]
     sets = [SetStatistics(s, model.effect_columns(i), np.ones(1)) for i, s in enumerate(sums)]
     D, P = len(data.variance), model.n_effects
     _refuse_undetermined(model, normal_equations(sets, P).reduced)
     step = loading_step(sets, P, np.ones(D), np.zeros((1, P)), np.arange(0))
     rows = [
         s.about(s.mean + change, step.loadings.mean[:, own.columns], square)
-        for s, own, change, square in zip(
-            data.sets, sets, step.mean_change, step.square, strict=True
-        )
+        for s, own, change, square in zip(given, sets, step.mean_change, step.square, strict=True)
     ]
     variances, pooled = variances_of(rows)
     return data._replace(sets=rows, variances=variances, variance=pooled)

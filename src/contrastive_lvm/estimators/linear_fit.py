@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.coordinate_ascent.activity_search import BlockSupport, find_sizes
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
+from contrastive_lvm.coordinate_ascent.generalised_start import stand_in_of
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.covariates import Given, check_effects, encode_sets
 from contrastive_lvm.estimators.frames import RowNumbers
@@ -183,24 +184,31 @@ def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
         raise InvalidDataError(name, f"holds {reason}.")
 
 
-def compress(given: FitInput, engine: CoordinateAscent) -> tuple[Model, Data]:
+def compress(
+    given: FitInput, engine: CoordinateAscent, log_sizes: Sequence[Array] | None = None
+) -> tuple[Model, Data]:
     """Compress all sets as far as coordinate ascent can use them so.
 
     The model that comes with them has its priors in their units, and the sizes that they support.
     """
-    data = prepared(given, engine)
-    model = given.model.in_units_of(float(data.variance.sum()) / data.n_features)
+    data = prepared(given, engine, log_sizes)
+    unit = data.variance
+    if data.linearized is not None:  # predictors of counts and binary data have no units
+        unit = np.where(given.model.likelihood._is_on_data_scale(len(unit)), unit, 1.0)
+    model = given.model.in_units_of(float(unit.sum()) / data.n_features)
     return engine._sized(model, data), data
 
 
-def prepared(given: FitInput, engine: CoordinateAscent) -> Data:
+def prepared(
+    given: FitInput, engine: CoordinateAscent, log_sizes: Sequence[Array] | None = None
+) -> Data:
     """Return the rows of all sets as coordinate ascent uses them, with a likelihood."""
-    data = engine._prepare(given.model, given.sets, given.weights, given.covariates)
+    data = engine._prepare(given.model, given.sets, given.weights, given.covariates, log_sizes)
     for name, rows, weights in zip(given.names, data.sets, given.weights, strict=True):
         if weights is not None:  # a feature may be observed only in rows of weight 0
             refuse_empty_columns(rows.counts, name)
     means, of_sets = [rows.mean for rows in data.sets], [float(v.mean()) for v in data.variances]
-    check_variances(data.variance, means, of_sets)
+    check_variances(data.variance, means, of_sets if data.linearized is None else ())
     return data
 
 
@@ -210,7 +218,11 @@ def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]
     if not isinstance(engine, CoordinateAscent):
         reason = f"needs inference='em' or 'vb', which {model.likelihood!r} may not allow"
         raise InvalidParameterError("blocks", "auto", f"{reason}; give numbers of dimensions.")
-    found = find_sizes(model, prepared(given, engine))
+    data = prepared(given, engine, sizes_of_sets(model.likelihood, given.sets, (None, None))[0])
+    if data.linearized is None:
+        found = find_sizes(model, data)
+    else:
+        found = find_sizes(stand_in_of(model), data.linearized.data)
     sized = model.with_sizes({name: support.n_components for name, support in found.items()})
     kept = tuple(b for b in sized.blocks if b.n_components)
     if not kept:
@@ -224,11 +236,18 @@ def run_engine(
 ) -> list[Posterior]:
     """Fit the model `n_init` times, from different starts."""
     if isinstance(given.engine, CoordinateAscent):
-        for factors in size_factors:
-            if factors is not None:
-                given_sizes(given.model.likelihood, factors, given.sets[0].shape)  # refuses them
-        compressed = compress(given, given.engine)
+        if given.covariates is not None and not given.model.likelihood._has_closed_form:
+            raise ValueError(
+                f"covariates cannot be used with {given.model.likelihood!r}; use Gaussian or "
+                "Student-t noise, or leave them out."
+            )
+        for factors, X in zip(size_factors, given.sets, strict=False):
+            given_sizes(given.model.likelihood, factors, X.shape)  # refuses them
+        sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
+        compressed = compress(given, given.engine, sizes)
         runs = _ascents(given.engine, *compressed, rng.randint(MOST, size=n_init - 1))
+        if not given.model.likelihood._has_closed_form:
+            runs = (posterior._replace(profile=profile) for posterior in runs)
     else:
         runs = _black_box(given, given.engine, size_factors, rng.randint(MOST, size=n_init))
     fits: list[Posterior] = []

@@ -76,7 +76,7 @@ def model_of_blocks(
     likelihood = parse_params.likelihood(estimator.likelihood)._bind(n_features, names)
     made = []
     for name, block in blocks.items():
-        prior = parse_params.prior(f"prior of blocks[{name!r}]", block.prior)
+        prior = parse_params.prior(f"prior of blocks[{name!r}]", block.prior, likelihood)
         automatic, sets = block.n_components == "auto", tuple(block.sets or ())
         size = 0 if automatic else int(block.n_components)
         made.append(LoadingBlock(name, size, sets, prior._bind(n_features, names), automatic))

@@ -24,6 +24,7 @@ from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.priors.horseshoe import Horseshoe
 from contrastive_lvm.priors.mixture import Mixture
+from contrastive_lvm.priors.ridge import Ridge
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
@@ -41,6 +42,7 @@ PRIORS: dict[str, type[Prior[Any]]] = {
     "ard": ARD,
     "group_lasso": GroupLasso,
     "horseshoe": Horseshoe,
+    "ridge": Ridge,
 }
 ENGINES = {  # in the order in which "auto" tries them; imported when they are asked for
     "em": "coordinate_ascent.em.EM",
@@ -76,10 +78,13 @@ def likelihood(value: LikelihoodLike) -> Likelihood:
     return _named("likelihood", value, LIKELIHOODS, Likelihood)
 
 
-def prior(name: str, value: PriorLike) -> Prior[Any]:
-    """Return the prior that None, a string or an object with the methods of a prior stands for."""
+def prior(name: str, value: PriorLike, noise: Likelihood | None = None) -> Prior[Any]:
+    """Return the prior that None, a string or an object with the methods of a prior stands for.
+
+    None is `Flat()`, or `Ridge()` under a likelihood that needs it.
+    """
     if value is None:
-        return Flat()
+        return Ridge() if noise is not None and noise._needs_shrinkage else Flat()
     if has_four_methods(value) and not isinstance(value, Prior | type):
         return FourMethods(value)
     return _named(name, value, PRIORS, Prior)
@@ -134,14 +139,14 @@ def model(
     known = () if estimator._encoding is None else estimator._encoding.columns
     own = check_effects(estimator.covariate_effects)
     n_rows -= len(known) * (1 + (own and background))
+    noise = likelihood(estimator.likelihood)._bind(n_features, names)
     shared, target = (
-        prior(name, value)._bind(n_features, names)
+        prior(name, value, noise)._bind(n_features, names)
         for name, value in (
             ("shared_prior", estimator.shared_prior),
             ("target_prior", estimator.target_prior),
         )
     )
-    noise = likelihood(estimator.likelihood)._bind(n_features, names)
     n_background = check_integer("n_background", estimator.n_background, 0)
     n_shared = estimator.n_shared
     automatic = isinstance(n_shared, str) and n_shared == "auto"

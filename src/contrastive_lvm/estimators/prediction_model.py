@@ -13,10 +13,10 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.estimators.covariates import EncodedRows, Encoding
 from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance, ScaleMixture
+from contrastive_lvm.likelihoods.base import Likelihood, ScaleMixture
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Drawn, Fixed, Linear, View, row_posteriors
-from contrastive_lvm.rows.gaussian_vi_rows import Generalised
+from contrastive_lvm.rows.gaussian_vi_rows import Generalised, Learned
 from contrastive_lvm.rows.latent_law import LatentLaw
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
@@ -54,29 +54,6 @@ class Outliers(NamedTuple):
     row_weights: Array  # (N,)
     rows: np.ndarray  # (N,) row indices
     entries: np.ndarray | None  # (M, 2) row and column of observed entries
-
-
-class Learned(NamedTuple):
-    """A likelihood with the nuisance values of a fit."""
-
-    likelihood: Likelihood
-    nuisance: Nuisance
-
-    def constant(self, rows: Array) -> Array:
-        """Terms of the log density that are free of the predictor."""
-        return self.likelihood._constant(rows, self.nuisance)
-
-    def expected(self, rows: Array, m: Array, v: Array) -> Expected:
-        """Expectations of the log density and its derivatives, without the constant."""
-        return self.likelihood._expected(rows, m, v, self.nuisance, whole=False)
-
-    def response(self, m: Array, v: Array) -> tuple[Array, Array]:
-        """Mean and variance of new entries."""
-        return self.likelihood.response(m, v, self.nuisance)
-
-    def draw(self, predictor: Array, rng: np.random.RandomState) -> Array:
-        """New entries."""
-        return self.likelihood.draw(predictor, self.nuisance, rng)
 
 
 class RowFacts(NamedTuple):

@@ -59,6 +59,34 @@ class Expected(NamedTuple):
     curvature: Array  # -E[d^2 ln p / d e^2]
 
 
+class CountTable(NamedTuple):
+    """How often each count occurs in the features that have counts."""
+
+    feature: np.ndarray  # (n,) positions
+    value: Array  # (n,) positive counts
+    weight: Array  # (n,) of the rows that have it
+    entries: Array  # (D,) weight of all observed entries of each feature
+
+    def of(self, columns: np.ndarray) -> "CountTable":
+        """Return the table of some features, numbered anew."""
+        number = np.full(len(self.entries), -1)
+        number[columns] = np.arange(len(columns))
+        own = number[self.feature] >= 0
+        feature = number[self.feature[own]]
+        return CountTable(feature, self.value[own], self.weight[own], self.entries[columns])
+
+    def plus(self, other: "CountTable") -> "CountTable":
+        """Return the table of the rows of both."""
+        pairs = zip(self[:3], other[:3], strict=True)
+        feature, value, weight = (np.concatenate(pair) for pair in pairs)
+        return CountTable(feature, value, weight, self.entries + other.entries)
+
+    def sums(self, values: Array) -> Array:
+        """Sum values of the table's lines by feature, weighted, (D,)."""
+        total = np.bincount(self.feature, self.weight * values, len(self.entries))
+        return total.astype(np.float64, copy=False)
+
+
 class LinearizedRows(NamedTuple):
     """Rows in which the predictor is about linear, for a start."""
 
@@ -94,6 +122,8 @@ class Likelihood(ABC):
 
     # Whether EM and variational Bayes have closed-form steps for it.
     _has_closed_form: ClassVar[bool] = False
+    # Whether they may use its `_expected`, which must be exact and log-concave in the predictor.
+    _has_expectations: ClassVar[bool] = False
     # Whether entries or rows carry expected scales from sweep to sweep.
     _is_scale_mixture: ClassVar[bool] = False
 
@@ -112,8 +142,18 @@ class Likelihood(ABC):
         return False
 
     @property
+    def _has_df_of_entries(self) -> bool:
+        """Tell whether degrees of freedom are learned from entries left out, between ascents."""
+        return False
+
+    @property
     def _needs_proper_prior(self) -> bool:
         """Tell whether no row rules out long loadings, so that a flat prior stays improper."""
+        return False
+
+    @property
+    def _needs_shrinkage(self) -> bool:
+        """Tell whether loadings of rare features may grow without limit under a flat prior."""
         return False
 
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
@@ -159,6 +199,10 @@ class Likelihood(ABC):
         """Tell which features have the log of the row's size factor in their predictor, (D,)."""
         return np.zeros(n_features, dtype=bool)
 
+    def _has_counts(self, n_features: int) -> BoolArray:
+        """Tell which features have counts, of which a table is made, (D,)."""
+        return np.zeros(n_features, dtype=bool)
+
     def _has_noise(self, n_features: int) -> BoolArray:
         """Tell which features have a noise variance, in units of their own, (D,)."""
         return np.zeros(n_features, dtype=bool)
@@ -181,6 +225,44 @@ class Likelihood(ABC):
         """
         with double_precision():
             return Expected(*(np.asarray(x) for x in _quadrature(self)(rows, m, v)))
+
+    def _expected_bound(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+        """Return a lower bound of `_expected` without the constant, for sweeps over all rows.
+
+        By default it is exact; a likelihood whose expectations are dear may have a cheap bound.
+        """
+        return self._expected(rows, m, v, nuisance, whole=False)
+
+    def _first_nuisance(self, noise: Array) -> Nuisance:
+        """Return values to begin with, given noise variances in case it has any, (D,)."""
+        return Nuisance(np.zeros(len(noise)), np.zeros(len(noise)))
+
+    def _nuisance_statistics(
+        self,
+        rows: Array,
+        expected: Expected,
+        predictor: tuple[Array, Array],
+        nuisance: Nuisance,
+        weights: Array,
+    ) -> Array:
+        """Return sums over rows from which `_nuisance_step` learns, (2, D).
+
+        `expected` and its `predictor`, mean and variance, are as `_expected` has them without the
+        constant; `weights`, (B, 1) or (B, D), are zero where an entry is missing.
+        """
+        return np.zeros((2, rows.shape[1]))
+
+    def _nuisance_step(self, statistics: Array, table: CountTable, nuisance: Nuisance) -> Nuisance:
+        """Return values under which the expected log density of the rows is greater."""
+        return nuisance
+
+    def _constants(self, table: CountTable, nuisance: Nuisance) -> Array:
+        """Return the sums of `_constant` over the rows of a table, (D,)."""
+        return np.zeros(len(table.entries))
+
+    def _nuisance_bound(self, nuisance: Nuisance) -> float:
+        """Return the log density of the values themselves."""
+        return 0.0
 
     def _linearize(self, rows: Matrix, log_sizes: Array) -> LinearizedRows:
         """Return rows for a Gaussian start: by default the rows themselves."""
@@ -289,11 +371,6 @@ class ScaleMixture(Likelihood):
         """Tell whether degrees of freedom are learned from the bound, in every sweep."""
         return False
 
-    @property
-    def _has_df_of_entries(self) -> bool:
-        """Tell whether degrees of freedom are learned from entries left out, between ascents."""
-        return False
-
     def _with_df_of_entries(self, left_out: LeftOut, df: float) -> Self:
         """Return the likelihood with degrees of freedom that predict entries best."""
         return self
@@ -365,6 +442,27 @@ class ScaleMixture(Likelihood):
         value = scales.bound.reshape(chi2.shape) - 0.5 * (LOG_2PI + np.log(psi))
         precision = scales.weights.reshape(chi2.shape) / psi
         return Expected(value, precision * residual, precision)
+
+    def _first_nuisance(self, noise: Array) -> Nuisance:
+        return Nuisance(noise, np.zeros(len(noise)), self._first_df() or None)
+
+    def _nuisance_statistics(
+        self,
+        rows: Array,
+        expected: Expected,
+        predictor: tuple[Array, Array],
+        nuisance: Nuisance,
+        weights: Array,
+    ) -> Array:
+        """Return expected squared residuals times their scales, and how many there are."""
+        square = ((rows - predictor[0]) ** 2 + predictor[1]) * expected.curvature * nuisance.noise
+        square *= weights
+        return np.stack([square.sum(axis=0), np.broadcast_to(weights, square.shape).sum(axis=0)])
+
+    def _nuisance_step(self, statistics: Array, table: CountTable, nuisance: Nuisance) -> Nuisance:
+        return nuisance._replace(
+            noise=self._noise_step(statistics[0], statistics[1], statistics.shape[1])
+        )
 
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         log_noise = np.log(nuisance.noise)

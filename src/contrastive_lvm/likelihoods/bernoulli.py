@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,8 @@ class Bernoulli(Likelihood):
     Bernoulli()
     """
 
+    _has_expectations: ClassVar[bool] = True
+
     def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the Bernoulli log density, in JAX."""
         density: JaxArray = x * predictor - load().jnp.logaddexp(0.0, predictor)
@@ -37,6 +40,10 @@ class Bernoulli(Likelihood):
 
     @property
     def _needs_proper_prior(self) -> bool:
+        return True
+
+    @property
+    def _needs_shrinkage(self) -> bool:
         return True
 
     def _unsupported_reason(self, rows: Matrix) -> str | None:

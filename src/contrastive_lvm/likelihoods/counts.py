@@ -1,7 +1,7 @@
 """What the likelihoods of counts share."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -23,6 +23,8 @@ class CountLikelihood(Likelihood):
 
     size_factors: SizeFactors
 
+    _has_expectations: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if self.size_factors not in get_args(SizeFactors):
             reason = (
@@ -30,6 +32,10 @@ class CountLikelihood(Likelihood):
                 "fit and the other methods."
             )
             raise InvalidParameterError("size_factors", self.size_factors, reason)
+
+    @property
+    def _needs_shrinkage(self) -> bool:
+        return True
 
     def _unsupported_reason(self, rows: Matrix) -> str | None:
         """Say which value is no count: counts are 0, 1, 2, ...; NaN is a missing one."""
@@ -59,6 +65,9 @@ class CountLikelihood(Likelihood):
         rate = 1.0 / (1.0 + np.min([np.nanmean(rows, axis=0) for rows in sets], axis=0))
         least = np.min([_saturated(rows, rate)[0] for rows in sets], axis=0)
         return [_thinned(rows, _shares(rows, rate, least), rng) for rows in sets]
+
+    def _has_counts(self, n_features: int) -> BoolArray:
+        return np.ones(n_features, dtype=bool)
 
     def _link(self, mean: Array) -> Array:
         log_rate: Array = np.log(mean)

@@ -9,6 +9,7 @@ from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
+    CountTable,
     Expected,
     Noise,
     NoiseSets,
@@ -72,6 +73,9 @@ class Gaussian(ScaleMixture):
 
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         return np.broadcast_to(-0.5 * (LOG_2PI + np.log(nuisance.noise)), rows.shape)
+
+    def _constants(self, table: CountTable, nuisance: Nuisance) -> Array:
+        return -0.5 * (LOG_2PI + np.log(nuisance.noise)) * table.entries
 
     def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True

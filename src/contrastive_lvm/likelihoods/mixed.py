@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.likelihoods.base import (
     BoolArray,
+    CountTable,
     Expected,
     Likelihood,
     LinearizedRows,
@@ -55,6 +56,8 @@ class Mixed(Likelihood):
     """
 
     kinds: Any
+
+    _has_expectations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.kinds, Mapping) or not self.kinds:
@@ -115,6 +118,10 @@ class Mixed(Likelihood):
     def _needs_proper_prior(self) -> bool:
         return any(part._needs_proper_prior for _, part, _ in self._parts)
 
+    @property
+    def _needs_shrinkage(self) -> bool:
+        return any(part._needs_shrinkage for _, part, _ in self._parts)
+
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
         """Return those of all kinds, their names preceded by the kind."""
         return {
@@ -156,6 +163,9 @@ class Mixed(Likelihood):
     def _sized_features(self, n_features: int) -> BoolArray:
         return self._joined(n_features, lambda part, n: part._sized_features(n))
 
+    def _has_counts(self, n_features: int) -> BoolArray:
+        return self._joined(n_features, lambda part, n: part._has_counts(n))
+
     def _has_noise(self, n_features: int) -> BoolArray:
         return self._joined(n_features, lambda part, n: part._has_noise(n))
 
@@ -178,12 +188,74 @@ class Mixed(Likelihood):
     def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
-        joined = Expected(*(np.empty_like(m) for _ in range(3)))
+        return self._joined_expected(
+            m.shape,
+            lambda part, at: part._expected(
+                rows[:, at], m[:, at], v[:, at], nuisance.of(at), whole=whole
+            ),
+        )
+
+    def _expected_bound(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+        return self._joined_expected(
+            m.shape,
+            lambda part, at: part._expected_bound(rows[:, at], m[:, at], v[:, at], nuisance.of(at)),
+        )
+
+    def _joined_expected(
+        self, shape: tuple[int, ...], tell: Callable[[Likelihood, np.ndarray], Expected]
+    ) -> Expected:
+        joined = Expected(*(np.empty(shape) for _ in range(3)))
         for _, part, at in self._parts:
-            one = part._expected(rows[:, at], m[:, at], v[:, at], nuisance.of(at), whole=whole)
-            for whole_array, own in zip(joined, one, strict=True):
-                whole_array[:, at] = own
+            for whole, own in zip(joined, tell(part, at), strict=True):
+                whole[:, at] = own
         return joined
+
+    def _first_nuisance(self, noise: Array) -> Nuisance:
+        return self._joined_nuisance(len(noise), lambda part, at: part._first_nuisance(noise[at]))
+
+    def _nuisance_statistics(
+        self,
+        rows: Array,
+        expected: Expected,
+        predictor: tuple[Array, Array],
+        nuisance: Nuisance,
+        weights: Array,
+    ) -> Array:
+        joined = np.zeros((2, rows.shape[1]))
+        for _, part, at in self._parts:
+            joined[:, at] = part._nuisance_statistics(
+                rows[:, at],
+                Expected(*(x[:, at] for x in expected)),
+                (predictor[0][:, at], predictor[1][:, at]),
+                nuisance.of(at),
+                weights if weights.shape[1] == 1 else weights[:, at],
+            )
+        return joined
+
+    def _nuisance_step(self, statistics: Array, table: CountTable, nuisance: Nuisance) -> Nuisance:
+        return self._joined_nuisance(
+            statistics.shape[1],
+            lambda part, at: part._nuisance_step(statistics[:, at], table.of(at), nuisance.of(at)),
+        )
+
+    def _constants(self, table: CountTable, nuisance: Nuisance) -> Array:
+        joined = np.zeros(len(table.entries))
+        for _, part, at in self._parts:
+            joined[at] = part._constants(table.of(at), nuisance.of(at))
+        return joined
+
+    def _nuisance_bound(self, nuisance: Nuisance) -> float:
+        return sum(part._nuisance_bound(nuisance.of(at)) for _, part, at in self._parts)
+
+    def _joined_nuisance(
+        self, n_features: int, tell: Callable[[Likelihood, np.ndarray], Nuisance]
+    ) -> Nuisance:
+        """Return what the likelihoods learn of their features."""
+        noise, dispersion, df = np.zeros(n_features), np.zeros(n_features), None
+        for _, part, at in self._parts:
+            found = tell(part, at)
+            noise[at], dispersion[at], df = found.noise, found.dispersion, found.df or df
+        return Nuisance(noise, dispersion, df)
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
         """Return mean and variance of new entries, kind by kind."""
@@ -229,11 +301,10 @@ class Mixed(Likelihood):
         }
 
     def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
-        noise, dispersion, df = np.zeros(n_features), np.zeros(n_features), None
-        for kind, part, at in self._parts:
-            found = part._learned(_of_kind(values, kind), len(at))
-            noise[at], dispersion[at], df = found.noise, found.dispersion, found.df or df
-        return Nuisance(noise, dispersion, df)
+        kinds = {part: kind for kind, part, _ in self._parts}
+        return self._joined_nuisance(
+            n_features, lambda part, at: part._learned(_of_kind(values, kinds[part]), len(at))
+        )
 
     def _public_draws(self, values: dict[str, Array], n_features: int) -> dict[str, Array]:
         public: dict[str, Array] = {}

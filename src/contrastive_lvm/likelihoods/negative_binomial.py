@@ -1,22 +1,28 @@
 """Counts that vary more than a Poisson's."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, polygamma, psi
 
 from contrastive_lvm._jax import JaxArray, load, special
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
+    CountTable,
     Expected,
     Nuisance,
     SiteParameters,
 )
-from contrastive_lvm.likelihoods.counts import CountLikelihood, SizeFactors, log_normal
+from contrastive_lvm.likelihoods.counts import (
+    CountLikelihood,
+    SizeFactors,
+    log_normal,
+)
 from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
-from contrastive_lvm.linalg.quadrature import logistic_moments
+from contrastive_lvm.linalg.quadrature import Logistic, logistic_bounds, logistic_moments
 
 Dispersion = Literal["feature", "shared"]
 WIDTH = 2.0  # standard deviation of the prior on the log dispersion
@@ -78,14 +84,71 @@ class NegativeBinomial(CountLikelihood):
     def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
+        found = _expected_by(logistic_moments, rows, m, v, nuisance)
+        return (
+            found._replace(value=found.value + self._constant(rows, nuisance)) if whole else found
+        )
+
+    def _expected_bound(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
+        return _expected_by(logistic_bounds, rows, m, v, nuisance)
+
+    def _first_nuisance(self, noise: Array) -> Nuisance:
+        return Nuisance(np.zeros(len(noise)), np.full(len(noise), FIRST_DISPERSION))
+
+    def _nuisance_statistics(
+        self,
+        rows: Array,
+        expected: Expected,
+        predictor: tuple[Array, Array],
+        nuisance: Nuisance,
+        weights: Array,
+    ) -> Array:
+        """Return slope and curvature of `x f - (x + c) E[s(f)]` in `t = ln dispersion`.
+
+        With `c = exp(-t)`, `f = e + t` and the softplus s with derivatives p and p', these are
+        `g + c E[s]` and `2 c E[p] - w - c E[s]`, where `g = x - (x + c) E[p]` and
+        `w = (x + c) E[p']` are the slope and the curvature in e.
+        """
         dispersion = np.maximum(nuisance.dispersion, LEAST_DISPERSION)
-        f, total = m + np.log(dispersion), rows + 1.0 / dispersion
-        logistic = logistic_moments(f, v)
-        value = rows * f - total * logistic.softplus
-        if whole:
-            value += self._constant(rows, nuisance)
-        slope = rows - total * logistic.probability
-        return Expected(value, slope, total * logistic.curvature)
+        c = 1.0 / dispersion
+        share = c / (rows + c)
+        softplus = rows * (predictor[0] + np.log(dispersion))
+        softplus -= expected.value
+        softplus *= share
+        share *= rows - expected.slope  # c E[p]
+        slope = expected.slope + softplus
+        bend = 2.0 * share - expected.curvature - softplus
+        if weights.shape[1] > 1:
+            return np.stack([(weights * slope).sum(axis=0), (weights * bend).sum(axis=0)])
+        return np.stack([weights[:, 0] @ slope, weights[:, 0] @ bend])
+
+    def _nuisance_step(self, statistics: Array, table: CountTable, nuisance: Nuisance) -> Nuisance:
+        """Take Newton's step of the log dispersion t, or a short one uphill where it bends up.
+
+        The rest of the log density, `ln Gamma(x + c) - ln Gamma(c)`, has the derivatives `-a` and
+        `a + b` in t, where `a = c (psi(x + c) - psi(c))` and `b = c^2 (psi'(x + c) - psi'(c))`.
+        """
+        log = np.log(np.maximum(nuisance.dispersion, LEAST_DISPERSION))
+        c, x = np.exp(-log)[table.feature], table.value
+        a = table.sums(c * (psi(x + c) - psi(c)))
+        b = table.sums(c**2 * (polygamma(1, x + c) - polygamma(1, c)))
+        slope, bend = statistics[0] - a, statistics[1] + a + b
+        if self.dispersion == "shared":
+            slope, bend = (np.full(len(log), x.sum()) for x in (slope, bend))
+        slope, bend = slope - log / WIDTH**2, bend - 1.0 / WIDTH**2
+        step = np.clip(slope / np.maximum(-bend, 0.1 * np.abs(slope) + 1e-12), -1.0, 1.0)
+        found = np.maximum(np.exp(log + step), LEAST_DISPERSION)
+        return nuisance._replace(dispersion=found)
+
+    def _constants(self, table: CountTable, nuisance: Nuisance) -> Array:
+        c, x = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION), table.value
+        c = c[table.feature]
+        return table.sums(gammaln(x + c) - gammaln(c) - gammaln(x + 1.0))
+
+    def _nuisance_bound(self, nuisance: Nuisance) -> float:
+        log = np.log(np.maximum(nuisance.dispersion, LEAST_DISPERSION))
+        log = log[:1] if self.dispersion == "shared" else log
+        return float(-0.5 * ((log / WIDTH) ** 2 + LOG_2PI + 2.0 * np.log(WIDTH)).sum())
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
         """Return `E[r]` and `E[r] + var(r) + dispersion E[r^2]` at a log-normal rate r."""
@@ -111,3 +174,16 @@ class NegativeBinomial(CountLikelihood):
         if log is None:
             return Nuisance(none, none)
         return Nuisance(none, np.broadcast_to(np.exp(log), (n_features,)).copy())
+
+
+def _expected_by(
+    moments: Callable[[Array, Array], Logistic], rows: Array, m: Array, v: Array, nuisance: Nuisance
+) -> Expected:
+    """Return expectations without the constant from those of the softplus."""
+    dispersion = np.maximum(nuisance.dispersion, LEAST_DISPERSION)
+    f = m + np.log(dispersion)
+    logistic = moments(f, v)
+    total = rows + 1.0 / dispersion
+    value = rows * f
+    value -= total * logistic.softplus
+    return Expected(value, rows - total * logistic.probability, total * logistic.curvature)

@@ -8,11 +8,16 @@ from scipy.special import gammaln
 from contrastive_lvm._jax import JaxArray, load, special
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.likelihoods.base import (
+    CountTable,
     Expected,
     Nuisance,
     SiteParameters,
 )
-from contrastive_lvm.likelihoods.counts import CountLikelihood, SizeFactors, log_normal
+from contrastive_lvm.likelihoods.counts import (
+    CountLikelihood,
+    SizeFactors,
+    log_normal,
+)
 
 MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
 
@@ -47,6 +52,9 @@ class Poisson(CountLikelihood):
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         constant: Array = -gammaln(rows + 1.0)
         return constant
+
+    def _constants(self, table: CountTable, nuisance: Nuisance) -> Array:
+        return table.sums(-gammaln(table.value + 1.0))
 
     def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True

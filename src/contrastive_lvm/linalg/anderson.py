@@ -3,8 +3,8 @@
 Anderson acceleration (Walker & Ni 2011, eq. 2.2; for EM: Henderson & Varadhan 2019): with
 residuals `f_j = M(x_j) - x_j` of the last sweeps, take the combination of their images whose
 residual is smallest. A candidate that does not raise the objective is dropped for the plain step
-`M(x)`, which never lowers it, so that the trace is monotone; the oldest sweep is then forgotten,
-and as many plain sweeps follow as candidates have failed in a row.
+`M(x)`, which never lowers it (or a damped one, which does not), so that the trace is monotone; the
+oldest sweep is then forgotten, and as many plain sweeps follow as candidates have failed in a row.
 
 What the vector does not hold (covariances, scales, weights) is carried along unaccelerated.
 
@@ -75,6 +75,10 @@ class FixedPointProblem(Protocol[Carry, Info]):
         """Return the image of a point, and what is to be carried (the M-step)."""
         ...
 
+    def damped(self, point: Array, found: Info, /) -> tuple[Array, Carry] | None:
+        """Return a nearer image if the objective was lower at that one; None if it cannot be."""
+        ...
+
 
 @np.errstate(all="ignore")  # a candidate far out may overflow; it is then rejected
 def ascend(
@@ -124,14 +128,20 @@ def _sweep(
     plain, carry = problem.improve(at.point, at.info)
     candidate = history.extrapolate(at.point, plain)
     value, info = problem.evaluate(candidate, carry)
-    if candidate is plain:
-        return _State(plain, value, info), 1
-    if value >= at.value:
-        history.failures = 0
-        return _State(candidate, value, info), 1
-    history.forget()
-    del info
-    return _State(plain, *problem.evaluate(plain, carry)), 2
+    if candidate is not plain:
+        if value >= at.value:
+            history.failures = 0
+            return _State(candidate, value, info), 1
+        history.forget()
+        del info
+        value, info = problem.evaluate(plain, carry)
+    evaluations = 1 if candidate is plain else 2
+    if not value >= at.value:
+        nearer = problem.damped(at.point, at.info)
+        if nearer is not None:
+            del info
+            return _State(nearer[0], *problem.evaluate(*nearer)), evaluations + 1
+    return _State(plain, value, info), evaluations
 
 
 @dataclass

@@ -132,3 +132,6 @@ class _Sweeps:
 
     def improve(self, _: Array, image: Array) -> tuple[Array, None]:
         return image, None
+
+    def damped(self, _: Array, __: Array) -> None:
+        return None

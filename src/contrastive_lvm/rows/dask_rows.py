@@ -43,6 +43,8 @@ def dask(name: str = "dask") -> ModuleType:
 class DaskRows(RowReader):
     """A Dask array of known chunk sizes."""
 
+    is_local = False
+
     def __init__(self, X: Any, name: str, checks: Checks) -> None:
         if any(np.isnan(size) for sizes in X.chunks for size in sizes):
             reason = (

@@ -21,6 +21,7 @@ from contrastive_lvm.likelihoods.base import Scaler
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.latent_law import LatentLaw, complete_statistics
 from contrastive_lvm.rows.masked_rows import MaskedRows
@@ -54,7 +55,15 @@ class CovarianceOperator(NamedTuple):
     weight: float  # of all rows
 
 
-RowSet = Scatter | MaskedRows | ScaleMixtureRows
+RowSet = Scatter | MaskedRows | ScaleMixtureRows | GeneralisedRows
+
+
+class Linearized(NamedTuple):
+    """Rows in which the predictors of counts or binary data are about linear, for a start."""
+
+    data: "Data"
+    slope: Array  # (D,) change of such a row's entry by the predictor's
+    intercepts: tuple[Array, ...]  # (D,) predictors of the mean row of each set
 
 
 class Data(NamedTuple):
@@ -71,6 +80,7 @@ class Data(NamedTuple):
     clustered: bool = False  # workers of a cluster do the work, for several sets at the same time
     row_weights: Sequence[Array | None] = ()  # of the rows of each set, None where all are 1
     row_covariates: Sequence[Array | None] = ()  # (N, C) of the rows of each set
+    linearized: Linearized | None = None  # for likelihoods without a closed form
 
     def row_step(
         self,
@@ -90,6 +100,8 @@ class Data(NamedTuple):
                 return rows.sweep(*given, weights[i], scaler, law)
             if isinstance(rows, MaskedRows):
                 return RowSums(rows.statistics(*given, law)), None
+            if isinstance(rows, GeneralisedRows):
+                raise TypeError("these rows were prepared for counts or binary data.")
             if law is None:
                 return RowSums(rows.statistics(*given)), None
             return RowSums(complete_statistics(rows, *self.rows_of_set(i), given, law)), None
@@ -127,6 +139,7 @@ class Data(NamedTuple):
         return [
             CovarianceOperator(s.covariance_product, s.square / s.counts, s.n_rows)
             for s in self.sets
+            if not isinstance(s, GeneralisedRows)
         ]
 
 

@@ -29,11 +29,12 @@ secant corrects that too. The steps begin at the mode, with `v = 0`.
 
 from collections.abc import Iterator
 from math import isqrt
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import row_slices, widen
@@ -49,24 +50,30 @@ REACH = 4.0  # length of a first step, in prior standard deviations
 LEAST_PACE = 1e-8  # a row that must go slower is left where it is
 
 
-class ObservationModel(Protocol):
-    """A likelihood and what it has learned."""
+class Learned(NamedTuple):
+    """A likelihood with the nuisance values of a fit."""
+
+    likelihood: Likelihood
+    nuisance: Nuisance
+    bounds: bool = False  # whether expectations may be bounded from below, which is cheaper
 
     def constant(self, rows: Array) -> Array:
         """Terms of the log density that are free of the predictor, (B, D)."""
-        ...
+        return self.likelihood._constant(rows, self.nuisance)
 
-    def expected(self, rows: Array, m: Array, v: Array) -> tuple[Array, Array, Array]:
+    def expected(self, rows: Array, m: Array, v: Array) -> Expected:
         """`f` without the constant, g and w at predictors `N(m, v)`, each (B, D)."""
-        ...
+        if self.bounds:
+            return self.likelihood._expected_bound(rows, m, v, self.nuisance)
+        return self.likelihood._expected(rows, m, v, self.nuisance, whole=False)
 
     def response(self, m: Array, v: Array) -> tuple[Array, Array]:
         """Mean and variance of new entries."""
-        ...
+        return self.likelihood.response(m, v, self.nuisance)
 
     def draw(self, predictor: Array, rng: np.random.RandomState) -> Array:
         """New entries."""
-        ...
+        return self.likelihood.draw(predictor, self.nuisance, rng)
 
 
 class Generalised(NamedTuple):
@@ -77,7 +84,7 @@ class Generalised(NamedTuple):
 
     loadings: Loadings  # (D, K)
     mean: Array  # (D,)
-    observation: ObservationModel
+    observation: Learned
     log_sizes: Array  # (N,) of the rows it is used for
     sized: np.ndarray  # (D,) bool: features that a row's size moves
     effects: Array | None = None  # (D, C)
@@ -161,14 +168,14 @@ def row_ascents(model: Generalised, X: Matrix) -> Iterator[tuple[slice, Entries,
     step = RowAscent(model.loadings, model.observation)
 
     def of_block(rows: slice) -> tuple[slice, Entries, State]:
-        entries = _entries(X[rows], model.mean + model.offset(rows))
+        entries = entries_of(widen(X[rows]), model.mean + model.offset(rows))
         return rows, entries, step(entries)
 
     return in_order(of_block, list(row_slices(*X.shape, elements=BLOCK_ELEMENTS)))
 
 
-def _entries(rows: Matrix, base: Array) -> Entries:
-    values = widen(rows)
+def entries_of(values: Array, base: Array) -> Entries:
+    """Return a block of rows, NaN where missing, with their predictors at `h = 0`."""
     missing = np.isnan(values)
     if not missing.any():
         return Entries(values, None, base)
@@ -179,7 +186,7 @@ def _entries(rows: Matrix, base: Array) -> Entries:
 class RowAscent:
     """The row step at given loadings."""
 
-    def __init__(self, loadings: Loadings, observation: ObservationModel) -> None:
+    def __init__(self, loadings: Loadings, observation: Learned) -> None:
         self.observation, self.L, self.K = observation, loadings.mean, loadings.mean.shape[1]
         self.i, self.j = packed.pair_indices(self.K)
         self.diagonal = np.diagonal(packed.full_index(self.K))
@@ -190,26 +197,26 @@ class RowAscent:
         if loadings.cov is not None:
             self.points, self.C = Loadings(self.L).pairs(), loadings.cov.packed()
 
-    def __call__(self, entries: Entries) -> State:
+    def __call__(self, entries: Entries, tol: float = TOL) -> State:
         """Bring each row to its fixed point, with its bound."""
         B = len(entries.values)
         origin, prior = np.zeros((self.K, B)), np.repeat(self.eye, B, axis=1)
         start = self._at(entries, origin, _spread(prior), np.ones(B), at_mode=True)
         V = _spread(start.aim)
         start = start._replace(precision=V.precision, cov=V.cov)
-        mode = self._ascend(entries, start, at_mode=True)
+        mode = self._ascend(entries, start, MODE_TOL, at_mode=True)
         start = self._at(entries, mode.mean, _spread(mode.aim), np.ones(B), at_mode=False)
-        state = self._ascend(entries, start, at_mode=False)
+        state = self._ascend(entries, start, tol, at_mode=False)
         constant = self.observation.constant(entries.values)
         if entries.observed is not None:
             constant = constant * entries.observed
         return state._replace(bound=state.bound + constant.sum(axis=1))
 
-    def _ascend(self, entries: Entries, state: State, *, at_mode: bool) -> State:
+    def _ascend(self, entries: Entries, state: State, tol: float, *, at_mode: bool) -> State:
         """Take steps until each row stands still; rows that do are left out of the next step."""
         active, finished = np.arange(len(state.bound)), []
         for _ in range(MOST_STEPS):
-            moving = (state.distance > (MODE_TOL if at_mode else TOL)) & (state.pace > 0)
+            moving = (state.distance > tol) & (state.pace > 0)
             if not moving.all():
                 finished.append((active[~moving], state.of(~moving)))
                 active, state, entries = active[moving], state.of(moving), entries.of(moving)
@@ -248,12 +255,7 @@ class RowAscent:
 
     def _at(self, entries: Entries, mean: Array, V: Spread, pace: Array, *, at_mode: bool) -> State:
         """The bound and its derivatives; at the mode, the log density of row and latents."""
-        mu = mean.T @ self.L.T
-        mu += entries.base
-        v = np.zeros_like(mu) if at_mode else self._variances(mean, V.cov)
-        value, g, w = self.observation.expected(entries.values, mu, v)
-        if entries.observed is not None:
-            value, g, w = (x * entries.observed for x in (value, g, w))
+        value, g, w = self.expected(entries, mean, None if at_mode else V.cov)[0]
         bound = value.sum(axis=1) - 0.5 * (mean * mean).sum(axis=0)
         slope = self.L.T @ g.T - mean
         if not at_mode:
@@ -268,6 +270,21 @@ class RowAscent:
             distance = np.maximum(distance, np.sqrt(np.abs(_trace(gap, gap))))
         one = np.ones(len(bound))
         return State(mean, V.precision, V.cov, bound, slope, aim, distance, pace, one, one)
+
+    def expected(
+        self, entries: Entries, mean: Array, cov: Array | None
+    ) -> tuple[Expected, Array, Array]:
+        """Expectations, zero where missing, and the normals of the predictors, (B, D) each.
+
+        Without covariances the latents are points.
+        """
+        mu = mean.T @ self.L.T
+        mu += entries.base
+        v = np.zeros_like(mu) if cov is None else self._variances(mean, cov)
+        found = self.observation.expected(entries.values, mu, v)
+        if entries.observed is not None:
+            found = Expected(*(x * entries.observed for x in found))
+        return found, mu, v
 
     def _step_length(self, cov: Array, slope: Array) -> Array:
         """Return the largest entry of `V dF/dm` in posterior standard deviations, (B,)."""

@@ -84,6 +84,7 @@ class RowReader(ABC):
     is_dense: bool = False  # whether chunks are known to be arrays, not sparse matrices
     # Whether other processes do the work, so that this one may ask for more meanwhile.
     on_cluster: bool = False
+    is_local: bool = True  # whether chunks are worked on in this process
 
     def cancel(self) -> None:  # noqa: B027
         """End what other processes do for these rows; there are none unless a reader says so."""

@@ -1,0 +1,285 @@
+"""The sweep for counts, binary and mixed data: variational EM with Newton steps.
+
+Rows take a step of their normal posteriors (`rows.generalised_rows`), then each feature takes
+Newton's step of its loadings and means, which is the loading step of weighted least squares, and
+one of its dispersion or noise variance. Priors enter through the same precisions as with Gaussian
+noise. Newton's steps may go too far: if the bound falls, the features whose own part of it falls
+take shorter ones.
+
+With a posterior over loadings, predictors `l_d' h_i` are taken as normal with their exact mean and
+variance (`rows.gaussian_vi_rows`), so that what ascends is a bound for point loadings, and close
+to one otherwise.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.coordinate_ascent.loading_step import SetStatistics
+from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults
+from contrastive_lvm.likelihoods.base import FLOOR, CountTable, Nuisance
+from contrastive_lvm.linalg.loadings import Covariance, Loadings, PackedCovariance
+from contrastive_lvm.model import LoadingBlock, Model
+from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.generalised_rows import FeatureModel, GeneralisedRows
+from contrastive_lvm.rows.latent_law import LatentLaw
+
+REACH = 3.0  # longest step of a feature's loadings or mean, in units of the predictor
+MOST_CUTS = 12  # of a step, each to a quarter
+LOG_DISPERSIONS = (-13.0, 7.0)  # least and greatest
+
+
+class GeneralisedProblem(Problem):
+    """A model without a closed form and its rows, as the ascent of a bound over a flat vector.
+
+    The vector holds loadings and means in units of the predictor (standard deviations of features
+    that have a noise variance), and the logs of noise variances and dispersions.
+    """
+
+    def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
+        self.model, self.data, self.posterior = model, data, posterior
+        self.steady_sweeps = 0
+        D = data.n_features
+        self.noisy = model.likelihood._has_noise(D)
+        first = model.likelihood._first_nuisance(np.ones(D))
+        self.dispersed, self.df = first.dispersion > 0, first.df
+        on_scale = model.likelihood._is_on_data_scale(D)
+        variance = np.where(data.variance > 0, data.variance, 1.0)
+        self.unit = np.sqrt(np.where(on_scale, variance, 1.0))
+        self.floor = FLOOR * variance
+        self.table = reduce(CountTable.plus, (self._rows(i).table for i in range(len(data.sets))))
+        self.active = [model.active_columns(name) for name in model.sets]
+        self.n_columns = model.n_columns
+        uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
+        sizes = [block.n_components for block in model.blocks]
+        self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))
+
+    def with_model(self, model: Model) -> "GeneralisedProblem":
+        """Return the same data with another model."""
+        return GeneralisedProblem(model, self.data, posterior=self.posterior)
+
+    @property
+    def unit_variance(self) -> float:
+        """Return the mean variance of the features, 1 for counts and binary ones."""
+        return float((self.unit**2).mean())
+
+    def flatten(self, parameters: Parameters) -> Array:
+        """Return parameters as one vector."""
+        parts = [(parameters.L / self.unit[:, None]).ravel()]
+        parts += [mean / self.unit for mean in parameters.means]
+        parts.append(np.log(parameters.psi[self.noisy]))
+        if parameters.dispersion is not None:
+            parts.append(np.log(parameters.dispersion[self.dispersed]))
+        return np.concatenate(parts)
+
+    def unflatten(self, point: Array) -> Parameters:
+        """Return the parameters of a vector, noise and dispersions within their limits."""
+        D, K, S = len(self.unit), self.model.n_columns, len(self.model.sets)
+        n_noise = int(self.noisy.sum())
+        L, means, noise, spread = np.split(point, np.cumsum([D * K, S * D, n_noise]))
+        psi, dispersion = np.zeros(D), np.zeros(D)
+        psi[self.noisy] = np.maximum(np.exp(noise), self.floor[self.noisy])
+        dispersion[self.dispersed] = np.exp(np.clip(spread, *LOG_DISPERSIONS))
+        means = means.reshape(S, D) * self.unit
+        loadings = L.reshape(D, K) * self.unit[:, None]
+        return Parameters(loadings, psi, tuple(means), self.df or 0.0, dispersion=dispersion)
+
+    def nuisance(self, p: Parameters) -> Nuisance:
+        """Return what the likelihood has learned."""
+        none = np.zeros(len(p.psi))
+        return Nuisance(p.psi, none if p.dispersion is None else p.dispersion, self.df)
+
+    def evaluate(
+        self, point: Array, carry: Carry, laws: Sequence[LatentLaw | None] | None = None
+    ) -> tuple[float, RowResults]:
+        """Update scales of the priors, then take a step of all rows: the bound and statistics."""
+        p = self.unflatten(point)
+        loadings = Loadings(p.L, carry.cov)
+        squares = loadings.squares()
+        states = self._updated(carry.states, squares)
+        parts = self._prior_parts(states, squares)
+        if self.posterior:
+            parts["entropy of loadings"] = loadings.entropy()
+        found = [
+            self._rows(i).sweep(self._features(i, p, loadings), carry.weights[i], _own(carry, a))
+            for i, a in enumerate(self.active)
+        ]
+        nuisance = self.nuisance(p)
+        for i, (name, (sums, _)) in enumerate(zip(self.model.sets, found, strict=True)):
+            constants = self.model.likelihood._constants(self._rows(i).table, nuisance)
+            parts[f"{name} rows"] = sums.statistics.bound + float(constants.sum())
+        if self.dispersed.any():
+            parts["dispersion"] = self.model.likelihood._nuisance_bound(nuisance)
+        results = RowResults(
+            [SetStatistics(s.statistics, a) for (s, _), a in zip(found, self.active, strict=True)],
+            Carry(carry.cov, states, tuple(cache for _, cache in found)),
+            0.0,
+            0.0,
+            parts,
+            np.asarray(sum(sums.nuisance for sums, _ in found)),
+        )
+        return sum(parts.values()), results
+
+    def _prior_parts(self, states: tuple[object, ...], squares: Array) -> dict[str, float]:
+        blocks = zip(self.model.blocks, states, self.model.columns, strict=True)
+        return {
+            f"{block.name} loadings": block.prior.bound(state, squares[:, columns])
+            for block, state, columns in blocks
+        }
+
+    def _rows(self, i: int) -> GeneralisedRows:
+        rows = self.data.sets[i]
+        if not isinstance(rows, GeneralisedRows):
+            raise TypeError("these rows were prepared for a likelihood with a closed form.")
+        return rows
+
+    def _features(self, i: int, p: Parameters, loadings: Loadings) -> FeatureModel:
+        active = loadings.columns(self.active[i])
+        return FeatureModel(active, p.means[i], self.model.likelihood, self.nuisance(p))
+
+    def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
+        """Take Newton's step, then change to the latent coordinates where the bound is greatest.
+
+        The predictors `(L R)(R^-1 h)` stay as they are, so that only priors move: coordinate ascent
+        alone walks along these valleys in many small steps (parameter expansion; Liu, Rubin & Wu
+        1998).
+        """
+        p, carry = self._newton_step(point, found)
+        loadings = Loadings(p.L, carry.cov)
+        R = self._best_change(loadings, found.statistics)
+        if R is not None:
+            loadings = loadings.transformed(R)
+        carry = carry._replace(cov=loadings.cov, change=R)
+        return self.flatten(p._replace(L=loadings.mean)), carry
+
+    def _change_of_block(
+        self, block: LoadingBlock, loadings: Array, latents: Array, n_rows: float
+    ) -> Array | None:
+        change = super()._change_of_block(block, loadings, latents, n_rows)
+        prior = block.prior
+        alike = prior._treats_features_alike and not prior._has_own_columns
+        if change is not None or not alike or (self.posterior and prior._has_posterior):
+            return change
+        state = prior.init((self.data.n_features, block.n_components))
+        return _best_of_points(loadings, latents, n_rows, float(prior.precision(state).mean()))
+
+    def _newton_step(self, point: Array, found: RowResults) -> tuple[Parameters, Carry]:
+        """Take Newton's step of loadings and means, and of what the likelihood learns."""
+        old = self.unflatten(point)
+        step, states = self._loading_step(old._replace(psi=np.ones(len(self.unit))), found)
+        change = _Change(step.loadings.mean - old.L, np.stack(step.mean_change))
+        length = np.sqrt((change.L**2).sum(axis=1) + (change.means**2).max(axis=0)) / self.unit
+        pace = 1.0 / np.maximum(1.0, length / REACH)
+        learned = self.nuisance(old)
+        if found.nuisance is not None:
+            learned = self.model.likelihood._nuisance_step(found.nuisance, self.table, learned)
+        new = Parameters(
+            old.L + pace[:, None] * change.L,
+            learned.noise,
+            tuple(old.means + pace * change.means),
+            old.df,
+            dispersion=learned.dispersion,
+        )
+        return new, Carry(step.loadings.cov, states, found.carry.weights)
+
+    def damped(self, point: Array, found: RowResults) -> tuple[Array, Carry] | None:
+        """Take shorter steps of the features whose part of the bound would fall.
+
+        Where that does not suffice, as with penalties on groups of features, all steps are cut.
+        """
+        new, carry = self._newton_step(point, found)
+        old, before = self.unflatten(point), found.carry
+        precision = self._precision(before.states)
+        least = self._feature_parts(old, before.cov, before, precision)
+        total = float(least.sum()) + self._other_parts(old, before.cov, before)
+        pace = np.ones(len(self.unit))
+        for cut in range(MOST_CUTS):
+            trial, cov = self._between(old, new, pace), _mixed(before.cov, carry.cov, pace)
+            parts = self._feature_parts(trial, cov, before, precision)
+            lower = parts < least
+            if not lower.any():
+                lower[:] = float(parts.sum()) + self._other_parts(trial, cov, before) < total
+            if not lower.any():
+                return self.flatten(trial), Carry(cov, before.states, before.weights)
+            pace[lower] *= 0.25 if cut < MOST_CUTS - 2 else 0.0
+        return None
+
+    def _feature_parts(
+        self, p: Parameters, cov: Covariance | None, carry: Carry, precision: Array
+    ) -> Array:
+        """Return each feature's part of the bound, rows and scales as they are, (D,)."""
+        loadings = Loadings(p.L, cov)
+        parts: Array = -0.5 * (precision * loadings.squares()).sum(axis=1)
+        if cov is not None:
+            parts += 0.5 * cov.logdet
+        for i, cache in enumerate(carry.weights):
+            rows = self._rows(i)
+            parts += rows.feature_values(self._features(i, p, loadings), cache)
+            parts += self.model.likelihood._constants(rows.table, self.nuisance(p))
+        return parts
+
+    def _other_parts(self, p: Parameters, cov: Covariance | None, carry: Carry) -> float:
+        """Return what the features' own parts leave out of the bound."""
+        squares = Loadings(p.L, cov).squares()
+        whole = sum(self._prior_parts(self._updated(carry.states, squares), squares).values())
+        quadratic = 0.5 * float((self._precision(carry.states) * squares).sum())
+        return whole + quadratic + self.model.likelihood._nuisance_bound(self.nuisance(p))
+
+    def _between(self, old: Parameters, new: Parameters, pace: Array) -> Parameters:
+        """Return parameters on the way from old to new ones, each feature at its own pace."""
+
+        def on_the_way(a: Array, b: Array) -> Array:
+            positive = np.where(b > 0, b, 1.0)
+            return np.where(b > 0, np.where(a > 0, a, 1.0) ** (1 - pace) * positive**pace, 0.0)
+
+        pairs = zip(old.means, new.means, strict=True)
+        return Parameters(
+            old.L + pace[:, None] * (new.L - old.L),
+            on_the_way(old.psi, new.psi),
+            tuple(a + pace * (b - a) for a, b in pairs),
+            old.df,
+            dispersion=on_the_way(self.nuisance(old).dispersion, self.nuisance(new).dispersion),
+        )
+
+
+def _own(carry: Carry, active: np.ndarray) -> Array | None:
+    """Return the change of a set's latent coordinates."""
+    return None if carry.change is None else carry.change[np.ix_(active, active)]
+
+
+def _best_of_points(M: Array, Z: Array, n_rows: float, precision: float) -> Array:
+    """Return R that maximises `-N ln|R| - 1/2 tr(R^-1 Z R^-T) - precision / 2 tr(R' M R)`.
+
+    M and Z are the sums of `l l'` over features and of `E[h h']` over rows. With `Z = B B'` and
+    `B' M B = U diag(g) U'`, `A = R R'` solves `Z = N A + precision A M A`, so that
+    `A = B U diag(y) U' B'` with `precision g y^2 + N y = 1`. Of its roots the symmetric one is
+    nearest to no change, which acceleration needs.
+    """
+    values, V = np.linalg.eigh(Z)
+    B = V * np.sqrt(np.maximum(values, 1e-12 * values.max()))
+    g, U = np.linalg.eigh(B.T @ M @ B)
+    g = np.maximum(g, 0.0)
+    y = 2.0 / (n_rows + np.sqrt(n_rows**2 + 4.0 * precision * g))
+    BU = B @ U
+    size, turn = np.linalg.eigh((BU * y) @ BU.T)
+    return np.asarray((turn * np.sqrt(np.maximum(size, np.finfo(float).tiny))) @ turn.T)
+
+
+class _Change(NamedTuple):
+    """A step of loadings, (D, K), and of the means of all sets, (S, D)."""
+
+    L: Array
+    means: Array
+
+
+def _mixed(old: Covariance | None, new: Covariance | None, pace: Array) -> Covariance | None:
+    """Return covariances on the way from old to new ones."""
+    if old is None or new is None or (pace == 1.0).all():
+        return new
+    before, after = old.packed(), new.packed()
+    # Their logarithmic determinants are concave in between; this is their bound from below.
+    logdet = old.logdet + pace * (new.logdet - old.logdet)
+    return PackedCovariance(before + pace * (after - before), logdet, new.width)

@@ -1,0 +1,130 @@
+"""Rows of counts, binary and mixed data for coordinate ascent, and where it starts.
+
+A start is the optimum of a Gaussian stand-in: the same model with a noise variance for each
+feature, fitted to rows in which the predictor is about linear (`ln(1 + x / size)` of counts). Its
+loadings over the slope of these rows in the predictor are those of the start. From large sets out
+of core it takes evenly spaced rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Matrix, Parameters
+from contrastive_lvm.coordinate_ascent.generalised_problem import GeneralisedProblem
+from contrastive_lvm.coordinate_ascent.problem import Problem
+from contrastive_lvm.coordinate_ascent.starts import (
+    deterministic_starts,
+    random_start,
+    with_supported_sizes,
+)
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.model import Model
+from contrastive_lvm.rows.data import Data, Linearized, prepare
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.generalised_rows import GeneralisedRows
+from contrastive_lvm.rows.reader import RowReader, Rows
+
+MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
+START_ENTRIES = 1 << 24  # of sets out of core from which a start is found
+START_ROWS = 2000  # of each set, at least
+
+
+def prepare_generalised(
+    model: Model,
+    sets: Sequence[Rows],
+    weights: Sequence[Array | None] | None,
+    log_sizes: Sequence[Array],
+) -> Data:
+    """Return the rows of all sets for sweeps, with those in which the predictor is linear."""
+    given = [None] * len(sets) if weights is None else list(weights)
+    readers = [X if isinstance(X, RowReader) else LocalRows(X) for X in sets]
+    D, likelihood = readers[0].shape[1], model.likelihood
+    rows = [
+        GeneralisedRows(reader, own, sizes, likelihood)
+        for reader, own, sizes in zip(readers, given, log_sizes, strict=True)
+    ]
+    squares, counts = [r.square for r in rows], [r.counts for r in rows]
+    with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
+        variances = [square / count for square, count in zip(squares, counts, strict=True)]
+        pooled = np.asarray(sum(squares) / sum(counts))
+    some = [_some_rows(r, sets) for r in readers]
+    found = [
+        likelihood._linearize(X, sizes[at]) for (X, at), sizes in zip(some, log_sizes, strict=True)
+    ]
+    own = [None if w is None else w[at] for (_, at), w in zip(some, given, strict=True)]
+    n_rows = np.array([r.n_rows for r in rows])
+    linearized = Linearized(
+        prepare([one.rows for one in found], weights=own),
+        np.average([one.slope for one in found], axis=0, weights=n_rows),
+        tuple(one.intercept for one in found),
+    )
+    return Data(
+        rows,
+        readers,
+        D,
+        span=None,
+        complete=False,
+        narrow=False,
+        variances=variances,
+        variance=pooled,
+        linearized=linearized,
+    )
+
+
+def _some_rows(reader: RowReader, sets: Sequence[Rows]) -> tuple[Matrix, np.ndarray]:
+    """Return rows in memory and their positions; of a large set out of core, evenly spaced ones."""
+    n_rows, n_features = reader.shape
+    share = START_ENTRIES / (n_features * sum(other.shape[0] for other in sets))
+    n = min(n_rows, max(START_ROWS, int(share * n_rows)))
+    if reader.in_memory or n == n_rows:
+        return reader.load(), np.arange(n_rows)
+    at = np.linspace(0, n_rows - 1, n).astype(np.intp)
+    return reader.take(at), at
+
+
+def with_linear_sizes(model: Model, linearized: Linearized) -> Model:
+    """Return the model with the sizes of automatic blocks that its stand-in has."""
+    sized = with_supported_sizes(stand_in_of(model), linearized.data)
+    return replace(sized, likelihood=model.likelihood)
+
+
+def stand_in_starts(
+    model: Model, data: Data, *, posterior: bool, seed: int | None
+) -> list[tuple[Problem, Array]]:
+    """Return where the stand-in starts, at random when a seed is given."""
+    problem = Problem(stand_in_of(model), _linear(data).data, posterior=posterior)
+    starts = deterministic_starts(problem)
+    if seed is None:
+        return starts
+    first = starts[0][0]
+    return [(first, random_start(first, np.random.default_rng(seed)))]
+
+
+def from_stand_in(
+    model: Model, data: Data, stand_in: Problem, point: Array
+) -> tuple[GeneralisedProblem, Array]:
+    """Return the problem, and the point that a fit of its stand-in leads to."""
+    p, linear = stand_in.unflatten(point), _linear(data)
+    sizes = {block.name: block.n_components for block in stand_in.model.blocks}
+    problem = GeneralisedProblem(model.with_sizes(sizes), data, posterior=stand_in.posterior)
+    on_scale = model.likelihood._is_on_data_scale(len(p.L))
+    L = p.L / linear.slope[:, None]
+    L = np.where(on_scale[:, None], L, np.clip(L, -MOST_LOADING, MOST_LOADING))
+    first = model.likelihood._first_nuisance(p.psi)
+    start = Parameters(
+        L, first.noise, linear.intercepts, first.df or 0.0, dispersion=first.dispersion
+    )
+    return problem, problem.flatten(start)
+
+
+def stand_in_of(model: Model) -> Model:
+    """Return the model with Gaussian noise."""
+    return replace(model, likelihood=Gaussian("feature"))
+
+
+def _linear(data: Data) -> Linearized:
+    if data.linearized is None:
+        raise TypeError("these rows were prepared for a likelihood with a closed form.")
+    return data.linearized

@@ -1,0 +1,234 @@
+"""Counts, binary and mixed data by variational EM: bounds, derivatives, invariances."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import expit, gammaln, logsumexp
+from scipy.stats import nbinom, poisson
+
+import contrastive_lvm as clvm
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.likelihoods.base import CountTable, Nuisance
+from contrastive_lvm.linalg.quadrature import logistic_bounds, logistic_moments
+from contrastive_lvm.model import LoadingBlock, Model
+from tests.oracles import Array
+
+D = 8
+LIKELIHOODS: dict[str, Any] = {
+    "poisson": clvm.Poisson(),
+    "negative_binomial": clvm.NegativeBinomial("none"),
+    "shared": clvm.NegativeBinomial("none", dispersion="shared"),
+    "bernoulli": clvm.Bernoulli(),
+    "mixed": clvm.Mixed(
+        {"gaussian": [0, 1], "student_t": [2], "bernoulli": [3, 4], "negative_binomial": [5, 6, 7]}
+    ),
+}
+PRIORS: dict[str, Any] = {
+    "flat": clvm.Flat(),
+    "ridge": clvm.Ridge(),
+    "ard": clvm.ARD(),
+    "lasso": clvm.GroupLasso(3.0),
+    "horseshoe": clvm.Horseshoe(),
+}
+
+
+def drawn(kind: str, n: int, m: int, seed: int = 0, missing: float = 0.0) -> tuple[Array, Array]:
+    """Rows of a target and a background with one shared and one target dimension."""
+    rng = np.random.default_rng(seed)
+    S, W = rng.standard_normal((1, D)), rng.standard_normal((1, D))
+    sets = []
+    for rows, own in ((n, 1.0), (m, 0.0)):
+        e = 0.7 * rng.standard_normal((rows, 1)) @ S
+        e += own * 0.7 * rng.standard_normal((rows, 1)) @ W + 0.5
+        X = rng.poisson(np.exp(e) * rng.gamma(2.0, 0.5, e.shape)).astype(float)
+        if kind == "bernoulli":
+            X = (rng.random(e.shape) < expit(2.0 * e)).astype(float)
+        if kind == "mixed":
+            X[:, :3] = e[:, :3] + 0.3 * rng.standard_normal((rows, 3))
+            X[:, 3:5] = X[:, 3:5] > 1
+        X[rng.random(X.shape) < missing] = np.nan
+        sets.append(X)
+    return sets[0], sets[1]
+
+
+def fit(kind: str, X: Any, B: Any, engine: CoordinateAscent, **given: Any) -> clvm.ContrastiveLVM:
+    n_shared = given.pop("n_shared", 1)
+    model = clvm.ContrastiveLVM(
+        1, n_shared, likelihood=LIKELIHOODS[kind], inference=engine, **given
+    )
+    return model.fit(X, background=B)
+
+
+@pytest.mark.filterwarnings("ignore:EM was stopped", "ignore:VariationalBayes was stopped")
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_no_sweep_lowers_the_bound(kind: str, prior: str, missing: float) -> None:
+    X, B = drawn(kind, 40, 30, missing=missing)
+    given = PRIORS[prior]
+    posterior = given._unsupported_reason(posterior=False) is not None
+    engine = clvm.VariationalBayes if posterior else clvm.EM
+    model = fit(kind, X, B, engine(max_iter=25), target_prior=given)
+    assert (np.diff(model.lower_bounds_) >= -1e-9 * abs(model.lower_bound_)).all()
+    assert np.isfinite(model.lower_bound_)
+    for array in (model.target_components_, model.mean_, model.transform(X)):
+        assert np.isfinite(array).all()
+
+
+@pytest.mark.parametrize("kind", ["poisson", "negative_binomial", "bernoulli"])
+def test_the_bound_is_just_below_the_exact_log_likelihood(kind: str) -> None:
+    """One latent dimension is integrated numerically."""
+    X = drawn(kind, 50, 1, seed=1)[0]
+    model = clvm.ContrastiveLVM(
+        1, 0, likelihood=LIKELIHOODS[kind], inference=clvm.EM(tol=1e-4)
+    ).fit(X)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    sizes = X.sum(axis=1) / X.sum(axis=1).mean() if kind == "poisson" else np.ones(len(X))
+    e = nodes[:, None] * model.target_components_ + model.mean_  # (nodes, D)
+    e = e[:, None] + np.log(sizes)[:, None]  # (nodes, N, D)
+    if kind == "bernoulli":
+        density = X * e - np.logaddexp(0.0, e)
+    elif kind == "poisson":
+        density = poisson.logpmf(X, np.exp(e))
+    else:
+        c = 1.0 / np.asarray(model.dispersion_)
+        density = nbinom.logpmf(X, c, c / (c + np.exp(e)))
+    log_weights = np.log(weights / weights.sum())
+    exact = float(logsumexp(density.sum(axis=2) + log_weights[:, None], axis=0).sum())
+    parts = model.posterior_.bound_parts
+    assert parts is not None
+    gap = exact - parts["target rows"]
+    assert 0.0 < gap < 0.05 * len(X)
+
+
+@pytest.mark.parametrize("kind", ["poisson", "bernoulli"])
+def test_the_end_is_a_maximum(kind: str) -> None:
+    """Loadings and means in random directions about the end have a lower bound."""
+    X, B = drawn(kind, 60, 50, seed=2)
+    model = fit(kind, X, B, clvm.EM(tol=1e-9, max_iter=5000))
+    assert model.converged_
+    rng, prior = np.random.default_rng(0), clvm.Ridge()
+
+    def bound(step: float, way: Array) -> float:
+        p = model.posterior_
+        L = {name: p.loadings[name] + step * way[[i]].T for i, name in enumerate(p.loadings)}
+        means = {name: mean + step * way[2] for name, mean in p.means.items()}
+        moved = clvm.ContrastiveLVM(**model.get_params())
+        moved.__dict__.update(model.__dict__)
+        moved._publish(p._replace(loadings=L, means=means), model._model(p))
+        rows = moved.score_samples(X).sum() + moved.score_samples(B, of="background").sum()
+        return float(rows) + sum(prior.bound(None, own**2) for own in L.values())
+
+    for _ in range(3):
+        way = rng.standard_normal((3, D))
+        middle, ends = bound(0.0, way), [bound(step, way) for step in (1e-3, -1e-3)]
+        assert max(ends) <= middle + 1e-6
+        assert abs(ends[0] - ends[1]) < 0.05 * (2.0 * middle - ends[0] - ends[1]) + 1e-5
+
+
+@pytest.mark.parametrize("kind", ["poisson", "negative_binomial"])
+def test_a_row_of_weight_two_is_two_rows(kind: str) -> None:
+    X, B = drawn(kind, 40, 30, seed=3)
+    engine = clvm.EM(tol=1e-6, max_iter=3000)
+    weights = np.ones(40)
+    weights[:5], weights[5:7] = 2.0, 0.0
+    model = clvm.ContrastiveLVM(1, 1, likelihood=LIKELIHOODS[kind], inference=engine)
+    sizes: dict[str, Any] = {}
+    if kind != "negative_binomial":  # the average row would be another one
+        sizes = {"size_factors": np.ones(40), "background_size_factors": np.ones(30)}
+    weighted = model.fit(X, background=B, sample_weight=weights, **sizes)
+    order = np.r_[0:5, 0:5, 7:40]
+    if sizes:
+        sizes["size_factors"] = np.ones(43)
+    repeated = clvm.ContrastiveLVM(1, 1, likelihood=LIKELIHOODS[kind], inference=engine)
+    repeated.fit(X[order], background=B, **sizes)
+    assert weighted.lower_bound_ == pytest.approx(repeated.lower_bound_, abs=1e-3)
+    np.testing.assert_allclose(weighted.target_components_, repeated.target_components_, atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["negative_binomial", "bernoulli"])
+def test_order_of_rows_chunks_and_formats_change_only_rounding(kind: str, tmp_path: Path) -> None:
+    X, B = drawn(kind, 60, 40, seed=4)
+    engine = clvm.EM(tol=1e-7, max_iter=3000)
+    first = fit(kind, X, B, engine)
+    order = np.random.default_rng(0).permutation(60)
+    np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    for rows in (X[order], sp.csr_array(X), mapped):
+        other = fit(kind, rows, B, engine)
+        assert other.lower_bound_ == pytest.approx(first.lower_bound_, abs=1e-5)
+        np.testing.assert_allclose(other.target_components_, first.target_components_, atol=1e-4)
+
+
+def test_three_sets_with_blocks_of_their_own() -> None:
+    """The target's block, fitted among three sets, is found as that of two."""
+    X, B = drawn("poisson", 150, 100, seed=5)
+    blocks = (
+        LoadingBlock("all", 1, ("a", "b", "c"), clvm.Ridge()),
+        LoadingBlock("only a", 1, ("a",), clvm.Ridge()),
+    )
+    model = Model(("a", "b", "c"), blocks, clvm.Poisson("none"))
+    engine = clvm.EM(tol=1e-5)
+    three = engine._run(model, engine._prepare(model, [X, B[:50], B[50:]]))
+    two = clvm.contrastive_model(1, 1, clvm.Poisson("none"), clvm.Ridge(), clvm.Ridge())
+    pair = engine._run(two, engine._prepare(two, [X, B]))
+    np.testing.assert_allclose(three.loadings["only a"], pair.loadings["target"], atol=0.1)
+    assert three.converged
+
+
+def test_size_factors_are_offsets() -> None:
+    """Rates of every row times a number, and sizes over it, are the same model."""
+    X, B = drawn("poisson", 60, 50, seed=6)
+    model = clvm.ContrastiveLVM(1, 1, likelihood="poisson", inference=clvm.EM(tol=1e-6))
+    sizes = np.full(60, 1.0), np.full(50, 1.0)
+    one = model.fit(X, background=B, size_factors=sizes[0], background_size_factors=sizes[1])
+    means, W = one.mean_.copy(), one.target_components_.copy()
+    ten = model.fit(X, background=B, size_factors=sizes[0] / 10, background_size_factors=sizes[1])
+    np.testing.assert_allclose(ten.mean_, means + np.log(10.0), atol=1e-3)
+    np.testing.assert_allclose(ten.target_components_, W, atol=1e-3)
+
+
+def test_slope_and_curvature_in_the_log_dispersion_are_derivatives() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.poisson(3.0, (30, 2)).astype(float)
+    m, v = rng.standard_normal((30, 2)), rng.uniform(0.0, 0.5, (30, 2))
+    likelihood = clvm.NegativeBinomial()
+
+    def value(t: float) -> Array:
+        nuisance = Nuisance(np.zeros(2), np.full(2, np.exp(t)))
+        c = np.exp(-t)
+        constant = gammaln(x + c) - gammaln(c)
+        return np.asarray(
+            (likelihood._expected(x, m, v, nuisance, whole=False).value + constant).sum(axis=0)
+        )
+
+    t, h = -0.7, 1e-4
+    nuisance = Nuisance(np.zeros(2), np.full(2, np.exp(t)))
+    expected = likelihood._expected(x, m, v, nuisance, whole=False)
+    statistics = likelihood._nuisance_statistics(x, expected, (m, v), nuisance, np.ones((30, 1)))
+    i, d = np.nonzero(x)
+    table = CountTable(d, x[i, d], np.ones(len(i)), np.full(2, 30.0))
+    step = likelihood._nuisance_step(statistics, table, nuisance)
+    slope = (value(t + h) - value(t - h)) / (2 * h) - t / 4.0
+    bend = (value(t + h) - 2 * value(t) + value(t - h)) / h**2 - 0.25
+    np.testing.assert_allclose(
+        np.log(step.dispersion) - t, np.clip(-slope / bend, -1, 1), rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("v", [1e-3, 0.3, 3.0])
+def test_the_tilted_bound_is_above_and_has_its_own_slopes(v: float) -> None:
+    m, h = np.linspace(-12.0, 12.0, 49), 1e-5
+    spread = np.full_like(m, v)
+    found, exact = logistic_bounds(m, spread), logistic_moments(m, spread)
+    assert (found.softplus >= exact.softplus - 1e-8).all()
+    assert (found.softplus - exact.softplus <= 0.02 * v**2 + 1e-8).all()
+    up, down = logistic_bounds(m + h, spread), logistic_bounds(m - h, spread)
+    np.testing.assert_allclose(
+        (up.softplus - down.softplus) / (2 * h), found.probability, atol=1e-4
+    )
+    wide, narrow = logistic_bounds(m, spread + h), logistic_bounds(m, spread - h)
+    np.testing.assert_allclose((wide.softplus - narrow.softplus) / h, found.curvature, atol=1e-3)
