@@ -12,8 +12,7 @@ from contrastive_lvm.resampling.covariate_residuals import (
     design_basis,
     independent_rows,
     residuals,
-    restore_replicates,
-    restore_variance,
+    uncorrelated,
 )
 from tests.estimators.test_covariates import D, people, rows_of, sets
 from tests.oracles import Array
@@ -104,29 +103,41 @@ def test_refits_of_the_same_weights_are_fits_of_the_resampled_rows() -> None:
     assert np.allclose(ours, weighted.covariate_effects_, atol=1e-3)
 
 
-def test_residuals_have_the_variance_that_they_have_lost() -> None:
+def test_residuals_are_uncorrelated() -> None:
     rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(8), 5)
-    known = np.column_stack([rng.normal(size=8)[groups], rng.normal(size=40)])
+    known = np.column_stack([rng.normal(size=30), rng.random(30) < 0.1, np.ones(30)])
     basis = design_basis(known)
-    X = rng.normal(size=(40, 4000)) + rng.normal(size=(8, 4000))[groups]
+    assert basis.shape == (30, 3)
+    X = rng.normal(size=(30, 3))
     left = residuals(X, basis)
     assert np.allclose(basis.T @ left, 0.0)
-    restored = restore_replicates(left, basis, groups)
-    lost, kept = ((rows**2).mean() for rows in (left, restored))
-    assert kept == pytest.approx((X**2).mean(), rel=0.03)
-    assert lost < 0.9 * kept
-    rows = independent_rows(basis)
-    alone = restore_variance(left[rows], basis[rows])
-    root = restore_variance(np.eye(37), basis[rows])  # (I - H)_JJ^-1/2
-    assert np.allclose(root @ (np.eye(37) - basis[rows] @ basis[rows].T) @ root, np.eye(37))
-    assert np.allclose(alone, root @ left[rows])
-    gaps = X.copy()
-    gaps[rng.random(X.shape) < 0.1] = np.nan
-    some = residuals(gaps[:, :3], basis)
-    seen = ~np.isnan(gaps[:, 0])
-    by_hand = gaps[seen, 0] - basis[seen] @ np.linalg.lstsq(basis[seen], gaps[seen, 0])[0]
-    assert np.allclose(some[seen, 0], by_hand)
+    change = uncorrelated(np.eye(30), basis)  # (27, 30)
+    assert np.allclose(change @ change.T, np.eye(27))
+    assert np.allclose(change @ basis, 0.0)
+    assert np.allclose(uncorrelated(X, basis), change @ X)
+    assert independent_rows(basis).sum() == 27
+    X[rng.random(X.shape) < 0.1] = np.nan
+    seen = ~np.isnan(X[:, 0])
+    by_hand = X[seen, 0] - basis[seen] @ np.linalg.lstsq(basis[seen], X[seen, 0])[0]
+    assert np.allclose(residuals(X, basis)[seen, 0], by_hand)
+
+
+def test_replicates_with_covariates_have_no_test() -> None:
+    X, B, C, E = sets()
+    groups = {"groups": np.arange(60) % 10, "background_groups": np.arange(70) % 10}
+    with pytest.raises(InvalidDataError, match="cannot be given with covariates"):
+        clvm.contrast_test(X, background=B, paired=True, **groups, **known_of(C, E))
+
+
+def test_missing_entries_are_no_contrast() -> None:
+    pvalues = []
+    for seed in range(6):
+        X, B, known = no_contrast(seed)
+        gaps = np.random.default_rng(seed).random(X.shape) < 0.1
+        X[gaps], B[gaps[::-1][: len(B)].repeat(2, axis=0)[: len(B)]] = np.nan, np.nan
+        found = clvm.contrast_test(X, background=B, n_resamples=39, random_state=seed, **known)
+        pvalues.append(found.pvalue)
+    assert np.median(pvalues) > 0.1
 
 
 def test_counts_with_covariates_have_no_test() -> None:

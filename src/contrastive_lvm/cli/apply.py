@@ -36,7 +36,7 @@ class Applied(NamedTuple):
     preparation: "Preparation"
     table: "Table"  # the rows with their annotations
     rows: "Matrix | pd.DataFrame"  # as the estimator takes them
-    sizes: "dict[str, Array]"  # their size factors, if a column gives them
+    facts: dict[str, Any]  # their size factors and covariates, if columns give them
     which: dict[str, Any]  # the set that they belong to, or the set of each
 
 
@@ -71,9 +71,9 @@ def transform(
     of = given.which["of"]
     with _warnings_about(file):
         if of == "target" and not (shared or std):
-            parts = {"target": given.estimator.transform(given.rows, **given.sizes)}
+            parts = {"target": given.estimator.transform(given.rows, **given.facts)}
         else:
-            parts = given.estimator.latents(given.rows, of=of, **given.sizes)._asdict()
+            parts = given.estimator.latents(given.rows, of=of, **given.facts)._asdict()
     blocks = ("target", "shared") if shared or of == "background" else ("target",)
     columns, values = [], []
     for block in [name for name in blocks if parts[name] is not None]:
@@ -101,7 +101,7 @@ def impute(
     given = _read(model, file, where, output, layout, of)
     undo, names = given.preparation.scaling.undo, given.preparation.features
     with _warnings_about(file):
-        found = given.estimator.impute(given.rows, **given.which, return_std=std, **given.sizes)
+        found = given.estimator.impute(given.rows, **given.which, return_std=std, **given.facts)
     values = undo(found[0] if std else found)
     if std:
         values = np.hstack([values, undo(found[1], spread=True)])
@@ -115,6 +115,10 @@ def denoise(
     file: options.RowsFile,
     *,
     where: options.Where = None,
+    remove_covariates: Annotated[
+        bool,
+        typer.Option("--remove-covariates", help="Also remove what the covariates explain."),
+    ] = False,
     output: options.TableOutput = None,
     as_json: options.Json = False,
     layout: "Layout | None" = None,
@@ -125,8 +129,12 @@ def denoise(
     """
     given = _read(model, file, where, output, layout)
     which = {name: value for name, value in given.which.items() if name == "sets"}
+    if remove_covariates:
+        if "covariates" not in given.facts:
+            raise ValueError(f"--remove-covariates: {model} has none; leave it out.")
+        which["remove_covariates"] = True
     with _warnings_about(file):
-        values = given.estimator.denoise(given.rows, **which, **given.sizes)
+        values = given.estimator.denoise(given.rows, **which, **given.facts)
     values = given.preparation.scaling.undo(values)
     _give(given.table, given.preparation.features, values, output, as_json=as_json)
 
@@ -141,7 +149,7 @@ def _read(
 ) -> Applied:
     from contrastive_lvm.cli.format_summary import describe_table
     from contrastive_lvm.io.tables.prepare import frame, read_rows
-    from contrastive_lvm.io.tables.row_columns import sizes_of
+    from contrastive_lvm.io.tables.row_columns import facts_of_rows
     from contrastive_lvm.io.tables.write import ending_of
 
     if output is not None:
@@ -161,7 +169,8 @@ def _read(
     which: dict[str, Any] = {"of": of or "target"}
     if several:
         which = {"sets": of or labels}
-    return Applied(estimator, preparation, table, rows, sizes_of(table, preparation.sizes), which)
+    facts = facts_of_rows(table, preparation)
+    return Applied(estimator, preparation, table, rows, facts, which)
 
 
 def _labelled(table: "Table", by: str | None) -> "tuple[Table, np.ndarray]":
@@ -180,8 +189,8 @@ def _latents_of_blocks(given: Applied, *, shared: bool, std: bool) -> "tuple[lis
     model, rows = given.estimator, given.rows
     if not (shared or std):
         names = [str(name) for name in model.get_feature_names_out()]
-        return names, np.asarray(model.transform(rows, **given.which, **given.sizes))
-    latents = model.latents(rows, **given.which, **given.sizes)
+        return names, np.asarray(model.transform(rows, **given.which, **given.facts))
+    latents = model.latents(rows, **given.which, **given.facts)
     columns, values = [], []
     for block, mean in latents.mean.items():
         names = [f"{block}{k}" for k in range(mean.shape[1])]

@@ -28,6 +28,7 @@ def contrast(
     scale: options.Scale = "none",
     layer: options.Layer = None,
     replicates: options.Replicates = None,
+    covariate: options.Covariates = None,
     n_shared: options.NShared = None,
     likelihood: options.Likelihood = "gaussian",
     size_factors: options.SizeFactors = None,
@@ -57,7 +58,13 @@ def contrast(
     sides = (target or (), background or (), where or (), annotation or ())
     sizes = options.size_column(size_factors)
     choice = Choice(
-        by, *sides, layer=layer, sizes=sizes, replicates=replicates, layout=layout or Layout()
+        by,
+        *sides,
+        layer=layer,
+        sizes=sizes,
+        replicates=replicates,
+        layout=layout or Layout(),
+        covariates=covariate or (),
     )
     sets = read(file, background_file, choice, scale, estimator)
     announce("Resampling")

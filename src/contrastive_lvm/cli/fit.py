@@ -44,6 +44,7 @@ def fit(
     own_noise: options.OwnNoise = False,
     size_factors: options.SizeFactors = None,
     replicates: options.Replicates = None,
+    covariate: options.Covariates = None,
     shared_prior: options.SharedPrior = None,
     target_prior: options.TargetPrior = None,
     inference: options.Inference = "auto",
@@ -108,6 +109,10 @@ def fit(
                 "--resamples": resamples,
             }
         )
+    if covariate and not model.startswith("clvm"):
+        raise ValueError(
+            f"--covariate is for linear models, not for --model {model}; leave it out."
+        )
     estimator = build_estimator(
         model=model,
         n_target=n_target,
@@ -127,7 +132,13 @@ def fit(
     sides = (target or (), background or (), where or (), annotation or ())
     sizes = options.size_column(size_factors)
     choice = Choice(
-        by, *sides, layer=layer, sizes=sizes, replicates=replicates, layout=layout or Layout()
+        by,
+        *sides,
+        layer=layer,
+        sizes=sizes,
+        replicates=replicates,
+        layout=layout or Layout(),
+        covariates=covariate or (),
     )
     sets = read(file, background_file, choice, scale, estimator, features or ())
     if block:
@@ -199,12 +210,9 @@ def read(
 
 def fit_sets(estimator: Contrastive, sets: "Sets", **arguments: object) -> None:
     """Fit an estimator to two sets, with the size factors and replicates that columns give."""
-    from contrastive_lvm.io.tables.row_columns import sizes_of
-    from contrastive_lvm.report.evidence import replicates_of
+    from contrastive_lvm.report.evidence import facts_of_sets, replicates_of
 
-    column = sets.preparation.sizes
-    arguments |= sizes_of(sets.target, column)
-    arguments |= sizes_of(sets.background, column, "background_size_factors")
+    arguments |= facts_of_sets(sets)
     if hasattr(estimator, "inference"):  # networks have no test that replicates change
         arguments |= replicates_of(sets)
     target, background = sets.frames()

@@ -59,11 +59,11 @@ def fit_blocks(
     """Fit a model to the sets that a column tells apart, write it, and print what it found."""
     from contrastive_lvm.io.model_files import write_model
     from contrastive_lvm.io.tables.prepare import frame
-    from contrastive_lvm.io.tables.row_columns import replicates_in, sizes_of
+    from contrastive_lvm.io.tables.row_columns import facts_of_rows, replicates_in
 
     table, labels = rows_with_labels(sets.target, choice.by)
     rows = frame(table, named=sets.preparation.named)
-    arguments: dict[str, Any] = sizes_of(table, sets.preparation.sizes)
+    arguments: dict[str, Any] = facts_of_rows(table, sets.preparation)
     if choice.replicates is not None:
         arguments["groups"] = replicates_in([table], choice.replicates)[0]
     announce("Fitting")

@@ -105,7 +105,8 @@ def _data(facts: Facts) -> list[str]:
     ended = ending(facts["iterations"], converged=facts["converged"])
     model = f"{'model':12}{facts['estimator']}, {facts['size']}, {facts['likelihood']}; {ended}"
     features = f"{'features':12}{facts['features']:,}{scale}"
-    return [*sets, features, model]
+    known = [f"{'covariates':12}{', '.join(facts['covariates'])}"] if facts["covariates"] else []
+    return [*sets, features, *known, model]
 
 
 def _missing(facts: Facts) -> str:

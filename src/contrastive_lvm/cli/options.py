@@ -19,6 +19,8 @@ OPTION_OF = {
     "random_state": "--seed",
     "size_factors": "--size-factors",
     "background_size_factors": "--size-factors",
+    "covariates": "--covariate",
+    "background_covariates": "--covariate",
     "n_rhos": "--strengths",
     "groups": "--replicates",
     "background_groups": "--replicates",
@@ -130,6 +132,16 @@ Blocks = Annotated[
         help="For any number of sets, told apart by --by: dimensions that the named sets have and "
         "others have not, as in drugs=2:a+b; without names, all sets (shared=10). Repeatable. N "
         "may be auto, and --block auto alone finds which sets have which dimensions.",
+    ),
+]
+Covariates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--covariate",
+        metavar="COLUMN",
+        help="Estimate the effect of a column, such as age or batch, on the mean of the rows, so "
+        "that it is not taken for structure; a category if it has words. Repeatable. Commands that "
+        "apply the model read the column from their file.",
     ),
 ]
 OwnNoise = Annotated[

@@ -64,6 +64,7 @@ def report(
         *sides,
         layer=preparation.layer,
         sizes=preparation.sizes,
+        covariates=preparation.covariates,
         layout=layout or layout_of_fit(preparation),
     )
     if file is None:

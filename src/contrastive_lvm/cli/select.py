@@ -59,6 +59,7 @@ def select(
     likelihood: options.Likelihood = "gaussian",
     size_factors: options.SizeFactors = None,
     replicates: options.Replicates = None,
+    covariate: options.Covariates = None,
     resamples: Annotated[
         int | None,
         typer.Option(
@@ -103,7 +104,13 @@ def select(
     sides = (target or (), background or (), where or (), annotation or ())
     sizes = options.size_column(size_factors)
     choice = Choice(
-        by, *sides, layer=layer, sizes=sizes, replicates=replicates, layout=layout or Layout()
+        by,
+        *sides,
+        layer=layer,
+        sizes=sizes,
+        replicates=replicates,
+        layout=layout or Layout(),
+        covariates=covariate or (),
     )
     sets = read(file, background_file, choice, scale, estimator, features or ())
     if resamples is None:
@@ -127,10 +134,12 @@ def select(
 def _follow_path(estimator: Contrastive, sets: "Sets", strengths: int) -> tuple[Facts, Contrastive]:
     """Fit the group lasso at all strengths; return the path and the model chosen from it."""
     from contrastive_lvm.estimators.lasso_path import group_lasso_path
+    from contrastive_lvm.report.evidence import facts_of_sets
 
     target, background = sets.frames()
+    known = {name: value for name, value in facts_of_sets(sets).items() if "covariates" in name}
     announce("Fitting")
-    path = group_lasso_path(estimator, target, background=background, n_rhos=strengths)
+    path = group_lasso_path(estimator, target, background=background, n_rhos=strengths, **known)
     steps = zip(path.rhos, path.n_selected, path.log_likelihoods, strict=True)
     table = [
         {"rho": float(rho), "features": int(n), "log_likelihood": float(likelihood)}

@@ -373,8 +373,9 @@ class ContrastiveLVM(LinearPredictions):
         return found[0], found[-1]
 
     def _check_state(self, state: dict[str, Any]) -> None:
+        posterior = state["posterior"]
         self._encoding = checked_encoding(state["covariates"])
-        posterior, model = state["posterior"], self._model(state["posterior"])
+        model = self._model(posterior)
         n_rows = {"target": self.n_samples_, "background": self.n_background_samples_}
         known = {name: n for name, n in n_rows.items() if n is not None}
         self._check_saved(posterior, model, known)

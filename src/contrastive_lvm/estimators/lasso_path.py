@@ -64,6 +64,8 @@ def group_lasso_path(
     background: Any = None,
     rhos: ArrayLike | None = None,
     n_rhos: int = 30,
+    covariates: Any = None,
+    background_covariates: Any = None,
 ) -> LassoPath:
     """Fit an estimator for a grid of group-lasso strengths, each from the one before.
 
@@ -77,6 +79,8 @@ def group_lasso_path(
         Strengths; None is a logarithmic grid up to where no feature is left.
     n_rhos : int
         Size of that grid.
+    covariates, background_covariates : frames or array-like, optional
+        As in `fit`.
 
     Returns
     -------
@@ -100,7 +104,7 @@ def group_lasso_path(
             "target_prior", prior, "is not a GroupLasso; give estimator a GroupLasso or None."
         )
     shell: ContrastiveLVM = clone(estimator).set_params(target_prior=lasso)
-    given = read_input(shell, X, background)
+    given = read_input(shell, X, background, covariates=(covariates, background_covariates))
     engine = given.engine
     if not isinstance(engine, CoordinateAscent):
         raise InvalidParameterError("inference", engine, "has no closed form; use 'em'.")

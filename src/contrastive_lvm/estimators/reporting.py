@@ -4,6 +4,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.estimators.frames import RowNumbers
@@ -25,6 +26,8 @@ def report(
     background_size_factors: RowNumbers = None,
     groups: Any = None,
     background_groups: Any = None,
+    covariates: Any = None,
+    background_covariates: Any = None,
     title: str = "What the target has and the background has not",
 ) -> Path:
     """Write one HTML file to look at: linked views of the rows, loadings, diagnostics, numbers.
@@ -45,6 +48,8 @@ def report(
         Of rows of counts, if the model was fitted with size factors of your own.
     groups, background_groups : array-like, optional
         The replicate (donor, animal, run) of each row, which the test on the page respects.
+    covariates, background_covariates : frames or array-like, optional
+        As in `fit`, if the model was fitted with covariates.
     title : str
 
     Returns
@@ -68,6 +73,17 @@ def report(
     from contrastive_lvm.report.write_report import GivenRows, write_report
 
     check_is_fitted(self)
-    target = GivenRows(X, labels, size_factors, groups)
+    check_covariates(self, covariates, X)
+    target = GivenRows(X, labels, size_factors, groups, covariates=covariates)
     other = (background, background_labels, background_size_factors, background_groups)
-    return write_report(self, path, target, GivenRows(*other, "background_"), title=title)
+    second = GivenRows(*other, "background_", covariates=background_covariates)
+    return write_report(self, path, target, second, title=title)
+
+
+def check_covariates(model: Any, covariates: Any, X: Any) -> None:
+    """Refuse covariates that a model was not fitted with, or their absence."""
+    predicted = getattr(model, "_prediction_model", None)
+    if predicted is not None:
+        predicted.encode(covariates, np.shape(X)[0])
+    elif covariates is not None:
+        raise TypeError("covariates are for linear models; leave them out.")

@@ -60,7 +60,9 @@ def rows_advice(sets: Sets, remedies: Remedies = COMMAND) -> list[str]:
         )
     if any(looks_transposed(table) for table in sets.tables):
         found.append("The lines of the file seem to be features: add --transpose if they are.")
-    sign = replicate_sign(sets.tables) if sets.preparation.replicates is None else None
+    known = sets.preparation.covariates
+    unnamed = sets.preparation.replicates is None
+    sign = replicate_sign(sets.tables, known) if unnamed else None
     if sign is not None:
         found.append(
             f"{sign}, and rows of one replicate are not independent: {remedies.replicates}."

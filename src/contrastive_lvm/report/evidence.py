@@ -8,7 +8,7 @@ from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.tables.prepare import Sets
-from contrastive_lvm.io.tables.row_columns import replicates_in, sizes_of
+from contrastive_lvm.io.tables.row_columns import facts_of_rows, replicates_in
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
 
@@ -98,6 +98,8 @@ def judge(
         return not_tested(reason or "the model is not linear")
     if n_resamples == 0:
         return not_tested("no resamples were asked for")
+    if sets.preparation.covariates and sets.preparation.replicates is not None:
+        return not_tested("there is no test with covariates and replicates")
     n_resamples = affordable_resamples(sets) if n_resamples is None else n_resamples
     if not n_resamples:
         return not_tested("the data are large; run clvm test on the same files")
@@ -147,9 +149,21 @@ def resampled(model: ContrastiveLVM, sets: Sets, *, n_resamples: int, seed: int 
     """Fit a model to resampled rows, or to resampled replicates if they are named."""
     from contrastive_lvm.resampling.bootstrap import bootstrap
 
+    known = {name: value for name, value in facts_of_sets(sets).items() if "covariates" in name}
     return bootstrap(
-        model, **_rows(sets), **replicates_of(sets), n_resamples=n_resamples, random_state=seed
+        model,
+        **_rows(sets),
+        **replicates_of(sets),
+        **known,
+        n_resamples=n_resamples,
+        random_state=seed,
     )
+
+
+def facts_of_sets(sets: Sets) -> dict[str, Any]:
+    """Return size factors and covariates of the rows of both sets as functions take them."""
+    other = facts_of_rows(sets.background, sets.preparation, "background_")
+    return {**facts_of_rows(sets.target, sets.preparation), **other}
 
 
 def run_test(
@@ -162,8 +176,7 @@ def run_test(
         **_rows(sets),
         model=model,
         **groups,
-        **sizes_of(sets.target, sets.preparation.sizes),
-        **sizes_of(sets.background, sets.preparation.sizes, "background_size_factors"),
+        **facts_of_sets(sets),
         paired=len(labels) == 2 and bool(labels[0] & labels[1]),
         n_resamples=n_resamples,
         random_state=seed,

@@ -8,7 +8,7 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.summary import leading, short, size_of, target_loadings
 from contrastive_lvm.io.tables.prepare import Sets, frame
-from contrastive_lvm.io.tables.row_columns import sizes_of
+from contrastive_lvm.io.tables.row_columns import facts_of_rows
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices
 from contrastive_lvm.report.evidence import Evidence
@@ -57,6 +57,7 @@ class Facts(TypedDict):
     features: int
     left_out: list[str]
     scale: str
+    covariates: list[str]
     n_target: int
     n_shared: int
     n_background: int
@@ -91,6 +92,7 @@ def findings(
         "likelihood": short(model.likelihood),
         "target": _set(sets.target),
         "features": len(sets.preparation.features),
+        "covariates": list(sets.preparation.covariates),
         "left_out": sets.dropped,
         "scale": sets.preparation.scaling.method,
         "n_target": int(model.n_target_),
@@ -191,14 +193,14 @@ def ranked_features(model: ContrastiveLVM, sets: Sets) -> list[str]:
 def outlyingness(model: Fitted, sets: Sets) -> Outlyingness:
     """Return the weights of rows if the model weights them, else how improbable they are."""
     prepared, table = sets.preparation, sets.target
-    rows, sizes = frame(table, named=prepared.named), sizes_of(table, prepared.sizes)
+    rows, facts = frame(table, named=prepared.named), facts_of_rows(table, prepared)
     if not isinstance(model, ContrastiveLVM):
         return Outlyingness("distance", _distances(model.score_samples(rows, n_draws=10), table))
     one = some_rows(table, slice(1))
-    probe = model.outliers(frame(one, named=prepared.named), **sizes_of(one, prepared.sizes))
+    probe = model.outliers(frame(one, named=prepared.named), **facts_of_rows(one, prepared))
     if (probe.weights != 1.0).any():
-        return Outlyingness("weight", model.outliers(rows, **sizes).row_weights)
-    return Outlyingness("distance", _distances(model.score_samples(rows, **sizes), table))
+        return Outlyingness("weight", model.outliers(rows, **facts).row_weights)
+    return Outlyingness("distance", _distances(model.score_samples(rows, **facts), table))
 
 
 def _outliers(rows: Outlyingness, table: Table) -> OutlierFacts:

@@ -8,7 +8,7 @@ import scipy
 from contrastive_lvm import __version__
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.prepare import Sets, frame
-from contrastive_lvm.io.tables.row_columns import sizes_of
+from contrastive_lvm.io.tables.row_columns import facts_of_rows
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.plots.style import shortened
@@ -144,8 +144,8 @@ def _latents(model: Fitted, table: Table, sets: Sets, of: str) -> dict[str, Arra
     prepared = sets.preparation
     for rows in row_slices(*table.values.shape, elements=1 << 21, most=1 << 21):
         some = some_rows(table, rows)
-        sizes = sizes_of(some, prepared.sizes)
-        latents = model.latents(frame(some, named=prepared.named), of=of, **sizes)
+        facts = facts_of_rows(some, prepared)
+        latents = model.latents(frame(some, named=prepared.named), of=of, **facts)
         for name in ("target", "target_std", "shared", "shared_std"):
             if getattr(latents, name) is not None:
                 parts.setdefault(name, []).append(getattr(latents, name))

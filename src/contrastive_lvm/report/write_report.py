@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.estimators.covariates import covariate_table
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.units import without_preparation
 from contrastive_lvm.io.atomic import destination, write_text_atomically
@@ -29,6 +30,7 @@ class GivenRows(NamedTuple):
     size_factors: Any
     groups: Any
     prefix: str = ""  # of the names of the arguments
+    covariates: Any = None
 
 
 def write_report(
@@ -87,6 +89,11 @@ def _table(values: Matrix, given: GivenRows, features: list[str]) -> Table:
         own = getattr(given, name)
         if own is not None:
             notes.append(_annotations({column: own}, f"{given.prefix}{name}", n))
+    if given.covariates is not None:
+        columns = covariate_table(given.covariates, n, f"{given.prefix}covariates")
+        known = pd.DataFrame({name: own.to_numpy() for name, own in columns.items()})
+        others = pd.concat(notes, axis=1)
+        notes = [others[[name for name in others if name not in known]], known]
     index = getattr(given.X, "index", None)
     if index is None or isinstance(index, pd.RangeIndex) or callable(index):
         index = range(n)

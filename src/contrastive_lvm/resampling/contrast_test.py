@@ -99,7 +99,7 @@ def contrast_test(
         Size factors of rows of counts, as in `fit`.
     covariates, background_covariates : frames or array-like, or None
         Known columns, as in `fit`. Each set is regressed on its own, and the test is about the
-        residuals; not for counts and binary data.
+        residuals; not for counts and binary data, and not with replicates.
     n_resamples : int
         Number of permutations, at least 19. If the replicates can be divided in fewer ways, all of
         them are used once.
@@ -136,6 +136,12 @@ def contrast_test(
     sets = _read_sets(names, X, background)
     likelihood, sizes = _likelihood(names, sets, (size_factors, background_size_factors))
     known = _covariates(likelihood, sets, (covariates, background_covariates))
+    if known is not None and (groups is not None or background_groups is not None):
+        reason = (
+            "cannot be given with covariates, because residuals of whole replicates are not "
+            "exchangeable; leave the replicates or the covariates out."
+        )
+        raise InvalidDataError("groups", reason)
     replicates = check_replicates([groups, background_groups], [len(rows) for rows in sets])
     if paired and not replicates.labelled:
         reason = "needs groups and background_groups, which say what is paired."
@@ -147,9 +153,8 @@ def contrast_test(
     bases = None
     if known is not None:
         bases = [design_basis(own[rows]) for own, rows in zip(known, kept, strict=True)]
-        if not replicates.labelled:  # fewer rows, each of which is a replicate
-            n_rows = [int(independent_rows(basis).sum()) for basis in bases]
-            replicates = check_replicates([None, None], n_rows)
+        n_rows = [int(independent_rows(basis).sum()) for basis in bases]
+        replicates = check_replicates([None, None], n_rows)
     labels = label_sets(replicates, n_resamples, of_labels, paired=paired)
     chosen = [own[rows] for own, rows in zip(sets, kept, strict=True)]
     sizes = [own if own is None else own[rows] for own, rows in zip(sizes, kept, strict=True)]

@@ -31,10 +31,8 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.resampling.covariate_residuals import (
-    independent_rows,
     residuals,
-    restore_replicates,
-    restore_variance,
+    uncorrelated,
 )
 from contrastive_lvm.resampling.replicates import Integers, Replicates
 
@@ -92,7 +90,7 @@ def exchangeable_rows(
         Draws missing entries and noise.
     bases : sequence of array, optional
         Bases of the covariates of each set, (n, P) and (m, P). Replicates are then those of the
-        rows that `covariate_residuals.independent_rows` chooses, unless they are labelled.
+        rows that `covariate_residuals.independent_rows` chooses, each of which is one.
 
     Returns
     -------
@@ -107,8 +105,7 @@ def exchangeable_rows(
     else:
         Z = np.vstack([residuals(rows, U) for rows, U in zip(sets, bases, strict=True)])
         Z = _complete(Z, n, rng)
-        parts_of_sets = zip((Z[:n], Z[n:]), bases, replicates.rows, strict=True)
-        restored = [_uncorrelated(*part, replicates) for part in parts_of_sets]
+        restored = [uncorrelated(rows, U) for rows, U in zip((Z[:n], Z[n:]), bases, strict=True)]
         n, Z = len(restored[0]), np.vstack(restored)
     Z = Z + _missing_noise(Z, n, replicates, rng)
     found = find_factors(Z)
@@ -119,14 +116,6 @@ def exchangeable_rows(
     k = found.n_shared
     Y[:, :k] = np.clip(Y[:, :k], -LARGEST, LARGEST)
     return WhitenedRows(Y, k)
-
-
-def _uncorrelated(rows: Array, basis: Array, numbers: Integers, replicates: Replicates) -> Array:
-    """Return residuals with the variance of the rows, fewer of them if rows are independent."""
-    if replicates.labelled:
-        return restore_replicates(rows, basis, numbers)
-    kept = independent_rows(basis)
-    return restore_variance(rows[kept], basis[kept])
 
 
 def find_factors(Z: Array) -> Factors:

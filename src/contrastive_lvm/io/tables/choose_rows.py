@@ -41,6 +41,7 @@ class Choice(NamedTuple):
     sizes: str | None = None  # the column of size factors
     replicates: str | None = None  # the column that names the replicate of each row
     layout: Layout = Layout()  # of both files
+    covariates: Sequence[str] = ()  # columns whose effects are estimated
 
     def conditions(self, set_name: str) -> list[Condition]:
         """Return the conditions on the target or the background, with those on both."""
@@ -52,6 +53,7 @@ class Choice(NamedTuple):
         """Return the columns that are not features because something else is asked of them."""
         conditions = self.conditions("target") + self.conditions("background")
         named = {name for name in (self.by, self.sizes, self.replicates) if name}
+        named |= set(self.covariates)
         return {*self.annotations, *(condition.column for condition in conditions), *named}
 
 

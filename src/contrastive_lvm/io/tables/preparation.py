@@ -33,13 +33,21 @@ class Preparation(NamedTuple):
     sizes: str | None = None  # the column of size factors
     origin: Origin | None = None  # where the rows of the fit came from
     replicates: str | None = None  # the column that names the replicate of each row
+    covariates: tuple[str, ...] = ()  # columns whose effects the model knows
+    categories: tuple[str, ...] = ()  # those of them that are no numbers
 
 
 def unprepared(estimator: Any) -> Preparation:
     """Return the preparation of a model that was fitted in Python to data as it was."""
     d, names = int(estimator.n_features_in_), getattr(estimator, "feature_names_in_", None)
     features = numbered(d) if names is None else [str(name) for name in names]
-    return Preparation(features, names is not None, Scaling("none", np.zeros(d), np.ones(d)))
+    unscaled = Scaling("none", np.zeros(d), np.ones(d))
+    found = Preparation(features, names is not None, unscaled)
+    encoding = getattr(estimator, "_encoding", None)
+    if encoding is None:
+        return found
+    categories = [n for n, own in zip(encoding.names, encoding.levels, strict=True) if own]
+    return found._replace(covariates=encoding.names, categories=tuple(categories))
 
 
 def check_preparation(section: object, source: Path) -> Preparation:
@@ -53,6 +61,7 @@ def check_preparation(section: object, source: Path) -> Preparation:
         check_method(held.scaling.method)
         words = (held.layer, held.sizes, held.replicates)
         _check_text(*held.features, *(word for word in words if word is not None))
+        _check_text(*_checked(held.covariates, tuple), *_checked(held.categories, tuple))
         preparation: Preparation = held._replace(
             origin=None if held.origin is None else _origin(held.origin)
         )
@@ -81,7 +90,13 @@ def _origin(held: Origin) -> Origin:
     _checked(held.choice, Choice)
     files = [name for name in held[:2] if name is not None]
     choice = held.choice
-    lists = (choice.target, choice.background, choice.where, choice.annotations)
+    lists = (
+        choice.target,
+        choice.background,
+        choice.where,
+        choice.annotations,
+        choice.covariates,
+    )
     words = (choice.by, choice.layer, choice.sizes, choice.replicates)
     _check_text(*(text for texts in lists for text in texts), *files)
     _check_text(*(word for word in words if word is not None))

@@ -21,6 +21,7 @@ from contrastive_lvm.io.tables.choose_rows import (
 from contrastive_lvm.io.tables.layout import Layout
 from contrastive_lvm.io.tables.preparation import Origin, Preparation, layout_of_fit
 from contrastive_lvm.io.tables.read import read_table, with_index, without_identifiers
+from contrastive_lvm.io.tables.row_columns import categories_in
 from contrastive_lvm.io.tables.standardize import fit_scaling
 from contrastive_lvm.io.tables.table import Table, refuse_empty, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
@@ -97,7 +98,8 @@ def read_sets(
     tables, empty = _without_empty(table for table in (target, background) if table is not None)
     scaling = fit_scaling(scale, [table.values for table in tables])
     about = (scaling, choice.layer, choice.sizes, origin, choice.replicates)
-    preparation = Preparation(tables[0].features, target.named, *about)
+    known = (tuple(choice.covariates), categories_in(tables, choice.covariates))
+    preparation = Preparation(tables[0].features, target.named, *about, *known)
     scaled = [table._replace(values=scaling.apply(table.values)) for table in tables]
     return Sets(scaled[0], (*scaled, None)[1], preparation, dropped, empty)
 
@@ -121,7 +123,8 @@ def read_rows(
     The file is laid out as those of the fit unless `layout` says something else; `by` is the column
     that names the set of each row.
     """
-    choice = Choice(by, where=where, sizes=preparation.sizes)
+    known = preparation.covariates
+    choice = Choice(by, where=where, sizes=preparation.sizes, covariates=known)
     fitted = layout_of_fit(preparation)
     table = read_table(
         path,

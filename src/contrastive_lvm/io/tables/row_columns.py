@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.io.tables.preparation import Preparation
 from contrastive_lvm.io.tables.table import Column, Table
 
 # Words by which people name a column of replicates.
@@ -31,6 +32,54 @@ def sizes_of(table: Table | None, column: str | None, name: str = "size_factors"
             "number per row."
         )
     return {name: sizes}
+
+
+def facts_of_rows(table: Table | None, prepared: Preparation, prefix: str = "") -> dict[str, Any]:
+    """Return the size factors and covariates of rows as an estimator's methods take them."""
+    if table is None:
+        return {}
+    found = sizes_of(table, prepared.sizes, f"{prefix}size_factors")
+    if not prepared.covariates:
+        return found
+    columns = {
+        name: covariate(table, name, is_text=name in prepared.categories)
+        for name in prepared.covariates
+    }
+    return {**found, f"{prefix}covariates": pd.DataFrame(columns)}
+
+
+def covariate(table: Table, name: str, *, is_text: bool) -> Column:
+    """Return a covariate as numbers or as text, with a value in every row."""
+    given = annotation(table, name, "--covariate", "add it, or name another")
+    empty = np.flatnonzero(given.isna())
+    if len(empty):
+        raise ValueError(
+            f"--covariate: column {name!r} of {table.source} is empty in row "
+            f"{table.labels()[empty[0]]} and {len(empty) - 1} others; fill it in, or leave these "
+            f"rows out with --where."
+        )
+    values = given.reset_index(drop=True)
+    if is_text:
+        return values.map(str).astype(object)
+    numbers = pd.to_numeric(values.astype(object), errors="coerce")
+    wrong = np.flatnonzero(numbers.isna())
+    if len(wrong):
+        raise ValueError(
+            f"--covariate: column {name!r} of {table.source} has {str(values.iloc[wrong[0]])!r} in "
+            f"row {table.labels()[wrong[0]]}, but has numbers in the fit; give a number."
+        )
+    return numbers.astype(np.float64)
+
+
+def categories_in(tables: Sequence[Table], names: Sequence[str]) -> tuple[str, ...]:
+    """Return which covariates have a value that is no number."""
+    found = []
+    for name in names:
+        columns = [annotation(t, name, "--covariate", "name one that it has") for t in tables]
+        values = pd.concat([column.dropna().astype(object) for column in columns])
+        if pd.to_numeric(values, errors="coerce").isna().any():
+            found.append(name)
+    return tuple(found)
 
 
 def positive_numbers(column: Column) -> tuple[Array, np.ndarray]:
@@ -78,14 +127,15 @@ def _replicate_names(table: Table, column: str) -> list[str]:
     return [str(label) for label in labels]
 
 
-def replicate_sign(tables: Sequence[Table]) -> str | None:
+def replicate_sign(tables: Sequence[Table], known: Sequence[str] = ()) -> str | None:
     """Say what suggests that rows are repeated measurements; None if nothing does.
 
     Signs are row names or a column of text made of stems and numbers (309_1, 309_2, ...), and a
-    column with a telling name (donor, mouse, ...) whose values repeat.
+    column with a telling name (donor, mouse, ...) whose values repeat. Columns that are `known` as
+    something else are no signs.
     """
     for table in tables:
-        for name in table.annotations.columns:
+        for name in table.annotations.columns.difference(list(known), sort=False):
             values = table.annotations[name].dropna()
             words = set(re.split(r"[^a-z]+", str(name).lower()))
             repeats = words & WORDS and _repeats(values)
