@@ -4,7 +4,7 @@ Needs `pip install "contrastive-lvm[anndata]"`. What is written is where scanpy 
 """
 
 import inspect
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.estimators.covariates import EncodedRows
 from contrastive_lvm.estimators.input_rows import NamedRows
 from contrastive_lvm.io.tables.binary import import_anndata
 from contrastive_lvm.io.tables.row_columns import positive_numbers
@@ -32,16 +33,23 @@ ENTRIES = 1 << 22  # of rows, or of covariances of their latents, that are in me
 
 
 class Groups(NamedTuple):
-    """The observations of both sets, and the size factors of all."""
+    """The observations of both sets, and the size factors and covariates of all."""
 
     target: np.ndarray  # (n,) bool
     background: np.ndarray  # (n,) bool
     sizes: Array | None = None  # (n,)
+    covariates: EncodedRows | None = None  # (n, C)
 
     def at(self, rows: slice) -> "Groups":
         """Return the groups of some observations."""
         sizes = None if self.sizes is None else self.sizes[rows]
-        return Groups(self.target[rows], self.background[rows], sizes)
+        known = None if self.covariates is None else self.covariates[rows]
+        return Groups(self.target[rows], self.background[rows], sizes, known)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is known of the rows, as methods take it."""
+        given = {"size_factors": self.sizes, "covariates": self.covariates}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class LatentMeans(NamedTuple):
@@ -62,6 +70,7 @@ def fit(
     key_added: str = "clvm",
     size_factors: str | None = None,
     replicates: str | None = None,
+    covariates: Sequence[str] = (),
 ) -> Any:
     """Fit an estimator to groups of observations, and write what it finds into `adata`.
 
@@ -89,6 +98,10 @@ def fit(
     replicates : str or None
         Column of `adata.obs` that names the replicate (donor, animal, run) of each observation,
         for `n_target="auto"`: whole replicates are then resampled.
+    covariates : sequence of str
+        Columns of `adata.obs` whose effects on the mean are estimated, such as age, sex or batch.
+        Observations of no set whose values the fit has not seen, or that have none, are placed
+        as if theirs were average.
 
     Returns
     -------
@@ -136,29 +149,29 @@ def fit(
     if _takes(estimator, "sets"):
         _refuse_two_groups(target, background)
         columns = {"layer": layer, "size_factors": size_factors, "replicates": replicates}
-        return _fit_sets(adata, estimator, NamedRows(values, names), groupby, key_added, columns)
+        known = _covariates(adata, estimator, covariates)
+        rows = NamedRows(values, names)
+        return _fit_sets(adata, estimator, rows, groupby, key_added, columns, known)
     first, second = _groups(adata, groupby, target, background)
     groups = Groups(first, second, _sizes(adata, estimator, size_factors))
     _check_key(key_added)
-    options: dict[str, object] = {}
-    if groups.background.any() and _takes(estimator, "background"):
+    known = _covariates(adata, estimator, covariates)
+    both = groups.background.any() and _takes(estimator, "background")
+    facts = {"size_factors": groups.sizes, "covariates": known}
+    options = _facts_of_sets(groups, facts, both=bool(both))
+    if both:
         options["background"] = NamedRows(_rows_of(values, groups.background), names)
-    if groups.sizes is not None:
-        options["size_factors"] = groups.sizes[groups.target]
-        if "background" in options:
-            options["background_size_factors"] = groups.sizes[groups.background]
     options |= _replicates(adata, estimator, replicates, groups)
     estimator.fit(NamedRows(_rows_of(values, groups.target), names), **options)
+    groups = groups._replace(covariates=_encoded(estimator, known, groups))
     settings: dict[str, object] = {
         "groupby": groupby,
         "target": _as_text(target),
         "background": _as_text([] if background is None else background),
         "layer": "X" if layer is None else layer,
     }
-    if size_factors is not None:
-        settings["size_factors"] = size_factors
-    if replicates is not None:
-        settings["replicates"] = replicates
+    about = {"size_factors": size_factors, "replicates": replicates, "covariates": covariates}
+    settings |= {name: _plain_text(value) for name, value in about.items() if value}
     _write(adata, key_added, estimator, _latents(estimator, values, groups), settings)
     return estimator
 
@@ -182,6 +195,7 @@ def _fit_sets(
     groupby: str,
     key: str,
     columns: dict[str, str | None],
+    covariates: pd.DataFrame | None,
 ) -> Any:
     """Fit an estimator of several sets to all groups of a column, and write what it finds."""
     column = _column(adata, "groupby", groupby)
@@ -192,6 +206,8 @@ def _fit_sets(
     _check_key(key)
     sizes = _sizes(adata, estimator, columns["size_factors"])
     options: dict[str, Any] = {} if sizes is None else {"size_factors": sizes[known]}
+    if covariates is not None:
+        options["covariates"] = covariates[known]
     own = dict(options)
     groups = Groups(known, np.zeros_like(known))
     options |= _replicates(adata, estimator, columns["replicates"], groups)
@@ -204,7 +220,10 @@ def _fit_sets(
         _put(adata.obsm, f"X_{key}_{name.replace('/', '_')}", whole)
         components = estimator.components_[name].T
         _put(adata.varm, f"{key}_{name.replace('/', '_')}_loadings", components)
-    settings = {"groupby": groupby, **{n: v for n, v in columns.items() if v is not None}}
+    settings: dict[str, object] = {"groupby": groupby}
+    settings |= {n: v for n, v in columns.items() if v is not None}
+    if covariates is not None:
+        settings["covariates"] = _as_text(list(covariates.columns))
     table = estimator.variance_ratio_
     shares = {name.replace("/", "_"): table[name].to_numpy() for name in table}
     about = {"sets": np.array(list(estimator.set_sizes_), dtype=object), "variance_ratio": shares}
@@ -357,6 +376,46 @@ def _replicates(
     )
 
 
+def _facts_of_sets(groups: Groups, facts: dict[str, Any], *, both: bool) -> dict[str, Any]:
+    """Return what is known of the observations of both sets, as `fit` takes it."""
+    given = {name: values for name, values in facts.items() if values is not None}
+    found = {name: values[groups.target] for name, values in given.items()}
+    if both:
+        found |= {f"background_{name}": own[groups.background] for name, own in given.items()}
+    return found
+
+
+def _plain_text(value: str | Sequence[str]) -> str | np.ndarray:
+    return value if isinstance(value, str) else _as_text(value)
+
+
+def _covariates(adata: "AnnData", estimator: Any, columns: Sequence[str]) -> pd.DataFrame | None:
+    """Return the covariates of all observations."""
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names:
+        return None
+    if not _takes(estimator, "covariates"):
+        raise ValueError(
+            f"covariates={names!r} are for linear models, which {type(estimator).__name__} is not; "
+            "leave them out."
+        )
+    return pd.DataFrame({name: _column(adata, "covariates", name) for name in names})
+
+
+def _encoded(estimator: Any, known: pd.DataFrame | None, groups: Groups) -> EncodedRows | None:
+    """Return the covariates of all observations as the fit has encoded them.
+
+    Those that it does not know, of observations of no set, are average.
+    """
+    if known is None:
+        return None
+    own = estimator._encoding
+    usable = groups.target | groups.background | own.known_rows(known)
+    values = np.zeros((len(known), len(own.center)))
+    values[usable] = own.encode(known[usable], int(usable.sum()))
+    return EncodedRows(values)
+
+
 # Latents
 
 
@@ -392,11 +451,10 @@ def _latents_of_rows(estimator: Any, rows: Matrix, groups: Groups) -> LatentMean
     """Return target latents as if all rows were of the target, and shared latents as they are."""
     if not hasattr(estimator, "latents"):
         return LatentMeans(np.asarray(estimator.transform(rows)), None)
-    sizes = {} if groups.sizes is None else {"size_factors": groups.sizes}
-    found = estimator.latents(rows, **sizes)
+    found = estimator.latents(rows, **groups.facts())
     shared, background = np.array(found.shared), groups.background
     if background.any():
-        own = {name: size[background] for name, size in sizes.items()}
+        own = {name: values[background] for name, values in groups.facts().items()}
         shared[background] = estimator.latents(rows[background], of="background", **own).shared
     return LatentMeans(found.target, shared)
 

@@ -65,7 +65,7 @@ def test_a_model_with_covariates_is_the_one_of_python(
         "covariates": target[["age", "sex"]],
         "background_covariates": background[["age", "sex"]],
     }
-    model = clvm.ContrastiveLVM(1, 2).fit(
+    model: Any = clvm.ContrastiveLVM(1, 2).fit(
         target[FEATURES], background=background[FEATURES], **known
     )
     loaded = clvm.load_model(tmp_path / "model.clvm")

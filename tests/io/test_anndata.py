@@ -379,3 +379,28 @@ def test_scanpy_finds_everything() -> None:
     axes = sc.pl.embedding(adata, basis="clvm_target", color="condition", show=False)
     assert len(axes.collections) > 0
     sc.pl.embedding(adata, basis="clvm_shared", color="gene0", show=False)
+
+
+def test_columns_of_obs_are_covariates() -> None:
+    adata = cells()
+    rng = np.random.default_rng(0)
+    adata.obs["age"] = rng.normal(size=len(adata)) + 40.0
+    adata.obs["batch"] = pd.Categorical(rng.choice(["one", "two"], len(adata)))
+    outside = ~adata.obs["condition"].isin(["stim", "ctrl"]).to_numpy()
+    if outside.any():
+        adata.obs.loc[adata.obs_names[outside], "age"] = np.nan
+    words = {"groupby": "condition", "target": "stim", "background": "ctrl"}
+    model = clvm.anndata.fit(adata, clvm.ContrastiveLVM(1, 1), **words, covariates=["age", "batch"])
+    assert list(model.covariate_effects_.index) == ["age", "batch[two]"]
+    target = adata[adata.obs["condition"] == "stim"]
+    alone = model.transform(
+        pd.DataFrame(target.X, columns=target.var_names), covariates=target.obs[["age", "batch"]]
+    )
+    written = adata.obsm["X_clvm_target"][(adata.obs["condition"] == "stim").to_numpy()]
+    assert np.allclose(written, alone)
+    assert np.isfinite(adata.obsm["X_clvm_target"]).all()
+    assert list(adata.uns["clvm"]["covariates"]) == ["age", "batch"]
+    with pytest.raises(ValueError, match=r"not a column of adata\.obs"):
+        clvm.anndata.fit(adata, clvm.ContrastiveLVM(1, 1), **words, covariates=["nothing"])
+    with pytest.raises(ValueError, match="are for linear models"):
+        clvm.anndata.fit(adata, clvm.ContrastivePCA(1), **words, covariates=["age"])

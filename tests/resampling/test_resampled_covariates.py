@@ -124,7 +124,7 @@ def test_residuals_are_uncorrelated() -> None:
 
 def test_replicates_with_covariates_have_no_test() -> None:
     X, B, C, E = sets()
-    groups = {"groups": np.arange(60) % 10, "background_groups": np.arange(70) % 10}
+    groups: dict[str, Any] = {"groups": np.arange(60) % 10, "background_groups": np.arange(70) % 10}
     with pytest.raises(InvalidDataError, match="cannot be given with covariates"):
         clvm.contrast_test(X, background=B, paired=True, **groups, **known_of(C, E))
 

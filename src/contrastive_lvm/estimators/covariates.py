@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from contrastive_lvm.arrays import Array
@@ -20,6 +21,7 @@ from contrastive_lvm.io.value_checks import array, check_values
 
 LEAST_SHARE = 1e-9  # of a column's squares, that the sets and other columns leave of it
 Levels = tuple[str, ...]
+Flags = npt.NDArray[np.bool_]
 
 
 class Encoding(NamedTuple):
@@ -39,6 +41,14 @@ class Encoding(NamedTuple):
             for name, levels in pairs
             for level in ((None,) if levels is None else levels[1:])
         )
+
+    def known_rows(self, given: pd.DataFrame) -> Flags:
+        """Tell which rows have a value of every covariate, and a level that is known."""
+        known = given.notna().all(axis=1).to_numpy(dtype=bool)
+        for name, levels in zip(self.names, self.levels, strict=True):
+            if levels is not None:
+                known &= given[name].astype(str).isin(levels).to_numpy(dtype=bool)
+        return np.asarray(known)
 
     def encode(self, given: Any, n_rows: int, argument: str = "covariates") -> Array:
         """Return the covariates of rows as engines see them, (N, C)."""
@@ -67,7 +77,7 @@ class EncodedRows:
 
     values: Array  # (N, C)
 
-    def __getitem__(self, rows: slice) -> "EncodedRows":
+    def __getitem__(self, rows: slice | np.ndarray) -> "EncodedRows":
         """Return those of some rows."""
         return EncodedRows(self.values[rows])
 
