@@ -10,6 +10,7 @@ from benchmarks import (
     black_box,
     command,
     complete,
+    many_sets,
     missing,
     out_of_core,
     refit,
@@ -19,6 +20,7 @@ from benchmarks import (
 GROUPS = (
     complete.tall,
     complete.peers,
+    many_sets.sets,
     refit.refits,
     missing.sweep,
     missing.acceleration,

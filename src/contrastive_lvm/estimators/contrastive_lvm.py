@@ -9,6 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
+from contrastive_lvm.estimators.background_check import warn_about_background
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.covariates import checked_encoding
 from contrastive_lvm.estimators.frames import RowNumbers
@@ -282,10 +283,11 @@ class ContrastiveLVM(LinearPredictions):
             given = with_supported_subgroups(given, self.latent_prior, groups, self.random_state)
         rng = check_random_state(self.random_state)
         with verbosity(enabled=self.verbose):
-            fits = run_engine(given, sizes, n_init, rng)
-        self._publish(max(fits, key=lambda posterior: posterior.lower_bound), given.model)
-        self.n_iter_ = sum(posterior.n_iter for posterior in fits)
+            run = run_engine(given, sizes, n_init, rng)
+        self._publish(run.best, given.model)
+        self.n_iter_ = run.n_iter
         warn_about_fit(self, given.engine)
+        warn_about_background(given, run.data, run.best)
         return self
 
     def fit_transform(

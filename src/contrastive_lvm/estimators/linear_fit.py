@@ -231,10 +231,28 @@ def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]
     return given._replace(model=replace(sized, blocks=kept)), found
 
 
+class EngineRun(NamedTuple):
+    """Fits from different starts, and the rows as coordinate ascent uses them."""
+
+    fits: list[Posterior]
+    data: Data | None = None
+
+    @property
+    def best(self) -> Posterior:
+        """The fit with the highest bound."""
+        return max(self.fits, key=lambda posterior: posterior.lower_bound)
+
+    @property
+    def n_iter(self) -> int:
+        """Sweeps of all fits together."""
+        return sum(posterior.n_iter for posterior in self.fits)
+
+
 def run_engine(
     given: FitInput, size_factors: Sizes, n_init: int, rng: np.random.RandomState
-) -> list[Posterior]:
+) -> EngineRun:
     """Fit the model `n_init` times, from different starts."""
+    data = None
     if isinstance(given.engine, CoordinateAscent):
         if given.covariates is not None and not given.model.likelihood._has_closed_form:
             raise ValueError(
@@ -244,8 +262,8 @@ def run_engine(
         for factors, X in zip(size_factors, given.sets, strict=False):
             given_sizes(given.model.likelihood, factors, X.shape)  # refuses them
         sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
-        compressed = compress(given, given.engine, sizes)
-        runs = _ascents(given.engine, *compressed, rng.randint(MOST, size=n_init - 1))
+        model, data = compress(given, given.engine, sizes)
+        runs = _ascents(given.engine, model, data, rng.randint(MOST, size=n_init - 1))
         if not given.model.likelihood._has_closed_form:
             runs = (posterior._replace(profile=profile) for posterior in runs)
     else:
@@ -260,7 +278,7 @@ def run_engine(
             posterior.lower_bound,
             posterior.n_iter,
         )
-    return fits
+    return EngineRun(fits, data)
 
 
 def _ascents(

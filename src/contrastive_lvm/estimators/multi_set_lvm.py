@@ -219,10 +219,10 @@ class MultiSetLVM(MultiSetPredictions):
         with verbosity(enabled=self.verbose):
             if any(block.automatic for block in model.blocks):
                 ready, support = with_found_sizes(ready)
-            fits = run_engine(ready, given.size_factors, n_init, rng)
+            run = run_engine(ready, given.size_factors, n_init, rng)
         self.set_sizes_, self.n_samples_ = given.n_rows, rows.shape[0]
-        self._publish(max(fits, key=lambda posterior: posterior.lower_bound), ready.model, support)
-        self.n_iter_ = sum(posterior.n_iter for posterior in fits)
+        self._publish(run.best, ready.model, support)
+        self.n_iter_ = run.n_iter
         warn_about_fit(self, ready.engine)
         return self
 

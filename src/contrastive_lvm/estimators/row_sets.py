@@ -35,12 +35,14 @@ def check_labels(given: Any, n_rows: int, known: Sequence[str] = ()) -> Labels:
     if labels.shape != (n_rows,):
         reason = f"has shape {labels.shape}, but there are {n_rows} rows; give one label per row."
         raise InvalidDataError("sets", reason)
-    missing = np.flatnonzero(pd.isna(labels))
+    codes, distinct = pd.factorize(labels)
+    missing = np.flatnonzero(codes < 0)
     if len(missing):
         reason = f"names no set for row {missing[0]}; label every row, or leave such rows out."
         raise InvalidDataError("sets", reason)
-    names: Labels = np.array([str(label) for label in labels], dtype=object)
-    strange = set(names) - set(known)
+    of_codes: Labels = np.array([str(label) for label in distinct], dtype=object)
+    names: Labels = of_codes[codes]
+    strange = set(of_codes) - set(known)
     if known and strange:
         reason = f"has {first_few(strange)}, but the model was fitted to {first_few(known)}."
         raise InvalidDataError("sets", reason)
@@ -49,9 +51,10 @@ def check_labels(given: Any, n_rows: int, known: Sequence[str] = ()) -> Labels:
 
 def places_of_sets(labels: Labels) -> dict[str, Places]:
     """Return where the rows of each set are, sets in the order of their names."""
+    codes, names = pd.factorize(labels, sort=True)
     found: dict[str, Places] = {}
-    for name in sorted(set(labels)):
-        places = np.flatnonzero(labels == name)
+    for code, name in enumerate(names):
+        places = np.flatnonzero(codes == code)
         consecutive = places[-1] - places[0] == len(places) - 1
         found[name] = slice(int(places[0]), int(places[-1]) + 1) if consecutive else places
     return found
@@ -83,7 +86,7 @@ def split_rows(
         sizes = number_per_row("size_factors", sizes, n)
     found = SetsOfRows(places, [], [], [])
     for name, at in places.items():
-        found.rows.append(_rows_of_set(X, rows, labels == name, at, f"X in set {name!r}"))
+        found.rows.append(_rows_of_set(X, rows, at, f"X in set {name!r}"))
         own = None if weights is None else np.asarray(weights)[at]
         argument, size = f"sample_weight in set {name!r}", found.rows[-1].shape[0]
         found.weights.append(check_sample_weight(argument, own, size))
@@ -91,8 +94,8 @@ def split_rows(
     return found
 
 
-def _rows_of_set(X: Any, rows: Rows, chosen: np.ndarray, at: Places, name: str) -> Rows:
-    n = int(chosen.sum())
+def _rows_of_set(X: Any, rows: Rows, at: Places, name: str) -> Rows:
+    n = at.stop - at.start if isinstance(at, slice) else len(at)
     if n < 2:
         reason = f"has {n} sample (row), but fitting needs at least 2; add rows, or leave it out."
         raise InvalidDataError(name, reason)
@@ -102,4 +105,6 @@ def _rows_of_set(X: Any, rows: Rows, chosen: np.ndarray, at: Places, name: str) 
         return own
     values = partial(refuse_values, name=name)
     checks = Checks(values, partial(refuse_empty_columns, name=name))
+    chosen = np.zeros(rows.shape[0], dtype=bool)
+    chosen[at] = True
     return open_rows(select_rows(unnamed(X), chosen), name, checks)

@@ -12,6 +12,7 @@ from contrastive_lvm.io.tables.row_columns import facts_of_rows
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.plots.style import shortened
+from contrastive_lvm.report.adequacy import background_notes
 from contrastive_lvm.report.advice import diagnostics
 from contrastive_lvm.report.encode_arrays import Packed, coded, columns, packed
 from contrastive_lvm.report.evidence import Evidence, gather
@@ -53,6 +54,7 @@ def page_data(
         "facts": facts,
         "settings": _settings(model, facts),
         "diagnostics": diagnostics(model, sets, facts, points),
+        "background_notes": background_notes(model, sets),
         "points": {name: packed(_alike(values)) for name, values in points.items()},
         "rows": drawn.target.row_names,
         "background_rows": drawn.background and drawn.background.row_names,

@@ -25,8 +25,10 @@ function drawVerdict() {
 }
 
 function drawDiagnostics() {
-  const items = report.diagnostics.map(({ level, text }) => make("li", { class: level, text }));
-  document.getElementById("diagnostics").replaceChildren(make("h2", { text: "Can the fit be trusted?" }), make("ul", {}, ...items));
+  const list = (notes) => make("ul", {}, ...notes.map(({ level, text }) => make("li", { class: level, text })));
+  const parts = [make("h2", { text: "Can the fit be trusted?" }), list(report.diagnostics)];
+  if (report.background_notes.length) parts.push(make("h2", { text: "Is this background adequate?" }), list(report.background_notes));
+  document.getElementById("diagnostics").replaceChildren(...parts);
 }
 
 function drawShares() {

@@ -1,0 +1,71 @@
+"""Whether a fit says that its background is not adequate: where it misleads, and not elsewhere."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import contrastive_lvm as clvm
+from contrastive_lvm.estimators.background_check import SetCovariance, check_background
+
+
+def drawn(seed: int, *, own: int = 0, noise: float = 1.0, n: int = 300) -> Any:
+    """Draw rows with 4 shared and 2 target dimensions; `own` only of the background."""
+    rng = np.random.default_rng(seed)
+    S, W = rng.standard_normal((30, 4)), 0.5 * rng.standard_normal((30, 2))
+    B = rng.standard_normal((30, own))
+    X = rng.standard_normal((n, 4)) @ S.T + rng.standard_normal((n, 2)) @ W.T
+    Y = rng.standard_normal((n, 4)) @ S.T + rng.standard_normal((n, own)) @ B.T
+    return X + rng.standard_normal(X.shape), Y + noise * rng.standard_normal(Y.shape), W
+
+
+def largest_angle(model: clvm.ContrastiveLVM, W: np.ndarray) -> float:
+    found, truth = (np.linalg.qr(M)[0] for M in (model.target_components_.T, W))
+    cosine = np.linalg.svd(found.T @ truth)[1].min()
+    return float(np.degrees(np.arccos(min(1.0, cosine))))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ordinary_data_give_no_warning(seed: int) -> None:
+    X, Y, _ = drawn(seed, n=(60, 300)[seed % 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clvm.ContrastiveLVM(2, (4, "auto")[seed // 4]).fit(X, background=Y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_structure_of_the_background_alone(seed: int) -> None:
+    X, Y, W = drawn(seed, own=1)
+    with pytest.warns(UserWarning, match="use n_background=1 or more") as said:
+        turned = clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = clvm.ContrastiveLVM(2, 4, n_background=1).fit(X, background=Y)
+    plain = clvm.ContrastiveLVM(2, 4).fit(X, background=drawn(seed)[1])
+    assert largest_angle(model, W) < 1.2 * largest_angle(plain, W) < largest_angle(turned, W)
+
+
+def test_what_is_measured() -> None:
+    X, Y, _ = drawn(0, noise=2.0)
+    model = clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
+    sets = [SetCovariance(np.cov(rows.T), len(rows)) for rows in (X, Y)]
+    found = check_background(model.posterior_, *sets)
+    assert found.noise_differs
+    assert found.noise_ratio == pytest.approx(0.3, abs=0.06)
+    assert not found.has_own_structure
+    X, Y, _ = drawn(0)
+    model = clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
+    sets = [SetCovariance(np.cov(rows.T), len(rows)) for rows in (X, Y)]
+    found = check_background(model.posterior_, *sets)
+    assert not found.noise_differs
+    assert found.noise_ratio == pytest.approx(1.0, abs=0.15)
+    assert found.excess < 2.0
+
+
+def test_noise_that_turns_the_target_dimensions() -> None:
+    data = clvm.datasets.make_subgroups(random_state=0)
+    with pytest.warns(UserWarning, match="sets='own'"):
+        clvm.ContrastiveLVM(2, 5).fit(data.target, background=data.background)
