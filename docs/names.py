@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 import contrastive_lvm
-from contrastive_lvm import datasets, plots
+from contrastive_lvm import datasets, designs, plots
 
 SECTIONS = {
     "estimators.md": (
@@ -34,6 +34,9 @@ def write_name_lists(folder: Path) -> None:
         own = [n for n in names if belongs(inspect.getmodule(_find(n)).__name__)]
         names = [n for n in names if n not in own]
         _write(folder / page, title, words, "contrastive_lvm", own)
+    functions = [name for name in designs.__all__ if name not in contrastive_lvm.__all__]
+    words = inspect.getdoc(designs)
+    _write(folder / "designs.md", "Designs", words, designs.__name__, functions)
     _write(folder / "plots.md", "Plots", inspect.getdoc(plots), plots.__name__, plots.__all__)
     _write(
         folder / "datasets.md",

@@ -29,6 +29,10 @@ def test_known_features() -> None:
     assert known > 5 * others
 
 
+def test_control_and_drugs() -> None:
+    assert min(load("control_and_drugs").main().values()) > 0.9
+
+
 @pytest.mark.slow
 def test_joint_regression() -> None:
     quality = load("joint_regression").main()
