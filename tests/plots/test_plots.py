@@ -226,3 +226,14 @@ ax = clvm.plots.plot_latents(np.zeros((3, 2)))
 assert plt.gcf() is ax.figure
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_activity_names_blocks_and_sets() -> None:
+    data = clvm.datasets.make_multi_set(random_state=0)
+    blocks = clvm.designs.each_its_own(["a", "b", "c"], n_shared=3, n_each=1)
+    model = clvm.MultiSetLVM(blocks).fit(data.rows, sets=data.sets)
+    ax = clvm.plots.plot_activity(model, title="sets")
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["a", "b", "c"]
+    assert len(ax.texts) == 3 * 3  # shared, own and noise of each set
+    with pytest.raises(TypeError, match="pass a fitted MultiSetLVM"):
+        clvm.plots.plot_activity(clvm.PPCA(1).fit(data.rows))

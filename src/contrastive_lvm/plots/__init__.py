@@ -1,5 +1,6 @@
 """Plots of fitted models: functions that take and return Matplotlib's objects."""
 
+from contrastive_lvm.plots.activity_plot import plot_activity
 from contrastive_lvm.plots.diagnostics import plot_imputation, plot_missing, plot_trace
 from contrastive_lvm.plots.evidence_plots import (
     plot_dimensions,
@@ -15,6 +16,7 @@ from contrastive_lvm.plots.spectra import plot_spectrum, plot_variance_shares
 from contrastive_lvm.plots.uncertainty import plot_uncertainty
 
 __all__ = [
+    "plot_activity",
     "plot_comparison",
     "plot_dimensions",
     "plot_history",
