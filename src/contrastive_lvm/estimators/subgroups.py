@@ -141,7 +141,7 @@ def with_supported_subgroups(
     if reason is not None:
         raise ValueError(reason)
     rng = check_random_state(random_state)
-    posterior = run_engine(given, (None, None), 1, rng)[0]
+    posterior = run_engine(given, (None, None), 1, rng).best
     view = linear_view(contrastive_predictions(posterior, given.model.likelihood))
     n_target = posterior.loadings["target"].shape[1]
     known = None if given.covariates is None else given.covariates[0]
