@@ -155,11 +155,11 @@ def _objection(
 
 
 def _can_check(given: "FitInput", data: "Data") -> bool:
-    """Whether rows are complete and few enough features; heavy tails have noise of another kind."""
+    """Whether rows are complete and features few; heavy tails and counts have no such noise."""
     model = given.model
-    whole = data.complete and data.span is None and data.n_features <= MOST_FEATURES
+    whole = data.complete and data.span is None and data.linearized is None
     plain = not model.drops_columns and not model.covariates and model.has_standard_latents
-    return whole and plain and len(model.sets) == 2
+    return whole and plain and len(model.sets) == 2 and data.n_features <= MOST_FEATURES
 
 
 def _turned(engine: CoordinateAscent, model: Model, data: "Data", posterior: Posterior) -> float:
