@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Latents,
         Outliers,
     )
+    from contrastive_lvm.estimators.responders import Responders, responders
     from contrastive_lvm.estimators.subgroups import Subgroups
     from contrastive_lvm.estimators.vae import VAE
     from contrastive_lvm.io.container import ModelFileError
@@ -103,6 +104,7 @@ __all__ = [
     "Poisson",
     "Posterior",
     "Prior",
+    "Responders",
     "Ridge",
     "SVIState",
     "ScaleMixture",
@@ -126,6 +128,7 @@ __all__ = [
     "leakage",
     "load_model",
     "plots",
+    "responders",
 ]
 
 # Names are imported when first used: scikit-learn alone takes a second.
@@ -158,6 +161,8 @@ _HOMES = {
     "Mixture": "priors.mixture",
     "Subgroups": "estimators.subgroups",
     "Ridge": "priors.ridge",
+    "Responders": "estimators.responders",
+    "responders": "estimators.responders",
     "GroupLasso": "priors.group_lasso",
     "ARD": "priors.ard",
     "EM": "coordinate_ascent.em",
