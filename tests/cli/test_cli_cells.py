@@ -50,6 +50,7 @@ def ran(capsys: Capture, *arguments: object) -> dict[str, Any]:
 def refused(capsys: Capture, *arguments: object) -> str:
     assert run([*map(str, arguments)]) == 2
     error = capsys.readouterr().err
+    error = error[error.index("clvm: ") :]  # what was read is said before
     assert error.count("\n") == 1
     return error
 

@@ -57,7 +57,7 @@ SETTINGS: dict[str, tuple[str, Any]] = {
     # of networks
     "hidden_layer_sizes": ("16+32", (16, 32)),
     "activation": ("elu", "elu"),
-    "separation": ("2", 2),
+    "separation": ("3", 3.0),
     "max_epochs": ("5", 5),
     "kl_warm_up": ("0.1", 0.1),
     "clip": ("0.5", 0.5),
