@@ -464,8 +464,6 @@ def test_damaged_preparations_are_refused(one: Path, tmp_path: Path, capsys: Cap
         section._replace(features=["a"], scaling=short),
     ):
         write_model(estimator, tmp_path / "bad.clvm", changed)
-        with pytest.raises(clvm.ModelFileError, match="is damaged: its preparation"):
-            clvm.load_model(tmp_path / "bad.clvm")
         error = refused(["transform", tmp_path / "bad.clvm", one], capsys)
         assert "is damaged: its preparation" in error
 

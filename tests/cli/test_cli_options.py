@@ -139,7 +139,7 @@ def test_arguments_of_fit() -> None:
     weights = {"sample_weight", "background_sample_weight"}  # in Python only
     replicates = {"groups", "background_groups"}  # --replicates COLUMN
     linear = set(inspect.signature(clvm.ContrastiveLVM.fit).parameters) - files - weights
-    linear -= replicates
+    linear -= replicates | {"covariates", "background_covariates"}  # --covariate COLUMN
     assert linear == {"size_factors", "background_size_factors"}  # --size-factors COLUMN
     assert size_column("depth") == "depth"
     assert {size_column(word) for word in (None, *get_args(SizeFactors))} == {None}
