@@ -1,9 +1,12 @@
 """Progress of long fits on stderr: a bar on a terminal, a line in a notebook, lines in a log."""
 
 import logging
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 LINES = 10  # per fit
 Advance = Callable[[int, str], None]  # by how many steps, with which message
@@ -25,11 +28,62 @@ def verbosity(*, enabled: bool) -> Iterator[None]:
         logger.setLevel(level)
 
 
+class _InterruptNoted:
+    """A handler of Ctrl-C that raises `KeyboardInterrupt`, and remembers that it did."""
+
+    def __init__(self) -> None:
+        self.pending = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.pending = True
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def noting_interrupts() -> Iterator[None]:
+    """Let `progress` raise an interrupt again that was lost.
+
+    Python ignores exceptions in callbacks of its garbage collection, of which JAX has one; while a
+    program is compiled, most of the time is spent near these.
+    """
+    handler = _InterruptNoted()
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # whoever has a handler of his own keeps it
+        return
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _raise_lost_interrupt() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(handler, _InterruptNoted) and handler.pending:
+        handler.pending = False
+        raise KeyboardInterrupt
+
+
 @contextmanager
 def progress(
     name: str, total: int, logger: logging.Logger, *, unit: str = "step"
 ) -> Iterator[Advance]:
-    """Give a function `advance(steps, message)`, silent unless the logger shows information."""
+    """Give a function `advance(steps, message)`, silent unless the logger shows information.
+
+    It raises an interrupt that was lost.
+    """
+    with _shown(name, total, logger, unit) as show:
+
+        def advance(steps: int, message: str) -> None:
+            _raise_lost_interrupt()
+            show(steps, message)
+
+        yield advance
+
+
+@contextmanager
+def _shown(name: str, total: int, logger: logging.Logger, unit: str) -> Iterator[Advance]:
     if not logger.isEnabledFor(logging.INFO):
         yield lambda steps, message: None
     elif sys.stderr.isatty():

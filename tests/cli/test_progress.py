@@ -2,13 +2,14 @@
 
 import io
 import logging
+import signal
 import subprocess
 import sys
 import types
 
 import pytest
 
-from contrastive_lvm.progress import progress, verbosity
+from contrastive_lvm.progress import noting_interrupts, progress, verbosity
 
 LOGGER = logging.getLogger("contrastive_lvm.test")
 
@@ -84,3 +85,39 @@ def test_errors_pass_through(caplog: pytest.LogCaptureFixture) -> None:
 def test_rich_is_imported_for_bars_only() -> None:
     program = "import sys, contrastive_lvm.progress; assert 'rich' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+class Interrupting:
+    """Ctrl-C while Python collects garbage, where it ignores all exceptions."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_that_python_ignores_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    before = signal.getsignal(signal.SIGINT)
+    with noting_interrupts():
+        Interrupting()
+        with (
+            pytest.raises(KeyboardInterrupt),
+            progress("SVI", 10, LOGGER) as advance,
+        ):
+            advance(1, "")
+    assert len(ignored) == 1
+    assert signal.getsignal(signal.SIGINT) is before
+    with progress("SVI", 10, LOGGER) as advance:
+        advance(1, "")  # once is enough
+
+
+def test_a_handler_of_interrupts_that_others_have_set_is_kept() -> None:
+    def own(number: int, frame: object) -> None:
+        raise AssertionError
+
+    before = signal.signal(signal.SIGINT, own)
+    try:
+        with noting_interrupts():
+            assert signal.getsignal(signal.SIGINT) is own
+    finally:
+        signal.signal(signal.SIGINT, before)

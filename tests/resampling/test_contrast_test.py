@@ -386,3 +386,11 @@ def test_more_rows_than_memory_takes_are_refused(monkeypatch: pytest.MonkeyPatch
     X, B = simulate(0, 8, 8, d=3)
     with pytest.raises(InvalidDataError, match=r"48 entries.*drawn at random"):
         clvm.contrast_test(X, background=B)
+
+
+def test_rows_that_leave_nothing_to_test() -> None:
+    """A single entry that differs is one direction, and no other is left."""
+    X = np.zeros((15, 5))
+    X[3, 2] = 1.0
+    found = clvm.contrast_test(X, background=np.zeros((17, 5)), n_resamples=19, random_state=0)
+    assert (found.pvalue, found.n_target, found.statistic) == (1.0, 0, 0.0)

@@ -33,6 +33,7 @@ from contrastive_lvm.linalg.anderson import AscentInterrupted
 from contrastive_lvm.linalg.matrices import column_variances
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.progress import noting_interrupts
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.reader import RowReader, Rows
 from contrastive_lvm.rows.scatter import first_pass
@@ -326,7 +327,9 @@ def _black_box(
     model = given.model.in_units_of(float(unit.mean()))
     sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
     for i, seed in enumerate(seeds.tolist()):
-        found: Posterior = engine._run(model, given.sets, log_sizes=sizes, seed=seed, restart=i > 0)
+        options = {"log_sizes": sizes, "seed": seed, "restart": i > 0}
+        with noting_interrupts():
+            found: Posterior = engine._run(model, given.sets, **options)
         yield found._replace(profile=profile)
 
 

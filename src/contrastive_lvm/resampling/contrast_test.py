@@ -184,6 +184,8 @@ def _in_turn(rows: WhitenedRows, labels: SetLabels, method: str) -> ContrastTest
         inside = excess.is_inside
         direction = contrast_direction(moments.observed(), rows.n_shared, inside=inside)
         rows = without_direction(rows, direction, inside=inside)
+    if not pvalues:  # the shared directions leave nothing to test
+        statistics, pvalues = [np.zeros(len(labels.in_first))], [1.0]
     in_order = np.maximum.accumulate(pvalues)
     first = statistics[0]
     null = first if labels.complete else first[1:]

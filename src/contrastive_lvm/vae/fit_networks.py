@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.black_box.devices import Placement
-from contrastive_lvm.progress import progress
+from contrastive_lvm.progress import noting_interrupts, progress
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.scatter import Moments
 from contrastive_lvm.vae.architecture import Architecture
@@ -72,7 +72,8 @@ def _run(training: Training) -> bool:
     """Train round by round; return whether training settled before its epochs were used up."""
     try:
         name = "VAE" if len(training.data.sets) == 1 else "ContrastiveVAE"
-        with progress(name, training.schedule.epochs, logger, unit="epoch") as advance:
+        shown = progress(name, training.schedule.epochs, logger, unit="epoch")
+        with noting_interrupts(), shown as advance:
             while training.is_due:
                 before = training.n_epochs
                 training.round()
