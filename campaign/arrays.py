@@ -467,12 +467,12 @@ def _least_tolerance(own: Any, other: Any, sets: tuple[Array, ...]) -> float:
     """
     if not all(getattr(model, "converged_", True) for model in (own, other)):
         return 1e-2
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # columns without entries
-        variance = np.mean([np.nanvar(rows / np.nanstd(rows), axis=0) for rows in sets], axis=0)
-    noise = np.asarray(getattr(own, "noise_variance_", np.inf)) / np.nanvar(np.vstack(sets))
+    centred = np.vstack([rows - np.nanmean(rows, axis=0) for rows in sets])
+    unit = float(np.nanstd(centred)) or 1.0
+    variance = np.nanvar(centred / unit, axis=0)
+    noise = np.asarray(getattr(own, "noise_variance_", np.inf)) / unit / unit
     least = variance if noise.ndim else variance.mean()
-    return 1e-3 if (noise <= 1e-4 * least).any() else 0.0
+    return 1e-2 if (noise <= 1e-4 * least).any() else 0.0
 
 
 def _units(twin: str) -> float:

@@ -4,7 +4,7 @@
 of each part, `--write` writes docs/campaign.md. The exit code is 1 if an invariant failed.
 
 Cases run in worker processes, some hundred of them in one. A case that ends its process, or takes
-longer than two minutes, has failed; the others go on in a new process.
+longer than ten minutes, has failed; the others go on in a new process.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def work(part: str, first: int, end: int) -> None:
     if limit := PARTS[part].gigabytes << 30 if part in PARTS else 0:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for number in range(first, end):
-        faulthandler.dump_traceback_later(120.0, exit=True)
+        faulthandler.dump_traceback_later(600.0, exit=True)
         print(json.dumps([f"{part}:{number}", *run_case(part, number)]), flush=True)
     faulthandler.cancel_dump_traceback_later()
 
