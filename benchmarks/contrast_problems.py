@@ -23,6 +23,7 @@ class Problem(NamedTuple):
     groups: Any = None
     background_groups: Any = None
     paired: bool = False
+    likelihood: str = "gaussian"
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
@@ -69,6 +70,49 @@ def simulate(
     for one in sets:
         one[rng.random(one.shape) < missing] = np.nan
     return Problem(sets[0], sets[1])
+
+
+def own_noise(
+    rng: np.random.Generator, rows: tuple[int, int] = (150, 150), *, draw: Draw = normal
+) -> Problem:
+    """Draw two sets with three shared dimensions, each with noise of its own in each feature."""
+    S = rng.standard_normal((20, 3))
+    sets = []
+    for n in rows:
+        deviation = np.exp(0.5 * rng.standard_normal(20))
+        sets.append(rng.standard_normal((n, 3)) @ S.T + deviation * draw(rng, (n, 20)))
+    return Problem(sets[0], sets[1])
+
+
+def counts(
+    rng: np.random.Generator,
+    *,
+    contrast: float = 0.0,
+    dispersion: float = 0.0,
+    binary: bool = False,
+    depth: float = 1.0,
+    missing: float = 0.0,
+) -> Problem:
+    """Draw counts or binary entries of 150 + 150 rows, whose means differ between the sets.
+
+    Log rates have three shared dimensions of variance 1/4 a feature, and two of the target's own of
+    eigenvalue `contrast`; `depth` is how much more is counted in the target.
+    """
+    scale = 1.0 if binary else 0.5
+    S, mean = scale * rng.standard_normal((20, 3)), rng.standard_normal(20) + (not binary)
+    W = np.linalg.qr(rng.standard_normal((20, 2)))[0] * np.sqrt(contrast)
+    sets = []
+    for is_target in (True, False):
+        e = rng.standard_normal((150, 3)) @ S.T + mean + 0.7 * rng.standard_normal(20)
+        if is_target:
+            e += rng.standard_normal((150, 2)) @ W.T + np.log(depth)
+        rate = np.exp(e + (not binary) * 0.3 * rng.standard_normal((150, 1)))
+        if dispersion:
+            rate = rate * rng.gamma(1.0 / dispersion, dispersion, rate.shape)
+        drawn = rng.random(e.shape) < rate / (1.0 + rate) if binary else rng.poisson(rate)
+        sets.append(np.where(rng.random(e.shape) < missing, np.nan, drawn))
+    kind = "bernoulli" if binary else "negative_binomial" if dispersion else "poisson"
+    return Problem(sets[0], sets[1], likelihood=kind)
 
 
 def subjects(rng: np.random.Generator, n_subjects: int = 10, per_subject: int = 15) -> Problem:
