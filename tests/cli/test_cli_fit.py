@@ -240,6 +240,29 @@ def test_numbered_names_are_replicates_by_their_stems(tmp_path: Path, capsys: Ca
     assert "every row has a value of its own in column 'tube'" in sentence
 
 
+def test_advice_about_noise_helps(tmp_path: Path, capsys: Capture) -> None:
+    rng = np.random.default_rng(0)
+    files = [tmp_path / "t.npy", tmp_path / "b.npy"]
+    options = ["-o", tmp_path / "m.clvm", "--bootstrap", 0, "--json"]
+
+    def warnings(target: np.ndarray, background: np.ndarray, *more: object) -> str:
+        for file, rows in zip(files, (target, background), strict=True):
+            np.save(file, rows)
+        ran("fit", *files, "--n-target", 1, *options, *more)
+        return " ".join(facts_of(capsys)["warnings"])
+
+    one, other = rng.normal(size=(2, 90, 16))
+    assert "noise" not in warnings(one, other)  # more dimensions would not help
+    deviation, shared = np.repeat([0.3, 3.0], 8), rng.normal(size=(2, 90, 1)) * np.full(16, 2.0)
+    unequal = shared + deviation * np.stack([one, other])
+    assert "varies unequally" in warnings(*unequal, "--n-shared", 1)
+    copies = unequal.copy()
+    copies[:, :, 1] = copies[:, :, 0]
+    own = ("--n-shared", 1, "--likelihood", "gaussian:noise=feature", "--resamples", 0)
+    assert "2 of 16 features have no noise left" in warnings(*copies, *own)
+    assert "noise left" not in warnings(*unequal, *own)
+
+
 def test_noise_and_outliers_come_with_advice(tmp_path: Path, capsys: Capture) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "b.npy", rng.normal(size=(80, 6)))

@@ -91,3 +91,21 @@ def test_no_resamples_and_models_that_cannot_be_resampled(tmp_path: Path, capsys
     assert "--resamples=5 is too few" in capsys.readouterr().err
     assert run(["select", *files, "--method", "horseshoe", "--resamples", "20"]) == 0
     assert "g1" in capsys.readouterr().out
+
+
+def test_features_of_which_most_may_be_false_are_not_listed(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """Five of eight features are planted; four are stable, of which two are false."""
+    rng = np.random.default_rng([78, 2, 8, 5])
+    S, W = rng.standard_normal((8, 2)), np.zeros((8, 1))
+    W[:5, 0] = 0.7 * rng.choice([-1, 1], 5)
+    X = rng.standard_normal((100, 2)) @ S.T + rng.standard_normal((100, 1)) @ W.T
+    np.save(tmp_path / "t.npy", X + 0.5 * rng.standard_normal((100, 8)))
+    B = rng.standard_normal((100, 2)) @ S.T + 0.5 * rng.standard_normal((100, 8))
+    np.save(tmp_path / "b.npy", B)
+    files = [tmp_path / "t.npy", tmp_path / "b.npy"]
+    assert run(["select", *map(str, files), "--strengths=20", "--resamples=40", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["selected"]
+    assert facts["stable"] == []

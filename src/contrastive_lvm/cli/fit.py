@@ -151,7 +151,11 @@ def fit(
         announce("Resampling")
         evidence = gather(estimator, sets, n_resamples=resamples, n_bootstrap=bootstrap, seed=seed)
         found = findings(estimator, sets, evidence, top=top)
-    advice = [*data_advice(sets, estimator), *said, *fit_advice(found)]
+    advice = [
+        *data_advice(sets, estimator),
+        *said,
+        *fit_advice(found, automatic=estimator.n_shared == "auto"),
+    ]
     save(estimator, sets, path)
     if report is not None:
         from contrastive_lvm.cli.report import write_page

@@ -200,7 +200,7 @@ def _stability(
     }
     stable = [name for name in selected if name in again]
     chance = float(found.expected_false_selections or 0.0)
-    if chance >= len(stable):  # all of them may be false
+    if chance > 0.5 * len(stable):  # most of them may be false
         return {"stable": [], "expected_false": 0.0}
     return {"stable": stable, "expected_false": chance}
 

@@ -5,13 +5,20 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.leakage import separation_warnings
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.read import looks_transposed
 from contrastive_lvm.io.tables.row_columns import replicate_sign
 from contrastive_lvm.io.tables.table import some
+from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.matrices import column_variances, widen
 from contrastive_lvm.report.findings import Facts, Fitted, set_facts
+
+MOST_ROWS = 2000  # that advice looks at
+AT_FLOOR = 10.0  # times the least noise variance that a fit allows
+UNEQUAL = 10.0  # ratio of residual variances; 20 features with equal noise reach 1.6 in 100 rows
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class Remedies(NamedTuple):
@@ -23,6 +30,7 @@ class Remedies(NamedTuple):
     uncertainty: str
     robust: str
     replicates: str
+    fewer: str
 
 
 COMMAND = Remedies(
@@ -32,6 +40,7 @@ COMMAND = Remedies(
     uncertainty="look at --std",
     robust="try --likelihood student_t",
     replicates="name the replicates with --replicates COLUMN, if they are any",
+    fewer="use fewer dimensions (--n-shared), or --likelihood gaussian",
 )
 PAGE = Remedies(
     scale="bring them to a common scale, or give each feature its own noise variance",
@@ -40,6 +49,7 @@ PAGE = Remedies(
     uncertainty="look at the standard deviations",
     robust="try a Student-t likelihood",
     replicates="name the replicates (groups=..., or --replicates COLUMN), if they are any",
+    fewer="use fewer dimensions, or one noise variance for all features",
 )
 
 
@@ -79,16 +89,42 @@ def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list
             "The features' variances differ by more than a factor of 1,000, so a few of them "
             f"determine the result: {remedies.scale}."
         )
+    else:
+        found += _noise_advice(sets, model, remedies)
     if unscaled and _counts(sets.target.values):
         found.append(f"The target looks like counts: {remedies.counts}.")
     return found
 
 
-def fit_advice(facts: Facts, remedies: Remedies = COMMAND) -> list[str]:
-    """Return what a fit calls for."""
+def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
+    """Compare the noise variances of a fit with what they should be."""
+    noise, rows = np.asarray(model.noise_variance_), sets.target.values[:MOST_ROWS]
+    if not noise.any() or not isinstance(model, ContrastiveLVM):
+        return []
+    if noise.ndim:  # the least of a feature's over all sets
+        variances, _ = column_variances(rows)
+        least = (noise <= AT_FLOOR * FLOOR * np.maximum(variances, TINY)).reshape(
+            -1, len(variances)
+        )
+        n = int(least.any(axis=0).sum())
+        if not n:
+            return []
+        said = f"{n} of {len(variances)} features have no noise left, since a dimension describes "
+        return [f"{said}each of them alone: {remedies.fewer}."]
+    left = widen(rows) - model.reconstruct(sets.frames()[0][:MOST_ROWS])
+    low, high = np.nanquantile(np.nanvar(left, axis=0), [0.1, 0.9])
+    if not high > UNEQUAL * low > 0.0:
+        return []
+    said = "What the model leaves of the features varies unequally (by a factor of "
+    said += f"{high / low:.0f} between the 10 % and the 90 % quantile), but it has one noise "
+    return [f"{said}variance: {remedies.scale}."]
+
+
+def fit_advice(facts: Facts, remedies: Remedies = COMMAND, *, automatic: bool = False) -> list[str]:
+    """Return what a fit calls for; `automatic` says that shared dimensions were counted."""
     found = []
     noise, target = facts["variance"]["noise"], sum(facts["variance"]["target"])
-    if noise >= 0.3:
+    if noise >= 0.3 and not automatic and facts["n_supported"] != 0:
         found.append(
             f"{noise:.0%} of the target's variance is noise: {remedies.dimensions}, or leave out "
             "features that vary without structure."
@@ -132,7 +168,9 @@ def diagnostics(
 ) -> list[dict[str, str]]:
     """Return sentences with a level: "good", "note" or "care"."""
     found = [_ending(facts), *_enrichment(points), *_certainty(points), _outliers(facts)]
-    advice = [*data_advice(sets, model, PAGE), *fit_advice(facts, PAGE), *_separation(model)]
+    automatic = getattr(model, "n_shared", None) == "auto"
+    advice = [*data_advice(sets, model, PAGE), *fit_advice(facts, PAGE, automatic=automatic)]
+    advice += _separation(model)
     found += [("care", sentence) for sentence in advice]
     return [{"level": level, "text": text} for level, text in found]
 

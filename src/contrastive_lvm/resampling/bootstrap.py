@@ -14,10 +14,13 @@ Among percentile, basic, normal and bias-corrected intervals this one came close
 docs/intervals.md has the coverage. Where dimensions have nearly equal variances their loadings
 turn from resample to resample, and the errors grow.
 
-A feature that a prior selects is called stable if it is selected in most of many random halves of
-the replicates (stability selection; Meinshausen & Buehlmann 2010, Theorem 1): if q features are
-selected on average, D there are, and the share that makes a feature stable is p, then no more than
-`q^2 / ((2 p - 1) D)` stable features are expected to be false.
+A feature that a prior selects is called stable if it is selected in at least a share p of B pairs
+of complementary random halves of the replicates (stability selection). If q of D features are
+selected on average and `q / D` is at most `1 / sqrt(3)`, then no more than `C q^2 / D` stable
+features are expected to be false, with `C = 4 (1 - p + 1 / 2B) / (1 + 1 / B)` for p above 3/4 (Shah
+& Samworth 2013, Theorem 2: for features selected less often than average, whose selections have
+unimodal distributions). Where more features are selected, the bound is `q^2 / ((2 p - 1) D)`
+(Meinshausen & Buehlmann 2010, Theorem 1).
 """
 
 import math
@@ -323,11 +326,24 @@ def _shrinks_nothing(study: _Study) -> bool:
     return _target_block(study).prior._treats_features_alike
 
 
+def _most_false(n_selected: float, n_features: int, n_pairs: int) -> float:
+    """Return how many stable features are expected to be false at most.
+
+    >>> round(_most_false(8.0, 60, 50), 2), round(_most_false(7.0, 8, 50), 2)
+    (0.46, 7.66)
+    """
+    if n_selected / n_features <= 1.0 / math.sqrt(3.0):
+        factor = 4.0 * (1.0 - STABLE + 0.5 / n_pairs) / (1.0 + 1.0 / n_pairs)
+    else:
+        factor = 1.0 / (2.0 * STABLE - 1.0)
+    return factor * n_selected**2 / n_features
+
+
 def _of_selector(study: _Study, found: Bootstrap) -> Bootstrap:
     """Replace intervals by stability selection from complementary halves of the replicates."""
     frequency = found.selection_frequency
-    n_selected, n_features = float(np.sum(frequency)), len(frequency)
-    bound = n_selected**2 / ((2.0 * STABLE - 1.0) * n_features)
+    n_pairs = len(found.subspace_angles) // 2
+    bound = _most_false(float(np.sum(frequency)), len(frequency), n_pairs)
     return found._replace(
         target_components_std=None,
         low=None,
