@@ -47,6 +47,7 @@ def fit(
     covariate: options.Covariates = None,
     shared_prior: options.SharedPrior = None,
     target_prior: options.TargetPrior = None,
+    subgroups: options.NSubgroups = None,
     inference: options.Inference = "auto",
     n_init: options.NInit = 1,
     output: Annotated[
@@ -104,6 +105,7 @@ def fit(
                 "--n-background": n_background or None,
                 "--shared-prior": shared_prior,
                 "--target-prior": target_prior,
+                "--subgroups": subgroups,
                 "--report": report,
                 "--bootstrap": bootstrap,
                 "--resamples": resamples,
@@ -123,6 +125,7 @@ def fit(
         size_factors=size_factors,
         shared_prior=shared_prior,
         target_prior=target_prior,
+        subgroups=subgroups,
         inference=inference,
         n_init=n_init,
         seed=seed,
@@ -170,7 +173,25 @@ def fit(
     unsure = bootstrap is None and has_errors(estimator) and evidence.bootstrap is None
     facts["hint"] = WITHOUT_ERRORS if unsure else None
     facts |= {"seed": seed, "report": None if report is None else str(report)}
+    if subgroups is not None:
+        facts["subgroups"] = subgroup_shares(estimator)
     say(as_text(facts) if as_json else format_summary(facts))
+    if subgroups is not None and not as_json:
+        say(subgroup_line(facts["subgroups"]))
+
+
+def subgroup_shares(estimator: Contrastive) -> list[float]:
+    """Return the share of each subgroup in the target, the largest first."""
+    mixture = estimator.posterior_.latent_mixtures.get("target")
+    return [1.0] if mixture is None else [float(share) for share in mixture.weights]
+
+
+def subgroup_line(shares: list[float]) -> str:
+    """Say how many subgroups there are, and how large they are."""
+    if len(shares) == 1:
+        return "Subgroups: none; the rows of the target are one cloud."
+    sizes = ", ".join(f"{100 * share:.0f} %" for share in shares)
+    return f"Subgroups: {len(shares)}, with {sizes} of the target's rows."
 
 
 def refuse_two_set_options(given: dict[str, object]) -> None:

@@ -14,6 +14,8 @@ OPTION_OF = {
     "likelihood": "--likelihood",
     "shared_prior": "--shared-prior",
     "target_prior": "--target-prior",
+    "latent_prior": "--subgroups",
+    "n_components": "--subgroups",
     "inference": "--inference",
     "n_init": "--n-init",
     "random_state": "--seed",
@@ -119,6 +121,14 @@ NShared = Annotated[
     str | None,
     typer.Option(
         metavar="N", help="Number of dimensions shared by both sets, or auto (default auto; vae 8)."
+    ),
+]
+NSubgroups = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N",
+        help="Look for so many subgroups of the target's rows, or auto for as many as are "
+        "separated by valleys, which may be one.",
     ),
 ]
 NBackground = Annotated[

@@ -17,6 +17,7 @@ from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.io.atomic import is_special, kind_of
+from contrastive_lvm.priors.mixture import Mixture
 
 FIT_SETTINGS = {"resume"}  # settings of --model vae that are arguments of `fit`
 NO_COUNTS = "needs --likelihood poisson or negative_binomial; otherwise leave it out."
@@ -35,6 +36,7 @@ def build_estimator(
     size_factors: str | None = None,
     shared_prior: str | None = None,
     target_prior: str | None = None,
+    subgroups: str | None = None,
     inference: str = "auto",
     n_init: int = 1,
     seed: int = 0,
@@ -53,9 +55,14 @@ def build_estimator(
     common["likelihood"] = _sized(noise, size_factors, kind)
     if n_shared is not None:
         common["n_shared"] = _size("--n-shared", n_shared)
-    linear = {"shared_prior": shared_prior, "target_prior": target_prior, "inference": inference}
+    linear: dict[str, object] = {
+        "shared_prior": shared_prior,
+        "target_prior": target_prior,
+        "inference": inference,
+    }
     if kind == "vae":
-        _refuse_linear_options(linear | {"n_init": n_init, "n_background": n_background})
+        linear |= {"n_init": n_init, "n_background": n_background, "latent_prior": subgroups}
+        _refuse_linear_options(linear)
         return _network(settings, common)
     _check_settings("--model", kind, settings, ())
     objects: dict[str, Any] = {
@@ -63,6 +70,8 @@ def build_estimator(
         for name, text in (("shared_prior", shared_prior), ("target_prior", target_prior))
         if text is not None
     }
+    if subgroups is not None:
+        objects["latent_prior"] = Mixture(_size("--subgroups", subgroups))
     if inference != "auto":
         engines = (*ENGINES, "auto")
         objects["inference"] = _build("--inference", inference, engines, engine_class)

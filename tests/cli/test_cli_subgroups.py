@@ -1,0 +1,29 @@
+"""Subgroups on the command line: --subgroups."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import contrastive_lvm as clvm
+from contrastive_lvm.cli.main import run
+
+
+def test_subgroups_are_counted_printed_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = clvm.datasets.make_subgroups(random_state=0)
+    for name in ("target", "background"):
+        pd.DataFrame(getattr(data, name)).add_prefix("f").to_csv(f"{name}.csv", index=False)
+    words = ["fit", "target.csv", "background.csv", "--n-shared", "10"]
+    words += ["--resamples", "19", "--bootstrap", "0"]
+    assert run([*words, "--subgroups", "4"]) == 0
+    assert "Subgroups: 4, with 25 %, 25 %, 25 %, 25 %" in capsys.readouterr().out
+    rows = pd.read_csv("target.csv")
+    assert clvm.load_model("model.clvm").predict_proba(rows).shape == (400, 4)
+    assert run([*words, "--subgroups", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["subgroups"] == [1.0]
+    assert run([*words, "--subgroups", "many"]) == 2
+    assert "--subgroups=many" in capsys.readouterr().err
