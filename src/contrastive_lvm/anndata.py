@@ -120,6 +120,9 @@ def fit(
       rows of the background, of all others as rows of the target.
     - `varm["clvm_target_loadings"]`, `varm["clvm_shared_loadings"]`: the loadings, a column for
       each dimension; networks have none.
+    - `obs["clvm_subgroup"]`, `obsm["clvm_subgroup_probabilities"]`: with
+      `latent_prior=Mixture(...)`, the most probable subgroup of the target's observations (others
+      have none) and the probabilities of all, as if all observations were of the target.
     - `uns["clvm"]`: the estimator and its parameters, the groups, the layer, the bound and the
       shares of variance, as strings, numbers and arrays that h5ad can hold.
 
@@ -173,6 +176,7 @@ def fit(
     about = {"size_factors": size_factors, "replicates": replicates, "covariates": covariates}
     settings |= {name: _plain_text(value) for name, value in about.items() if value}
     _write(adata, key_added, estimator, _latents(estimator, values, groups), settings)
+    _write_subgroups(adata, key_added, estimator, values, groups)
     return estimator
 
 
@@ -474,6 +478,23 @@ def _write(
         components = loadings[part]
         _put(adata.varm, f"{key}_{part}_loadings", None if components is None else components.T)
     adata.uns[key] = settings | _summary(estimator)
+
+
+def _write_subgroups(
+    adata: "AnnData", key: str, estimator: Any, values: Any, groups: Groups
+) -> None:
+    """Write subgroups, or remove those of an earlier call where the model has none."""
+    column, place = f"{key}_subgroup", f"{key}_subgroup_probabilities"
+    if getattr(estimator, "latent_prior", None) is None:
+        _put(adata.obsm, place, None)
+        if column in adata.obs:
+            del adata.obs[column]
+        return
+    known = {} if groups.covariates is None else {"covariates": groups.covariates}
+    found = np.asarray(estimator.predict_proba(values, **known))
+    _put(adata.obsm, place, found)
+    labels = np.where(groups.target, found.argmax(axis=1).astype(str), None)
+    adata.obs[column] = pd.Categorical(labels)
 
 
 def _put(place: MutableMapping[str, np.ndarray], name: str, array: np.ndarray | None) -> None:

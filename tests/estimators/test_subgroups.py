@@ -252,3 +252,19 @@ def test_what_cannot_be_done_is_refused_in_one_sentence() -> None:
         fitted(X, Y, 61)
     with pytest.raises(InvalidParameterError, match="covariance"):
         clvm.Mixture(2, "round")
+
+
+def test_anndata_has_subgroups_of_the_target() -> None:
+    anndata = pytest.importorskip("anndata")
+    X, Y, labels = planted()
+    cells = anndata.AnnData(np.vstack([X, Y]).astype(np.float32))
+    cells.obs["set"] = ["a"] * len(X) + ["b"] * len(Y)
+    model = clvm.ContrastiveLVM(2, 1, latent_prior=clvm.Mixture(3))
+    clvm.anndata.fit(cells, model, groupby="set", target="a", background="b")
+    assert cells.obsm["clvm_subgroup_probabilities"].shape == (100, 3)
+    assert adjusted_rand_score(labels, cells.obs["clvm_subgroup"][:60]) == 1.0
+    assert cells.obs["clvm_subgroup"][60:].isna().all()
+    model.set_params(latent_prior=None)
+    clvm.anndata.fit(cells, model, groupby="set", target="a", background="b")
+    assert "clvm_subgroup" not in cells.obs
+    assert "clvm_subgroup_probabilities" not in cells.obsm
