@@ -491,10 +491,10 @@ def _write_subgroups(
             del adata.obs[column]
         return
     known = {} if groups.covariates is None else {"covariates": groups.covariates}
-    found = np.asarray(estimator.predict_proba(values, **known))
+    found = np.asarray(estimator._without_rows().predict_proba(values, **known))
     _put(adata.obsm, place, found)
-    labels = np.where(groups.target, found.argmax(axis=1).astype(str), None)
-    adata.obs[column] = pd.Categorical(labels)
+    labels = pd.Series(found.argmax(axis=1).astype(str), index=adata.obs_names)
+    adata.obs[column] = labels.where(groups.target).astype("category")
 
 
 def _put(place: MutableMapping[str, np.ndarray], name: str, array: np.ndarray | None) -> None:
