@@ -62,14 +62,14 @@ def transform(
     """
     import numpy as np
 
-    given = _read(model, file, where, output, layout, of)
+    given = read_for_model(model, file, where, output, layout, of)
     if "sets" in given.which:
-        _give(
+        give(
             given.table, *_latents_of_blocks(given, shared=shared, std=std), output, as_json=as_json
         )
         return
     of = given.which["of"]
-    with _warnings_about(file):
+    with warnings_about(file):
         if of == "target" and not (shared or std):
             parts = {"target": given.estimator.transform(given.rows, **given.facts)}
         else:
@@ -80,7 +80,7 @@ def transform(
         names = [f"{block}{k}" for k in range(1, parts[block].shape[1] + 1)]
         columns += [*names, *(f"{name}_std" for name in names)] if std else names
         values += [parts[block], parts[f"{block}_std"]] if std else [parts[block]]
-    _give(given.table, columns, np.hstack(values), output, as_json=as_json)
+    give(given.table, columns, np.hstack(values), output, as_json=as_json)
 
 
 @with_layout
@@ -98,15 +98,15 @@ def impute(
     """Fill in the missing entries of rows, in the units of the file."""
     import numpy as np
 
-    given = _read(model, file, where, output, layout, of)
+    given = read_for_model(model, file, where, output, layout, of)
     undo, names = given.preparation.scaling.undo, given.preparation.features
-    with _warnings_about(file):
+    with warnings_about(file):
         found = given.estimator.impute(given.rows, **given.which, return_std=std, **given.facts)
     values = undo(found[0] if std else found)
     if std:
         values = np.hstack([values, undo(found[1], spread=True)])
         names = [*names, *(f"{name}_std" for name in names)]
-    _give(given.table, names, values, output, as_json=as_json)
+    give(given.table, names, values, output, as_json=as_json)
 
 
 @with_layout
@@ -127,19 +127,19 @@ def denoise(
 
     From rows of models of several sets what all sets share is removed.
     """
-    given = _read(model, file, where, output, layout)
+    given = read_for_model(model, file, where, output, layout)
     which = {name: value for name, value in given.which.items() if name == "sets"}
     if remove_covariates:
         if "covariates" not in given.facts:
             raise ValueError(f"--remove-covariates: {model} has none; leave it out.")
         which["remove_covariates"] = True
-    with _warnings_about(file):
+    with warnings_about(file):
         values = given.estimator.denoise(given.rows, **which, **given.facts)
     values = given.preparation.scaling.undo(values)
-    _give(given.table, given.preparation.features, values, output, as_json=as_json)
+    give(given.table, given.preparation.features, values, output, as_json=as_json)
 
 
-def _read(
+def read_for_model(
     model: Path,
     file: Path,
     where: list[str] | None,
@@ -147,6 +147,7 @@ def _read(
     layout: "Layout | None",
     of: str | None = None,
 ) -> Applied:
+    """Read a model and rows in its units, and refuse an output that cannot be written."""
     from contrastive_lvm.cli.format_summary import describe_table
     from contrastive_lvm.io.tables.prepare import frame, read_rows
     from contrastive_lvm.io.tables.row_columns import facts_of_rows
@@ -200,7 +201,7 @@ def _latents_of_blocks(given: Applied, *, shared: bool, std: bool) -> "tuple[lis
 
 
 @contextmanager
-def _warnings_about(file: Path) -> Iterator[None]:
+def warnings_about(file: Path) -> Iterator[None]:
     """Print warnings on stderr, and name the file in errors about its rows."""
     try:
         with user_warnings() as said:
@@ -238,7 +239,7 @@ def load(path: Path, kinds: tuple[str, ...] = TWO_SETS) -> "tuple[Contrastive, P
     return estimator, preparation
 
 
-def _give(
+def give(
     table: "Table", columns: list[str], values: "Array", output: Path | None, *, as_json: bool
 ) -> None:
     """Write the columns to a file, or print them."""

@@ -23,6 +23,7 @@ from contrastive_lvm.cli.contrast import contrast
 from contrastive_lvm.cli.datasets import datasets
 from contrastive_lvm.cli.demo import demo
 from contrastive_lvm.cli.fit import fit
+from contrastive_lvm.cli.monitor import monitor, score
 from contrastive_lvm.cli.options import OPTION_OF
 from contrastive_lvm.cli.output import say
 from contrastive_lvm.cli.report import report
@@ -137,6 +138,7 @@ def main(
 
 app.command("test")(contrast)
 for command in (
-    fit, report, transform, impute, denoise, select, compare, demo, reproduce, datasets,
+    fit, report, transform, impute, denoise, score, monitor, select, compare, demo, reproduce,
+    datasets,
 ):  # fmt: skip
     app.command()(command)

@@ -28,6 +28,7 @@ OPTION_OF = {
     "background_groups": "--replicates",
     "n_resamples": "--resamples",
     "of": "--of",
+    "alpha": "--alpha",
 }
 
 

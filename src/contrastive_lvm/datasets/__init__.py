@@ -18,6 +18,7 @@ from contrastive_lvm.datasets.synthetic_sets import (
     make_outliers,
     make_subgroups,
 )
+from contrastive_lvm.datasets.tennessee_eastman import ProcessData, fetch_tennessee_eastman
 from contrastive_lvm.datasets.tenx import TenX, read_10x
 from contrastive_lvm.datasets.wearable_sensors import SensorData, fetch_daily_sports, fetch_mhealth
 
@@ -27,6 +28,7 @@ __all__ = [
     "DigitsOnGrass",
     "MiceProtein",
     "MultiSetData",
+    "ProcessData",
     "SensorData",
     "TenX",
     "fetch_bmmc",
@@ -35,6 +37,7 @@ __all__ = [
     "fetch_mhealth",
     "fetch_mice_protein",
     "fetch_mnist_on_grass",
+    "fetch_tennessee_eastman",
     "make_contrastive",
     "make_digits_on_texture",
     "make_multi_set",

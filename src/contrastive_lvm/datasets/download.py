@@ -40,7 +40,12 @@ SOURCES = _published() | {
         "images (bytes, n x 100 x 100), valid_packed (for each image the packed 73 x 73 flags of "
         "the windows of 28 x 28 pixels that may be used) and pool (0 for photographs of the "
         "target, 1 for those of the background)",
-    )
+    ),
+    "tennessee_eastman/te_faults.npz": DataFile(
+        remark="make it from the text files of the simulated runs (d00.dat, d00_te.dat and so on, "
+        "of Chiang, Russell and Braatz) with an array of rows and 52 signals for each run, named "
+        "train00, test00, train01, ...",
+    ),
 }
 
 

@@ -29,6 +29,7 @@ from contrastive_lvm.estimators.parse_params import (
 )
 from contrastive_lvm.estimators.prediction_model import contrastive_predictions
 from contrastive_lvm.estimators.reporting import report
+from contrastive_lvm.estimators.score_rows import enrichment, monitor
 from contrastive_lvm.estimators.subgroups import (
     has_subgroups,
     predict,
@@ -178,6 +179,8 @@ class ContrastiveLVM(LinearPredictions):
     }
 
     report = report
+    enrichment = enrichment
+    monitor = monitor
     subgroups = subgroups
     predict = available_if(has_subgroups)(predict)
     predict_proba = available_if(has_subgroups)(predict_proba)

@@ -10,6 +10,7 @@ from contrastive_lvm.plots.evidence_plots import (
 from contrastive_lvm.plots.history_plots import plot_history
 from contrastive_lvm.plots.latent_plots import plot_comparison, plot_latents, plot_shared
 from contrastive_lvm.plots.loading_plots import plot_loadings, plot_relevance
+from contrastive_lvm.plots.monitoring_plots import plot_monitoring
 from contrastive_lvm.plots.outlier_plots import plot_outliers, plot_weights
 from contrastive_lvm.plots.sparsity import plot_lasso_path, plot_scales
 from contrastive_lvm.plots.spectra import plot_spectrum, plot_variance_shares
@@ -25,6 +26,7 @@ __all__ = [
     "plot_latents",
     "plot_loadings",
     "plot_missing",
+    "plot_monitoring",
     "plot_null_distribution",
     "plot_outliers",
     "plot_relevance",

@@ -1,0 +1,131 @@
+"""Scores of new rows: how much they look like the target, and whether they are normal."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.checks import check_positive
+from contrastive_lvm.estimators.frames import RowNumbers
+from contrastive_lvm.estimators.monitoring import (
+    Charts,
+    Monitoring,
+    NormalRows,
+    calibrated_limits,
+    chart,
+    limits,
+)
+from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.linalg.matrices import densify
+from contrastive_lvm.prediction import Linear
+
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+
+
+def enrichment(
+    self: "ContrastiveLVM", X: Any, *, size_factors: RowNumbers = None, covariates: Any = None
+) -> Array:
+    """Log-likelihood ratio of target against background for each row, (n,).
+
+    `ln p(x | target) - ln p(x | background)`: above zero where a row looks like those of the
+    target. Where only the dimensions of the target tell the sets apart, the likelihood of a row
+    alone says little, because most of it is about what they share.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+    size_factors : array-like of shape (n,), optional, as in `fit`
+    covariates : array-like of shape (n, c), optional, as in `fit`
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+    >>> bool(model.enrichment(data.target).mean() > 0 > model.enrichment(data.background).mean())
+    True
+    """
+    facts: dict[str, Any] = {"size_factors": size_factors, "covariates": covariates}
+    first, second = (self.score_samples(X, of=of, **facts) for of in ("target", "background"))
+    return np.asarray(first - second)
+
+
+def monitor(
+    self: "ContrastiveLVM", X: Any, *, alpha: float = 0.01, reference: Any = None
+) -> Monitoring:
+    """Compare rows with normal ones, which the background was: charts, limits and alarms.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d)
+        New rows.
+    alpha : float
+        Share of normal rows that raise an alarm, in one of the three charts or another.
+    reference : array-like of shape (m, d), optional
+        Normal rows that the model has not been fitted to. The limits are then those that a share
+        alpha of them exceeds, whatever their distribution. Otherwise they are those of normal
+        distributions with the parameters of the fit: right for many independent rows with normal
+        noise, too narrow for correlated rows, heavy tails, or few rows in the fit.
+
+    Returns
+    -------
+    Monitoring
+        Named tuple `t2, t2_limit, shared_t2, shared_t2_limit, spe, spe_limit, alarms,
+        contributions`: the distance along the dimensions that only the target has, along those of
+        the background, and outside of these (squared prediction error, in units of the noise
+        variance); alarms, (n,); and what each feature adds to `shared_t2 + spe`, (n, d).
+
+    Notes
+    -----
+    `estimators/monitoring.py` has the equations.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
+    >>> found = model.monitor(data.target)
+    >>> bool(found.alarms.mean() > 0.9), found.contributions.shape
+    (True, (400, 30))
+    """
+    alpha = check_positive("alpha", alpha, 1.0, "a share between 0 and 1, such as 0.01")
+    normal = _normal_rows(self)
+    found = chart(_complete(self, X), normal)
+    if reference is None:
+        bounds = limits(normal, alpha)
+    else:
+        bounds = calibrated_limits(_reference(self, reference, normal, alpha), alpha)
+    pairs = list(zip(found[:3], bounds, strict=True))
+    alarms = np.any([values > limit for values, limit in pairs], axis=0)
+    (t2, t2_limit), (shared, shared_limit), (spe, spe_limit) = pairs
+    return Monitoring(
+        t2, t2_limit, shared, shared_limit, spe, spe_limit, alarms, found.contributions
+    )
+
+
+def _reference(model: "ContrastiveLVM", rows: Any, normal: NormalRows, alpha: float) -> Charts:
+    values = _complete(model, rows)
+    least = int(np.ceil(1.0 / alpha)) - 1
+    if len(values) < least:
+        reason = f"has {len(values)} rows, but alpha={alpha:g} needs at least {least}; give more."
+        raise InvalidDataError("reference", reason)
+    return chart(values, normal)
+
+
+def _complete(model: "ContrastiveLVM", X: Any) -> Array:
+    return np.asarray(densify(model._read(X)), dtype=np.float64)
+
+
+def _normal_rows(model: "ContrastiveLVM") -> NormalRows:
+    """Return what rows of the background follow, or refuse a model without closed form."""
+    fitted = model._fitted()
+    view = fitted.view("background")
+    if not isinstance(view, Linear):
+        reason = "has no charts, which need noise variances; use Gaussian() or StudentT()."
+        raise InvalidParameterError("likelihood", fitted.likelihood, reason)
+    if view.effects is not None:
+        reason = "have no charts; remove the effects of covariates from rows first."
+        raise InvalidParameterError("covariates", "those of the fit", reason)
+    W = fitted.posterior.loadings.get("target", np.zeros((len(view.mean), 0)))
+    return NormalRows(view.mean, view.psi, view.L, W)
