@@ -21,6 +21,7 @@ from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.scatter import first_pass
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.network_rows import NetworkRows
+from contrastive_lvm.vae.networks import FullyConnected
 from contrastive_lvm.vae.training import Training, TrainingPlan
 from contrastive_lvm.vae.training_data import prepare_training
 
@@ -67,7 +68,9 @@ def _twenty_epochs(rng: np.random.Generator) -> str:
 
 
 def _ours(X: Any, Y: Any) -> Callable[[], Any]:
-    architecture = Architecture(D, T, Z, HIDDEN, "relu", clvm.Gaussian(), encodes_missing=False)
+    architecture = Architecture(
+        D, T, Z, *2 * (FullyConnected(HIDDEN, "relu"),), clvm.Gaussian(), encodes_missing=False
+    )
     plan = TrainingPlan(1000, 2 * B, RATE, 0.0, 1.0, None)
     sets = tuple(NetworkRows(LocalRows(rows)) for rows in (X, Y))
     moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
     from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
     from contrastive_lvm.resampling.subgroup_number import SubgroupChoice, choose_subgroups
+    from contrastive_lvm.vae.networks import ConvolutionalDecoder, ConvolutionalEncoder
 
 __version__ = "0.1.0"
 
@@ -82,6 +83,8 @@ __all__ = [
     "ContrastiveLVM",
     "ContrastivePCA",
     "ContrastiveVAE",
+    "ConvolutionalDecoder",
+    "ConvolutionalEncoder",
     "DimensionChoice",
     "Draws",
     "Flat",
@@ -136,6 +139,8 @@ _HOMES = {
     "ContrastTest": "resampling.contrast_test",
     "contrast_test": "resampling.contrast_test",
     "ContrastiveVAE": "estimators.contrastive_vae",
+    "ConvolutionalDecoder": "vae.networks",
+    "ConvolutionalEncoder": "vae.networks",
     "Leakage": "estimators.leakage",
     "VAE": "estimators.vae",
     "leakage": "estimators.leakage",

@@ -16,6 +16,7 @@ pytest.importorskip("jax", reason="the extra jax is not installed")
 
 from contrastive_lvm.vae.architecture import Architecture, NetworkConstants
 from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, DiagonalGaussian, NetworkModel
+from contrastive_lvm.vae.networks import FullyConnected
 from contrastive_lvm.vae.objective import batch_terms, row_terms
 from contrastive_lvm.vae.training import TrainingPlan, TrainingSchedule
 
@@ -51,11 +52,13 @@ def test_terms_of_a_row_are_those_of_the_paper(of: str) -> None:
     import jax
 
     rng = np.random.default_rng(0)
-    architecture = Architecture(5, 2, 3, (7, 6), "relu", clvm.Gaussian(), encodes_missing=True)
+    architecture = Architecture(
+        5, 2, 3, *2 * (FullyConnected((7, 6), "relu"),), clvm.Gaussian(), encodes_missing=True
+    )
     p = architecture.initial_weights(rng)
     means = rng.standard_normal((2, 5)).astype(np.float32)
     ones = np.ones(5, dtype=np.float32)
-    constants = NetworkConstants(means[0], means[1], 0 * ones, ones, 0 * ones)
+    constants = NetworkConstants(means[0], means[1], 0 * ones, ones, *3 * (0 * ones,))
     rows = rng.standard_normal((4, 5)).astype(np.float32)
     rows[0, 1] = np.nan
     key = jax.random.key(3)
@@ -86,10 +89,12 @@ def test_batches_are_scaled_to_their_sets() -> None:
     import jax
 
     rng = np.random.default_rng(0)
-    architecture = Architecture(4, 1, 2, (5,), "relu", clvm.Gaussian(), encodes_missing=False)
+    architecture = Architecture(
+        4, 1, 2, *2 * (FullyConnected((5,), "relu"),), clvm.Gaussian(), encodes_missing=False
+    )
     p = architecture.initial_weights(rng)
     zero, one = np.zeros(4, dtype=np.float32), np.ones(4, dtype=np.float32)
-    constants = NetworkConstants(zero, zero, zero, one, zero)
+    constants = NetworkConstants(zero, zero, zero, one, zero, zero, zero)
     x, y = (rng.standard_normal((n, 4)).astype(np.float32) for n in (60, 20))
     model = partial(NetworkModel, architecture, constants=constants)
     jitted = jax.jit(lambda p, *batch: batch_terms(model(p), *batch))

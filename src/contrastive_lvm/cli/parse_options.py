@@ -19,6 +19,7 @@ from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.io.atomic import is_special, kind_of
 from contrastive_lvm.priors.mixture import Mixture
 
+PYTHON_ONLY = {"verbose", "encoder", "decoder"}  # parameters that --model vae does not take
 FIT_SETTINGS = {"resume"}  # settings of --model vae that are arguments of `fit`
 NO_COUNTS = "needs --likelihood poisson or negative_binomial; otherwise leave it out."
 Setting = None | bool | int | float | str
@@ -106,7 +107,7 @@ def _refuse_linear_options(given: dict[str, object]) -> None:
 def _network(settings: Settings, common: dict[str, Any]) -> Contrastive:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 
-    own = set(inspect.signature(ContrastiveVAE).parameters) - set(OPTION_OF) - {"verbose"}
+    own = set(inspect.signature(ContrastiveVAE).parameters) - set(OPTION_OF) - PYTHON_ONLY
     _check_settings("--model", "vae", settings, own | FIT_SETTINGS)
     if "hidden_layer_sizes" in settings:
         common["hidden_layer_sizes"] = _widths(settings.pop("hidden_layer_sizes"))

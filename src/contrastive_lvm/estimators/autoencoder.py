@@ -26,7 +26,7 @@ from contrastive_lvm.estimators.input_rows import (
     unnamed,
 )
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
-from contrastive_lvm.estimators.network_checks import check_networks
+from contrastive_lvm.estimators.network_checks import check_networks, check_outputs
 from contrastive_lvm.estimators.units import scaling_of
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
@@ -38,7 +38,7 @@ from contrastive_lvm.rows.scatter import first_pass
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, fit_networks
 from contrastive_lvm.vae.network_rows import NetworkRows
-from contrastive_lvm.vae.networks import ACTIVATIONS
+from contrastive_lvm.vae.networks import ACTIVATIONS, FullyConnected, Network
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
 from contrastive_lvm.vae.training import HISTORY, TrainingPlan
 
@@ -57,6 +57,8 @@ class Autoencoder(Estimator, ABC):
 
     hidden_layer_sizes: Any
     activation: str
+    encoder: Any
+    decoder: Any
     likelihood: Any
     learning_rate: float
     batch_size: int
@@ -77,18 +79,25 @@ class Autoencoder(Estimator, ABC):
     def _architecture(
         self, n_features: int, n_target: int, n_shared: int, *, encodes_missing: bool
     ) -> Architecture:
-        widths = self.hidden_layer_sizes
-        if isinstance(widths, int | str) or not hasattr(widths, "__iter__"):
-            reason = "must list the widths of the hidden layers, such as (128, 256)."
-            raise InvalidParameterError("hidden_layer_sizes", widths, reason)
+        connected = self._fully_connected()
         return Architecture(
             n_features,
             n_target,
             n_shared,
-            tuple(check_integer("hidden_layer_sizes", width, 1) for width in widths),
-            check_choice("activation", self.activation, ACTIVATIONS),
+            connected if self.encoder is None else _network("encoder", self.encoder),
+            connected if self.decoder is None else _network("decoder", self.decoder),
             self._output(),
             encodes_missing,
+        )
+
+    def _fully_connected(self) -> FullyConnected:
+        widths = self.hidden_layer_sizes
+        if isinstance(widths, int | str) or not hasattr(widths, "__iter__"):
+            reason = "must list the widths of the hidden layers, such as (128, 256)."
+            raise InvalidParameterError("hidden_layer_sizes", widths, reason)
+        return FullyConnected(
+            tuple(check_integer("hidden_layer_sizes", width, 1) for width in widths),
+            check_choice("activation", self.activation, ACTIVATIONS),
         )
 
     def _output(self) -> Likelihood:
@@ -164,6 +173,7 @@ class Autoencoder(Estimator, ABC):
         check_variances(np.sum(variances, axis=0), [m.mean for m in moments])
         missing = not all(m.complete for m in moments)
         architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
+        check_outputs(architecture)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with verbosity(enabled=self.verbose):
             fit = fit_networks(architecture, plan, sets, moments, place, seed, resume)
@@ -254,6 +264,19 @@ class Autoencoder(Estimator, ABC):
     @abstractmethod
     def score_samples(self, X: Any) -> Array:
         """Return a lower bound on the log-likelihood of each row."""
+
+
+def _network(name: str, value: Any) -> Network:
+    """Return a network of the user's own."""
+    if not isinstance(value, Network) or isinstance(value, type):
+        reason = "must have the methods init(n_inputs, n_outputs, rng) and apply(weights, inputs)."
+        raise InvalidParameterError(name, value, reason)
+    try:
+        hash(value)
+    except TypeError as error:
+        reason = "cannot be hashed; make it a frozen dataclass of tuples and numbers."
+        raise InvalidParameterError(name, value, reason) from error
+    return value
 
 
 def _positive(name: str, value: Any) -> float:

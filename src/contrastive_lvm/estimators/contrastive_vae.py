@@ -55,6 +55,13 @@ class ContrastiveVAE(Autoencoder):
     hidden_layer_sizes : tuple of int
         Widths of the hidden layers of encoders and of decoders; `()` makes both linear.
     activation : {"relu", "elu", "gelu", "softplus", "tanh"}
+    encoder, decoder : network or None
+        Networks in place of the fully connected ones, each for both sets or both kinds of latents:
+        `ConvolutionalEncoder` and `ConvolutionalDecoder` for images, or any hashable object with
+        the methods `init(n_inputs, n_outputs, rng)`, which returns weights (nested tuples, lists or
+        dicts of float32 arrays), and `apply(weights, inputs)`, which returns outputs of shape
+        (B, n_outputs) by functions of JAX. An encoder's outputs are means and log standard
+        deviations.
     likelihood : {"gaussian", "bernoulli", "poisson", "negative_binomial"} or an object
         What decoders predict: means, or the logarithms of odds or rates. `Gaussian` learns its
         noise variance, `NegativeBinomial` its dispersions.
@@ -191,6 +198,8 @@ class ContrastiveVAE(Autoencoder):
         *,
         hidden_layer_sizes: tuple[int, ...] = (128, 256),
         activation: str = "relu",
+        encoder: Any = None,
+        decoder: Any = None,
         likelihood: Any = "gaussian",
         separation: float = 2.0,
         learning_rate: float = 2e-3,
@@ -210,6 +219,8 @@ class ContrastiveVAE(Autoencoder):
         self.n_shared = n_shared
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
+        self.encoder = encoder
+        self.decoder = decoder
         self.likelihood = likelihood
         self.separation = separation
         self.learning_rate = learning_rate

@@ -22,7 +22,9 @@ class VAE(Autoencoder):
     ----------
     n_components : int
         Latent dimensions.
-    hidden_layer_sizes, activation, likelihood, learning_rate, batch_size, max_epochs, kl_warm_up
+    hidden_layer_sizes, activation, encoder, decoder, likelihood, learning_rate, batch_size
+        As for `ContrastiveVAE`.
+    max_epochs, kl_warm_up
         As for `ContrastiveVAE`.
     clip, validation_fraction, patience, checkpoint, refine_steps, n_devices, random_state, verbose
         As for `ContrastiveVAE`.
@@ -57,6 +59,8 @@ class VAE(Autoencoder):
         *,
         hidden_layer_sizes: tuple[int, ...] = (128, 256),
         activation: str = "relu",
+        encoder: Any = None,
+        decoder: Any = None,
         likelihood: Any = "gaussian",
         learning_rate: float = 2e-3,
         batch_size: int = 512,
@@ -74,6 +78,8 @@ class VAE(Autoencoder):
         self.n_components = n_components
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
+        self.encoder = encoder
+        self.decoder = decoder
         self.likelihood = likelihood
         self.learning_rate = learning_rate
         self.batch_size = batch_size

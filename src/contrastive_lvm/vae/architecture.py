@@ -8,7 +8,7 @@ import numpy as np
 from contrastive_lvm._jax import JaxArrayLike
 from contrastive_lvm.arrays import Array, Dense
 from contrastive_lvm.likelihoods.base import Likelihood
-from contrastive_lvm.vae.networks import Network, initial_network
+from contrastive_lvm.vae.networks import Network, Weights
 
 LikelihoodLogs = dict[str, JaxArrayLike]  # logarithms of positive parameters, by name
 
@@ -16,14 +16,14 @@ LikelihoodLogs = dict[str, JaxArrayLike]  # logarithms of positive parameters, b
 class NetworkWeights(NamedTuple):
     """Everything that training learns; a VAE has no networks for the shared latents."""
 
-    background_encoder: Network
+    background_encoder: Weights
     likelihood: LikelihoodLogs
-    shared_decoder: Network
-    target_decoder: Network
-    target_encoder: Network
+    shared_decoder: Weights
+    target_decoder: Weights
+    target_encoder: Weights
 
-    def encoder(self, of: str) -> Network:
-        """Return the encoder of a set."""
+    def encoder(self, of: str) -> Weights:
+        """Return the weights of the encoder of a set."""
         return self.target_encoder if of == "target" else self.background_encoder
 
 
@@ -37,23 +37,23 @@ class Architecture:
     n_features: int
     n_target: int
     n_shared: int
-    hidden_layer_sizes: tuple[int, ...]
-    activation: str
+    encoder: Network
+    decoder: Network
     likelihood: Likelihood
     encodes_missing: bool  # encoders are told which entries are missing
 
     @property
-    def layer_sizes(self) -> dict[str, tuple[int, ...]]:
-        """Widths of the layers of each network, from its inputs to its outputs."""
+    def network_sizes(self) -> dict[str, tuple[Network, int, int]]:
+        """Each network with the numbers of its inputs and of its outputs."""
         n_inputs = self.n_features * (2 if self.encodes_missing else 1)
-        hidden, both = self.hidden_layer_sizes, self.n_target + self.n_shared
+        both = self.n_target + self.n_shared
         sizes = {
-            "target_encoder": (n_inputs, *hidden, 2 * both),
-            "target_decoder": (self.n_target, *hidden, self.n_features),
+            "target_encoder": (self.encoder, n_inputs, 2 * both),
+            "target_decoder": (self.decoder, self.n_target, self.n_features),
         }
         if self.n_shared:
-            sizes["background_encoder"] = (n_inputs, *hidden, 2 * self.n_shared)
-            sizes["shared_decoder"] = (self.n_shared, *hidden, self.n_features)
+            sizes["background_encoder"] = (self.encoder, n_inputs, 2 * self.n_shared)
+            sizes["shared_decoder"] = (self.decoder, self.n_shared, self.n_features)
         return sizes
 
     @property
@@ -68,12 +68,15 @@ class Architecture:
 
     def initial_weights(self, rng: np.random.Generator) -> NetworkWeights:
         """Draw random networks; all variance is noise at first."""
-        networks = {name: initial_network(sizes, rng) for name, sizes in self.layer_sizes.items()}
+        networks = {
+            name: network.init(n_inputs, n_outputs, rng)
+            for name, (network, n_inputs, n_outputs) in self.network_sizes.items()
+        }
         logs: LikelihoodLogs = {
             name: np.log(value).astype(np.float32)
             for name, value in self.initial_parameters.items()
         }
-        absent: dict[str, Network] = {"background_encoder": (), "shared_decoder": ()}
+        absent: dict[str, Weights] = {"background_encoder": (), "shared_decoder": ()}
         return NetworkWeights(**(absent | networks), likelihood=logs)
 
 
@@ -103,3 +106,5 @@ class NetworkConstants(NamedTuple):
     centre: JaxArrayLike  # (D,) of the encoders' inputs
     spread: JaxArrayLike  # (D,)
     profile: JaxArrayLike  # (D,) mean counts of features with size factors, zero elsewhere
+    target_offset: JaxArrayLike  # (D,) what the outputs of a decoder are less, to be centred
+    shared_offset: JaxArrayLike  # (D,)

@@ -13,7 +13,6 @@ import numpy as np
 from contrastive_lvm._jax import JaxArray, JaxArrayLike, jax, jnp
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.vae.architecture import Architecture, NetworkConstants, NetworkWeights
-from contrastive_lvm.vae.networks import apply
 
 LOG_STD = (-10.0, 5.0)  # of posteriors; rows far from the training data must not overflow
 LEAST_LOG_NOISE = float(np.log(FLOOR))
@@ -72,20 +71,20 @@ class NetworkModel(NamedTuple):
 
     def encode(self, rows: JaxArrayLike, of: str) -> DiagonalGaussian:
         """Return the posterior of the latents of rows of a set, target dimensions first."""
-        activation = self.architecture.activation
-        outputs = apply(self.weights.encoder(of), self.encoder_inputs(rows), activation)
+        encoder = self.architecture.encoder
+        outputs = encoder.apply(self.weights.encoder(of), self.encoder_inputs(rows))
         mean, log_std = jnp.split(outputs, 2, axis=-1)
         return DiagonalGaussian(mean, jnp.clip(log_std, *LOG_STD))
 
     def predictor(self, t: JaxArray | None, z: JaxArray | None, of: str) -> JaxArray:
         """Return the mean of a set plus the decoded latents; None leaves a part out."""
-        c, activation = self.constants, self.architecture.activation
+        c, decoder, w = self.constants, self.architecture.decoder, self.weights
         mean = c.target_mean if of == "target" else c.background_mean
         total: JaxArray = jnp.asarray(mean)
         if t is not None:
-            total = total + apply(self.weights.target_decoder, t, activation)
+            total = total + decoder.apply(w.target_decoder, t) - c.target_offset
         if z is not None and self.architecture.n_shared:
-            total = total + apply(self.weights.shared_decoder, z, activation)
+            total = total + decoder.apply(w.shared_decoder, z) - c.shared_offset
         return total
 
     def decode(self, h: JaxArray, of: str) -> JaxArray:

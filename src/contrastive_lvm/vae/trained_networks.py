@@ -18,7 +18,6 @@ from contrastive_lvm.vae.architecture import (
 from contrastive_lvm.vae.compiled import NetworkFunctions, network_functions
 from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, DiagonalGaussian
 from contrastive_lvm.vae.network_rows import NetworkRows
-from contrastive_lvm.vae.networks import Layer, Network
 
 MOST_DRAWS, ENOUGH_DRAWS = 64, 1 << 15  # of the lower bound: per row, and in all
 LEAST, MOST = 64, 2048  # rows of a block; shorter ones are padded, so that few are compiled
@@ -194,17 +193,18 @@ def centre_decoders(networks: TrainedNetworks, sets: tuple[NetworkRows, ...]) ->
     averages to zero over the target's rows and `f_s` over the background's, each at the posterior
     means that encoders give.
     """
-    w, c = networks.weights, networks.constants
+    c = networks.constants
     target = _mean_output(networks, sets[0], "target")
-    w = w._replace(target_decoder=_shifted(w.target_decoder, target))
     shared = np.zeros_like(target)
     if len(sets) == 2:
         shared = _mean_output(networks, sets[1], "background")
-        w = w._replace(shared_decoder=_shifted(w.shared_decoder, shared))
     constants = c._replace(
-        target_mean=c.target_mean + (target + shared), background_mean=c.background_mean + shared
+        target_mean=c.target_mean + (target + shared),
+        background_mean=c.background_mean + shared,
+        target_offset=target,
+        shared_offset=shared,
     )
-    return networks._replace(weights=w, constants=constants)
+    return networks._replace(constants=constants)
 
 
 def _mean_output(networks: TrainedNetworks, rows: NetworkRows, of: str) -> np.ndarray:
@@ -218,12 +218,6 @@ def _mean_output(networks: TrainedNetworks, rows: NetworkRows, of: str) -> np.nd
     c = networks.constants
     mean = total / len(means) - (c.target_mean if of == "target" else c.background_mean)
     return np.asarray(mean, dtype=np.float32)
-
-
-def _shifted(decoder: Network, offset: np.ndarray) -> Network:
-    """Subtract an offset from the outputs of a decoder."""
-    last = decoder[-1]
-    return (*decoder[:-1], Layer(last.weights, last.bias - offset))
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:

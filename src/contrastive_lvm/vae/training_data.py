@@ -85,12 +85,13 @@ def _constants(
     rng: np.random.Generator,
 ) -> NetworkConstants:
     D = architecture.n_features
+    zero = np.zeros(D)
     means = [_mean_predictor(architecture, m, units) for m in moments]
     profile = np.where(architecture.likelihood._sized_features(D), _joint_mean(moments)[1], 0.0)
     first = NetworkConstants(
         *(
             np.asarray(value, dtype=np.float32)
-            for value in (means[0], means[-1], np.zeros(D), np.ones(D), profile)
+            for value in (means[0], means[-1], zero, zero + 1.0, profile, zero, zero)
         )
     )
     inputs = network_functions(architecture).encoder_inputs
