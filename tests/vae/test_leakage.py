@@ -179,7 +179,9 @@ def test_held_out_rows_say_whether_there_is_a_contrast(tmp_path: Path) -> None:
     assert saved.target_gain_ == model.target_gain_
 
     X, B = two_sets(contrast=False)
-    with pytest.warns(UserWarning, match=r"no contrast was found; check which set"):
+    with pytest.warns(
+        UserWarning, match=r"no contrast was found; use more shared dimensions than 2"
+    ):
         model = quick(**JUDGED).fit(X, background=B)
     assert abs(model.target_gain_) < 2.0 * model.target_gain_error_
 
@@ -192,6 +194,8 @@ def test_shared_latents_that_carry_the_target_are_reported() -> None:
         n_target_=2,
         target_gain_=5.0,
         target_gain_error_=1.0,
+        background_gain_=-1.0,
+        n_shared_=8,
     )
     (said,) = separation_warnings(model)
     assert "curve of 0.97" in said
@@ -199,6 +203,10 @@ def test_shared_latents_that_carry_the_target_are_reported() -> None:
     assert "larger separation than 0" in said
     model.leakage_ = Leakage(0.6, 0.02, None, None, None)
     assert separation_warnings(model) == []
+    model.background_gain_ = 20.0
+    (said,) = separation_warnings(model)
+    assert "25 nats to a held-out row of the target and 20 to one of the background" in said
+    assert "more shared dimensions than 8" in said
     model.leakage_ = Leakage(0.97, 0.3, None, None, None)
     model.n_held_out_ = 50  # too few to tell
     assert separation_warnings(model) == []

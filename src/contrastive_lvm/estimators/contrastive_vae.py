@@ -33,6 +33,7 @@ JUDGED = {
     "leakage": optional(check_leakage),
     "target_gain": number("any"),
     "target_gain_error": number("any"),
+    "background_gain": number("any"),
     "n_held_out": whole(),
 }
 
@@ -129,6 +130,9 @@ class ContrastiveVAE(Autoencoder):
         they add to one of the background (through the target's encoder), nats per row, and the
         standard error of this difference. Without a contrast rows of both sets are alike, and the
         difference is zero on average. NaN with fewer than 10 held-out rows in a set.
+    background_gain_ : float
+        What the target latents add to the lower bound of a held-out row of the background. They
+        should add nothing; if they add much, they carry what both sets have.
     n_held_out_ : int
         Rows of the set with fewer held-out rows.
     n_target_, n_shared_ : int
@@ -187,6 +191,7 @@ class ContrastiveVAE(Autoencoder):
     leakage_: Leakage | None
     target_gain_: float
     target_gain_error_: float
+    background_gain_: float
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
     report = report
@@ -295,10 +300,12 @@ class ContrastiveVAE(Autoencoder):
     def _judge(self, networks: TrainedNetworks, held_out: tuple[NetworkRows, ...]) -> None:
         """Measure leakage and gain on held-out rows, as the encoders alone see them."""
         self.n_held_out_ = min((rows.n_rows for rows in held_out), default=0)
-        self.leakage_, self.target_gain_, self.target_gain_error_ = None, np.nan, np.nan
+        self.leakage_ = None
+        self.target_gain_ = self.target_gain_error_ = self.background_gain_ = np.nan
         if self.n_held_out_ < LEAST_HELD_OUT:
             return
         gains = [networks.target_gains(rows) for rows in held_out]
+        self.background_gain_ = float(gains[1].mean())
         self.target_gain_ = float(gains[0].mean() - gains[1].mean())
         variances = [own.var(ddof=1) / len(own) for own in gains]
         self.target_gain_error_ = float(np.sqrt(np.sum(variances)))
