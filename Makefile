@@ -47,7 +47,7 @@ coverage: $(VENV)/.dev  ## check the coverage of bootstrap intervals on simulate
 levels: $(VENV)/.dev  ## measure level and power of the test of contrast; writes docs
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.contrast_levels --write
 
-digits: $(VENV)/.dev  ## train autoencoders on digits on grass, an hour; writes docs
+digits: $(VENV)/.dev  ## train autoencoders on digits on textures, hours; writes docs
 	$(BIN)/python docs/make_digits.py
 
 reproduce: $(VENV)/.dev  ## repeat the paper's experiments, ten minutes; writes docs
