@@ -149,20 +149,20 @@ bound is in nats per row of the training data, by encoders. What has no line yet
 |---|---|---|---|---|---|---|---|---|---|---|
 {table}
 
-The penalty was designed, and `separation=2` chosen from 0.5, 1, 2 and 4 as the smallest weight with
-an AUC of at most 0.61 and an R2 of at most 0.03 everywhere (of rows that trained), on images of 14 x
-14 pixels with 5,000 digits: grass (seed 0) and generated textures with spectra of 2 and 1.3 and less
-contrast (seed 0). Accuracies were printed beside these numbers and were looked at. The term for
-excess precision was added after a fit of 12,000 digits (spectrum 2, intensity 1, seed 0) whose
-shared latents recognised .38 of the digits, with 18 nats in those of target rows and 9 in those of
-background rows. Plane waves were not looked at before the table was made. Warm-up and learning rate
-are those of an earlier version, chosen on grass by accuracies.
+The penalty was designed, and `separation=2` chosen from 0.5, 1, 2 and 4 as the smallest weight
+with an AUC of at most 0.61 and an R2 of at most 0.03 everywhere (of rows that trained), on images
+of 14 x 14 pixels with 5,000 digits: grass (seed 0) and generated textures with spectra of 2 and
+1.3 and less contrast (seed 0). Accuracies were printed beside these numbers and were looked at.
+The term for excess precision was added after a fit of 12,000 digits (spectrum 2, intensity 1,
+seed 0) whose shared latents recognised .38 of the digits, with 18 nats in those of target rows
+and 9 in those of background rows. Plane waves were not looked at before the table was made. Warm-
+up and learning rate are those of an earlier version, chosen on grass by accuracies.
 
-Plane waves at intensity 0.5 show a limit of the model: its target latents are used for the texture,
-with and without the penalty, and with 20 shared dimensions in place of 8. Held-out rows show it: on
-images of 14 x 14 pixels (4,000 digits) the target latents added 31.2 nats to a row of the target and
-30.3 to one of the background, where they added 26.7 and -7.4 on soil, and `fit` warned that no
-contrast was found.
+Plane waves at intensity 0.5 show a limit of the model: its target latents are used for the
+texture, with and without the penalty, and with 20 shared dimensions in place of 8. Held-out rows
+show it: on images of 14 x 14 pixels (4,000 digits) the target latents added 31.2 nats to a row of
+the target and 30.3 to one of the background, where they added 26.7 and -7.4 on soil, and `fit`
+warned that no contrast was found.
 """
 
 
