@@ -165,3 +165,20 @@ def test_mixed_features_by_name() -> None:
     noise = np.asarray(model.noise_variance_)
     assert (noise[:4] > 0).all()
     assert not noise[4:].any()
+
+
+def test_few_counts_of_mixed_data_keep_their_effect() -> None:
+    """Six counts that all rise with one latent variable: their total would take it away."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((300, 1))
+    X = np.hstack([z + 0.3 * rng.standard_normal((300, 4)), rng.poisson(np.exp(1.0 + z), (300, 6))])
+    kinds = {"gaussian": range(4), "poisson": range(4, 10)}
+    slopes = {}
+    for sizes in ("auto", "total"):
+        likelihood = clvm.Mixed(kinds, size_factors=sizes)
+        model = clvm.ContrastiveLVM(1, 0, likelihood=likelihood, inference=clvm.EM(tol=1e-2))
+        slopes[sizes] = np.abs(model.fit(X).target_components_[0, 4:]).mean()
+    assert abs(slopes["auto"] - 1.0) < 0.15
+    assert slopes["total"] < 0.5
+    with pytest.raises(ValueError, match="size_factors"):
+        clvm.Mixed(kinds, size_factors="rows")  # type: ignore[arg-type]

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
 from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.checks import check_choice
 from contrastive_lvm.likelihoods.base import (
     BoolArray,
     CountTable,
@@ -25,6 +26,8 @@ from contrastive_lvm.likelihoods.student_t import StudentT
 from contrastive_lvm.linalg.matrices import densify
 
 Value = TypeVar("Value")
+MixedSizes = Literal["auto", "total", "none"]
+LEAST_SIZED = 50  # features with counts, whose total says more of the row than of any of them
 KINDS: dict[str, Likelihood] = {
     "gaussian": Gaussian("feature"),
     "student_t": StudentT(noise="feature"),
@@ -39,7 +42,7 @@ class Mixed(Likelihood):
     """A likelihood for each feature, by the kind of the feature.
 
     Features are independent given the latents, so their log densities add. Gaussian and Student-t
-    features have noise variances of their own; size factors of rows come from the counts alone.
+    features have noise variances of their own.
 
     Parameters
     ----------
@@ -47,19 +50,25 @@ class Mixed(Likelihood):
         `{"gaussian": [...], "bernoulli": [...], ...}`: for each kind (also `"student_t"`,
         `"poisson"`, `"negative_binomial"`) its features, by name or position. Every feature must
         be there once.
+    size_factors : {"auto", "total", "none"}
+        `"total"`: the rate of a row's counts is relative to their total, as for `Poisson`;
+        `"none"`: it is not. The total of few counts is mostly what they have in common, so that
+        dividing by it hides their effects: `"auto"` is `"total"` from 50 features with counts on.
 
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> clvm.Mixed({"gaussian": ["weight", "height"], "bernoulli": ["smoker"]})
-    Mixed(kinds={'gaussian': ('weight', 'height'), 'bernoulli': ('smoker',)})
+    >>> clvm.Mixed({"gaussian": ["weight", "height"], "bernoulli": ["smoker"]}).size_factors
+    'auto'
     """
 
     kinds: Any
+    size_factors: MixedSizes = "auto"
 
     _has_expectations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_choice("size_factors", self.size_factors, get_args(MixedSizes))
         if not isinstance(self.kinds, Mapping) or not self.kinds:
             raise TypeError(
                 f"kinds={self.kinds!r} must be a dict from kinds of likelihood to features, e.g. "
@@ -76,7 +85,7 @@ class Mixed(Likelihood):
         object.__setattr__(self, "kinds", frozen)
 
     def __hash__(self) -> int:
-        return hash(tuple(self.kinds.items()))
+        return hash((tuple(self.kinds.items()), self.size_factors))
 
     def _bind(self, n_features: int, names: Sequence[str] | None) -> "Mixed":
         """Return features by position; refuse those that are unknown, missing or repeated."""
@@ -100,7 +109,8 @@ class Mixed(Likelihood):
                 f"Mixed leaves out {len(lacking)} of {n_features} features, the first is "
                 f"{first!r}; give every feature a likelihood."
             )
-        return Mixed({kind: found for kind, found in kinds.items() if found})
+        found_kinds = {kind: found for kind, found in kinds.items() if found}
+        return Mixed(found_kinds, self.size_factors)
 
     @staticmethod
     def _position(feature: object, position: dict[str, int], n_features: int) -> int:
@@ -161,7 +171,9 @@ class Mixed(Likelihood):
         return None
 
     def _sized_features(self, n_features: int) -> BoolArray:
-        return self._joined(n_features, lambda part, n: part._sized_features(n))
+        sized = self._joined(n_features, lambda part, n: part._sized_features(n))
+        many = self.size_factors == "auto" and sized.sum() >= LEAST_SIZED
+        return sized if many or self.size_factors == "total" else np.zeros_like(sized)
 
     def _has_counts(self, n_features: int) -> BoolArray:
         return self._joined(n_features, lambda part, n: part._has_counts(n))
