@@ -219,9 +219,11 @@ the Kang cells. The p-value of these cells below is therefore not independent ev
 ({splits} divisions each, 99 permutations)
 
 Divisions of one set are not independent of each other, so that these shares vary more than those
-of simulated sets. Eight donors have 70 divisions, so that p is 1/70, 2/70 and so on. Noise deviations of the
-sets that differ by about 4 % of each other, too little to be seen in 150 + 150 rows, are the least favourable case
-known to us: 9 % of 800 such sets were rejected when settings were chosen.
+of simulated sets. Eight donors have 70 divisions, so that p is 1/70, 2/70 and so on.
+
+Noise deviations of the sets that differ by about 4 % of each other, too little to be seen in 150 +
+150 rows, are the least favourable case known to us: 9 % of 800 such sets were rejected when
+settings were chosen.
 
 ## Power
 
