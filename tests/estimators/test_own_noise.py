@@ -155,6 +155,7 @@ def with_background_structure(seed: int, size: float) -> tuple[Array, Array, Arr
     return X + rng.normal(size=X.shape), Y + rng.normal(size=Y.shape), W
 
 
+@pytest.mark.filterwarnings("ignore:The background varies")
 @pytest.mark.parametrize("seed", range(3))
 def test_structure_of_the_background_alone_does_not_turn_the_target(seed: int) -> None:
     angles = []

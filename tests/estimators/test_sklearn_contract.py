@@ -111,6 +111,7 @@ def test_clone_keeps_parameters_and_drops_the_fit(data: clvm.datasets.Contrastiv
     assert not hasattr(copy, "posterior_")
 
 
+@pytest.mark.filterwarnings("ignore:The background varies")  # where n_shared is too small
 @pytest.mark.usefixtures("routing")
 def test_grid_search_finds_the_shared_dimension(data: clvm.datasets.ContrastiveData) -> None:
     search = GridSearchCV(clvm.ContrastiveLVM(2, 1), {"n_shared": [1, 3, 6]}, cv=3)

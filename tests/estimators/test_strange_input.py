@@ -314,6 +314,7 @@ def frozen(values: Any) -> Any:
     return values
 
 
+@pytest.mark.filterwarnings("ignore:The noise of the target")
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
 def test_inputs_that_cannot_be_written_are_not(likelihood: str) -> None:
     for rows in (frozen(X), frozen(GAPS), frozen(GAPS.T).T, frozen(GAPS)[::-1], frozen(WHOLE)):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.rows.data import Data
 
 MOST_FEATURES = 200  # of which a check is cheap beside the fit
-LEAST_RATIO = 1.5  # of noise variances that differ
+LEAST_RATIO, MOST_RATIO = 1.5, 1e3  # of noise variances that differ; beyond, sets differ in units
 FAR = 6.0  # standard deviations of the logarithm of their ratio
 SEVERAL = 3.0  # times what a column must gain
 # Share of the target loadings' variance outside the target dimensions of a better model: .12 to .71
@@ -72,7 +72,7 @@ def check_background(
         _noise(posterior, target, background),
         _excess(posterior, target, background),
     )
-    differs = abs(deviation) > FAR and not 1.0 / LEAST_RATIO < ratio < LEAST_RATIO
+    differs = abs(deviation) > FAR and LEAST_RATIO <= max(ratio, 1.0 / ratio) <= MOST_RATIO
     needed = SEVERAL * price(background.n_rows, len(target.matrix))
     own = not differs and gain > needed and both < 1.0 + (excess - 1.0) / 4.0
     return BackgroundCheck(float(ratio), bool(differs), float(excess), bool(own))

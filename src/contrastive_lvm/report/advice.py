@@ -99,7 +99,8 @@ def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list
 def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
     """Compare the noise variances of a fit with what they should be."""
     noise, rows = np.asarray(model.noise_variance_), sets.target.values[:MOST_ROWS]
-    if not noise.any() or not isinstance(model, ContrastiveLVM):
+    known = sets.preparation.covariates  # whose effects are no noise
+    if not noise.any() or known or not isinstance(model, ContrastiveLVM):
         return []
     if noise.ndim:  # the least of a feature's over all sets
         variances, _ = column_variances(rows)
