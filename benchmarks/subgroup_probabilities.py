@@ -3,6 +3,7 @@
 Run `python -m benchmarks.subgroup_probabilities`; it takes a few seconds.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,8 @@ HEAD = f"""# Probabilities of subgroups
 
 Two overlapping subgroups were planted in {N_DATASETS} datasets of {N_ROWS} rows and {N_FEATURES}
 features, and a model with `latent_prior=Mixture(2)` was fitted to each. Rows are sorted by the
-probability of their most probable subgroup. `python -m benchmarks.subgroup_probabilities` repeats it.
+probability of their most probable subgroup.
+`python -m benchmarks.subgroup_probabilities` repeats it.
 
 | probability | rows | mean probability | share that is right |
 |---|---|---|---|
@@ -45,7 +47,7 @@ def main() -> None:
     found = [outcome(seed) for seed in range(N_DATASETS)]
     said, right = (np.concatenate(part) for part in zip(*found, strict=True))
     lines = []
-    for low, high in zip(EDGES[:-1], EDGES[1:], strict=True):
+    for low, high in pairwise(EDGES):
         own = (said >= low) & ((said < high) | (high == 1.0))
         numbers = f"{own.sum()} | {said[own].mean():.3f} | {right[own].mean():.3f}"
         lines.append(f"| {low:g} to {high:g} | {numbers} |")
