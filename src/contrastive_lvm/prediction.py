@@ -20,7 +20,7 @@ from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import make_block, row_slices, widen
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised, row_ascents
-from contrastive_lvm.rows.latent_law import LatentLaw, correct
+from contrastive_lvm.rows.latent_distribution import LatentDistribution, correct
 from contrastive_lvm.rows.masked_rows import mean_of, prepare, residual_of, row_step
 from contrastive_lvm.rows.scale_mixture_rows import BLOCK_ELEMENTS, RowStep, WeightedBlock
 
@@ -38,7 +38,7 @@ class Linear(NamedTuple):
     draw_scales: Callable[[np.random.RandomState, tuple[int, int]], Array] | None = None
     effects: Array | None = None  # (D, C) M
     covariates: Array | None = None  # (N, C) of the rows in question; None where they are zero
-    law: LatentLaw | None = None  # of latents that are not standard normal
+    distribution: LatentDistribution | None = None  # of latents that are not standard normal
 
     def means_of(self, rows: slice) -> Array:
         """Return the means of some rows: (D,), or (B, D) if covariates are given."""
@@ -117,12 +117,12 @@ def row_posteriors(model: Fixed, X: Matrix) -> Iterator[RowPosteriors]:
         found = RowPosteriors(
             rows, block.values, block.observed > 0, block.pattern, m.mean, m.cov, m.log_likelihood
         )
-        yield found if model.law is None else _corrected(found, model.law)
+        yield found if model.distribution is None else _corrected(found, model.distribution)
 
 
-def _corrected(block: RowPosteriors, law: LatentLaw) -> RowPosteriors:
-    """Return posteriors with the given law of latents in place of the standard normal one."""
-    found, B = correct(law, block.mean, block.cov, block.pattern), len(block.values)
+def _corrected(block: RowPosteriors, distribution: LatentDistribution) -> RowPosteriors:
+    """Return posteriors under another distribution of the latents than the standard normal."""
+    found, B = correct(distribution, block.mean, block.cov, block.pattern), len(block.values)
     return block._replace(
         observed=block.observed[block.pattern],
         pattern=np.arange(B),
@@ -187,7 +187,7 @@ def _fixed_point(model: Linear, scaler: Scaler, values: Array, mean: Array) -> W
     A row stops when its own scales do, so that its posterior does not depend on its neighbours.
     """
     values = values - mean
-    step = RowStep(model.loadings, model.psi, np.zeros(len(model.psi)), scaler, model.law)
+    step = RowStep(model.loadings, model.psi, np.zeros(len(model.psi)), scaler, model.distribution)
     weights = step(values, np.ones((len(values), 1))).scales.weights
     moving = np.arange(len(values))
     for _ in range(SCALE_SWEEPS):
@@ -398,8 +398,8 @@ def draw(
             rows[chosen == i] = drawn_rows[chosen == i]
         return rows
     h = rng.standard_normal((n, model.L.shape[1]))
-    if isinstance(model, Linear) and model.law is not None:
-        h[:, model.law.columns] = model.law.mixture.draw(n, rng)
+    if isinstance(model, Linear) and model.distribution is not None:
+        h[:, model.distribution.columns] = model.distribution.mixture.draw(n, rng)
     if active is not None:
         h[:, ~active] = 0.0
     if isinstance(model, Generalised):

@@ -1,4 +1,4 @@
-"""Charts of new rows: their laws for normal rows, alarms for others; ratios of likelihoods."""
+"""Charts of new rows: their distribution for normal rows, alarms for others; likelihood ratios."""
 
 import json
 from pathlib import Path

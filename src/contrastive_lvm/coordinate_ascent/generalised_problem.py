@@ -25,7 +25,7 @@ from contrastive_lvm.linalg.loadings import Covariance, Loadings, PackedCovarian
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.generalised_rows import FeatureModel, GeneralisedRows
-from contrastive_lvm.rows.latent_law import LatentLaw
+from contrastive_lvm.rows.latent_distribution import LatentDistribution
 
 REACH = 3.0  # longest step of a feature's loadings or mean, in units of the predictor
 MOST_CUTS = 12  # of a step, each to a quarter
@@ -93,7 +93,10 @@ class GeneralisedProblem(Problem):
         return Nuisance(p.psi, none if p.dispersion is None else p.dispersion, self.df)
 
     def evaluate(
-        self, point: Array, carry: Carry, laws: Sequence[LatentLaw | None] | None = None
+        self,
+        point: Array,
+        carry: Carry,
+        distributions: Sequence[LatentDistribution | None] | None = None,
     ) -> tuple[float, RowResults]:
         """Update scales of the priors, then take a step of all rows: the bound and statistics."""
         p = self.unflatten(point)

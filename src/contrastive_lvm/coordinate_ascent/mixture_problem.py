@@ -23,7 +23,7 @@ from contrastive_lvm.linalg.normal_mixture import NormalMixture, condition, stan
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.prediction import Linear, column_moments
 from contrastive_lvm.priors.mixture import Mixture
-from contrastive_lvm.rows.latent_law import LatentLaw
+from contrastive_lvm.rows.latent_distribution import LatentDistribution
 
 MOST_START_ROWS = 5000  # evenly spaced, that components are first fitted to
 N_STARTS = 4
@@ -95,15 +95,15 @@ class MixtureProblem:
         found = zip(self.blocks, self._split(point)[1], strict=True)
         return self.single_components() | {block.name: own for (block, *_), own in found}
 
-    def _laws(self, mixtures: list[NormalMixture]) -> list[LatentLaw | None]:
+    def _laws(self, mixtures: list[NormalMixture]) -> list[LatentDistribution | None]:
         """Return how the latents of each set are distributed."""
-        laws: list[LatentLaw | None] = [None] * len(self.model.sets)
+        distributions: list[LatentDistribution | None] = [None] * len(self.model.sets)
         for (_, _, columns), mixture in zip(self.blocks, mixtures, strict=True):
             for i, active in enumerate(self.plain.active):
                 own = np.flatnonzero((active >= columns.start) & (active < columns.stop))
                 if len(own):
-                    laws[i] = LatentLaw(own, mixture)
-        return laws
+                    distributions[i] = LatentDistribution(own, mixture)
+        return distributions
 
     def evaluate(self, point: Array, carry: Carry) -> tuple[float, RowResults]:
         """Take the row step: the bound and its statistics."""

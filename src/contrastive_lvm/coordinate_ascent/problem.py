@@ -31,7 +31,7 @@ from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.priors.flat import Flat
 from contrastive_lvm.rows.data import Data
-from contrastive_lvm.rows.latent_law import LatentLaw
+from contrastive_lvm.rows.latent_distribution import LatentDistribution
 from contrastive_lvm.rows.row_cache import Cache
 
 MOST_REPEATS = 20  # of the loading step within a sweep, until the scales of priors stand still
@@ -172,11 +172,14 @@ class Problem:
         return WarmStart(self, point, carry)
 
     def evaluate(
-        self, point: Array, carry: Carry, laws: Sequence[LatentLaw | None] | None = None
+        self,
+        point: Array,
+        carry: Carry,
+        distributions: Sequence[LatentDistribution | None] | None = None,
     ) -> tuple[float, RowResults]:
         """Update scales of the priors, then take the row step: the bound and its statistics.
 
-        `laws` are the distributions of the sets' latents; None is standard normal.
+        `distributions` are the distributions of the sets' latents; None is standard normal.
         """
         p = self.unflatten(point)
         loadings = Loadings(p.L, carry.cov)
@@ -191,7 +194,7 @@ class Problem:
             parts["entropy of loadings"] = loadings.entropy()
         scaler = partial(self.likelihood.scales, df=p.df)
         active = [loadings.columns(columns) for columns in self.active]
-        sums, weights = self.data.row_step(active, p, carry.weights, scaler, laws)
+        sums, weights = self.data.row_step(active, p, carry.weights, scaler, distributions)
         for name, found in zip(self.model.sets, sums, strict=True):
             parts[f"{name} rows"] = found.statistics.bound
         results = RowResults(

@@ -17,7 +17,7 @@ from contrastive_lvm.likelihoods.base import Likelihood, ScaleMixture
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Drawn, Fixed, Linear, View, row_posteriors
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised, Learned
-from contrastive_lvm.rows.latent_law import LatentLaw
+from contrastive_lvm.rows.latent_distribution import LatentDistribution
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
 
@@ -112,9 +112,11 @@ class PredictionModel:
         if not isinstance(likelihood, ScaleMixture):
             learned, sized = Learned(likelihood, nuisance), likelihood._sized_features(len(mean))
             return Generalised(loadings, mean, learned, np.zeros(0), sized, effects)
-        law = self._law(blocks)
+        distribution = self._law(blocks)
         if not likelihood._is_scale_mixture:
-            return Linear(loadings, mean, nuisance.noise, law=law, effects=effects)
+            return Linear(
+                loadings, mean, nuisance.noise, distribution=distribution, effects=effects
+            )
         return Linear(
             loadings,
             mean,
@@ -122,17 +124,19 @@ class PredictionModel:
             partial(likelihood.scales, df=df),
             likelihood._variance_factor(df),
             partial(likelihood._draw_scales, df),
-            law=law,
+            distribution=distribution,
             effects=effects,
         )
 
-    def _law(self, blocks: tuple[str, ...]) -> LatentLaw | None:
+    def _law(self, blocks: tuple[str, ...]) -> LatentDistribution | None:
         """Return the distribution of latents that are not standard normal, if there are any."""
         sizes = [self.posterior.loadings[name].shape[1] for name in blocks]
         ends = np.cumsum(sizes)
         for name, n, end in zip(blocks, sizes, ends, strict=True):
             if n and name in self.posterior.latent_mixtures:
-                return LatentLaw(np.arange(end - n, end), self.posterior.latent_mixtures[name])
+                return LatentDistribution(
+                    np.arange(end - n, end), self.posterior.latent_mixtures[name]
+                )
         return None
 
     def encode(self, covariates: Any, n_rows: int) -> EncodedRows | None:
@@ -250,7 +254,7 @@ def tail_probabilities(model: Linear, X: Matrix) -> Array:
     distribution, that of their mean 0 and covariance I.
     """
     logs = np.empty(X.shape[0])
-    for block in row_posteriors(model._replace(law=None), X):
+    for block in row_posteriors(model._replace(distribution=None), X):
         observed = block.observed[block.pattern]
         fitted = model.means_of(block.rows) + block.mean.T @ model.L.T
         residual = (block.values - fitted) * observed

@@ -98,7 +98,7 @@ def _latents(model: ContrastiveLVM, X: Any) -> tuple[Array, Array]:
     linear_view(model._fitted())
     view, rows = model._rows(X, "target", RowFacts())
     plain: Any = view
-    return column_moments(plain._replace(law=None), rows, np.arange(model.n_target_))
+    return column_moments(plain._replace(distribution=None), rows, np.arange(model.n_target_))
 
 
 def _single(mean: Array, cov: Array) -> NormalMixture:

@@ -23,7 +23,7 @@ from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
-from contrastive_lvm.rows.latent_law import LatentLaw, complete_statistics
+from contrastive_lvm.rows.latent_distribution import LatentDistribution, complete_statistics
 from contrastive_lvm.rows.masked_rows import MaskedRows
 from contrastive_lvm.rows.reader import RowReader, Rows
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
@@ -88,23 +88,25 @@ class Data(NamedTuple):
         p: Parameters,
         weights: Sequence[Cache | None],
         scaler: Scaler,
-        laws: Sequence[LatentLaw | None] | None = None,
+        distributions: Sequence[LatentDistribution | None] | None = None,
     ) -> tuple[list[RowSums], tuple[Cache | None, ...]]:
         """Return what the rows of each set add up to, and their weights from now on."""
 
         def step(i: int) -> tuple[RowSums, Cache | None]:
             effects = p.effects[i] if p.effects else None
             rows, given = self.sets[i], (active[i], noise_of(p.psi, i), p.means[i], effects)
-            law = None if laws is None else laws[i]
+            distribution = None if distributions is None else distributions[i]
             if isinstance(rows, ScaleMixtureRows):
-                return rows.sweep(*given, weights[i], scaler, law)
+                return rows.sweep(*given, weights[i], scaler, distribution)
             if isinstance(rows, MaskedRows):
-                return RowSums(rows.statistics(*given, law)), None
+                return RowSums(rows.statistics(*given, distribution)), None
             if isinstance(rows, GeneralisedRows):
                 raise TypeError("these rows were prepared for counts or binary data.")
-            if law is None:
+            if distribution is None:
                 return RowSums(rows.statistics(*given)), None
-            return RowSums(complete_statistics(rows, *self.rows_of_set(i), given, law)), None
+            return RowSums(
+                complete_statistics(rows, *self.rows_of_set(i), given, distribution)
+            ), None
 
         sets = range(len(self.sets))
         found = _at_once(step, sets, self.readers) if self.clustered else map(step, sets)

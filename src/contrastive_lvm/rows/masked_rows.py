@@ -31,7 +31,7 @@ from contrastive_lvm.linalg.matrices import (
     row_slices,
     widen,
 )
-from contrastive_lvm.rows.latent_law import LatentLaw, correct
+from contrastive_lvm.rows.latent_distribution import LatentDistribution, correct
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache
 from contrastive_lvm.rows.scatter import MOST_FEATURES, Moments
@@ -226,10 +226,10 @@ class MaskedRows:
         psi: Array,
         mean: Array,
         effects: Array | None = None,
-        law: LatentLaw | None = None,
+        distribution: LatentDistribution | None = None,
     ) -> Statistics:
         """Expected sufficient statistics at the given parameters: one pass."""
-        function = partial(_chunk_statistics, loadings, psi, mean, effects, law)
+        function = partial(_chunk_statistics, loadings, psi, mean, effects, distribution)
         if self._sorted is not None:
             return self.reader.reduce(
                 function,
@@ -256,12 +256,12 @@ def _chunk_statistics(
     psi: Array,
     mean: Array,
     effects: Array | None,
-    law: LatentLaw | None,
+    distribution: LatentDistribution | None,
     chunk: Chunk,
 ) -> Statistics:
     kept = chunk.cached
     parts = kept if isinstance(kept, list) else sorted_rows(chunk, kept)
-    return masked_statistics(parts, loadings, psi, mean, effects, law)
+    return masked_statistics(parts, loadings, psi, mean, effects, distribution)
 
 
 def sort_by_pattern(rows: Matrix) -> npt.NDArray[np.int32]:
@@ -297,7 +297,7 @@ def masked_statistics(
     psi: Array,
     mean: Array,
     effects: Array | None = None,
-    law: LatentLaw | None = None,
+    distribution: LatentDistribution | None = None,
 ) -> Statistics:
     """Sum the expected sufficient statistics of rows that are sorted by pattern."""
     D, K = loadings.mean.shape
@@ -305,13 +305,13 @@ def masked_statistics(
     moment, first = np.zeros((C * (C + 1) // 2, D)), np.zeros((C, D))
     cross, residual, square, n = np.zeros((D, C)), np.zeros(D), np.zeros(D), np.zeros(D)
     latent, bound, n_rows, model = np.zeros(Q), 0.0, 0.0, prepare(loadings, psi)
-    components = np.zeros((0, 0)) if law is None else np.zeros(law.sums_shape)
+    components = np.zeros((0, 0)) if distribution is None else np.zeros(distribution.sums_shape)
     for part in parts:
         block, w = part.block(), part.weights
         R = residual_of(block, mean_of(mean, effects, part.covariates))
         rows = row_step(model, R, block)
-        if law is not None:
-            found = correct(law, rows.mean, rows.cov, block.pattern)
+        if distribution is not None:
+            found = correct(distribution, rows.mean, rows.cov, block.pattern)
             rows = RowMoments(found.mean, found.cov, rows.log_likelihood + found.log_ratio)
             components += found.posterior.sums(block.pattern, w)
         columns = with_known(rows.mean, part.covariates)
@@ -319,7 +319,7 @@ def masked_statistics(
         wR = R if w is None else R * w[:, None]
         weight = np.bincount(block.pattern, weights=w, minlength=len(block.observed))
         second = _sum_patterns(packed.pairwise_products(columns, h), block)  # (., P)
-        if law is None:
+        if distribution is None:
             second[:Q] += rows.cov * weight
         else:
             second[:Q] += _sum_patterns(rows.cov if w is None else rows.cov * w, block)

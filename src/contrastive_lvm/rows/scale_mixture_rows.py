@@ -23,7 +23,7 @@ from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.linalg.normal_mixture import MixturePosterior
-from contrastive_lvm.rows.latent_law import LatentLaw, correct
+from contrastive_lvm.rows.latent_distribution import LatentDistribution, correct
 from contrastive_lvm.rows.masked_rows import AvailableEntries, with_known
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
@@ -57,10 +57,10 @@ class RowStep:
         psi: Array,
         mean: Array,
         scaler: Scaler,
-        law: LatentLaw | None = None,
+        distribution: LatentDistribution | None = None,
     ) -> None:
-        self._given = (loadings, psi, mean, scaler, law)
-        self.law = law
+        self._given = (loadings, psi, mean, scaler, distribution)
+        self.distribution = distribution
         self.mean, self.scaler, self.psi, self.L = mean, scaler, psi, loadings.mean
         self.K = loadings.mean.shape[1]
         self.i, self.j = packed.pair_indices(self.K)
@@ -88,8 +88,8 @@ class RowStep:
         w *= R
         h = packed.multiply(cov, self.scaled @ w.T)
         posterior = None
-        if self.law is not None:
-            h, cov, _, gain, posterior = correct(self.law, h, cov, np.arange(len(R)))
+        if self.distribution is not None:
+            h, cov, _, gain, posterior = correct(self.distribution, h, cov, np.arange(len(R)))
             logdet -= 2.0 * gain
         outer = packed.pairwise_products(h, h)
         outer += cov
@@ -197,13 +197,13 @@ class ScaleMixtureRows:
         effects: Array | None,
         scales: Cache | None,
         scaler: Scaler,
-        law: LatentLaw | None = None,
+        distribution: LatentDistribution | None = None,
     ) -> tuple[RowSums, Cache]:
         """Take the row step with the scales `E[u]` of the last sweep, and renew them.
 
         Scales of None are all 1.
         """
-        step = RowStep(loadings, psi, mean, scaler, law)
+        step = RowStep(loadings, psi, mean, scaler, distribution)
         kind = _scales_precision(scaler, *self.reader.shape)
         function = partial(_sweep_chunk, step, effects, kind, self._n_empty > 0)
         return self.reader.renew(

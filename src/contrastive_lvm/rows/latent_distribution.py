@@ -29,7 +29,7 @@ from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.scatter import Scatter
 
 
-class LatentLaw(NamedTuple):
+class LatentDistribution(NamedTuple):
     """The distribution of some of a set's latents; the others are standard normal."""
 
     columns: npt.NDArray[np.intp]  # among the active ones
@@ -53,12 +53,12 @@ class CorrectedRows(NamedTuple):
 
 
 def correct(
-    law: LatentLaw, mean: Array, cov: Array, pattern: npt.NDArray[np.intp]
+    distribution: LatentDistribution, mean: Array, cov: Array, pattern: npt.NDArray[np.intp]
 ) -> CorrectedRows:
     """Correct the outcome of the row step: means (K, B) and packed covariances (Q, P)."""
-    V, b = packed.unpack(cov), law.columns
+    V, b = packed.unpack(cov), distribution.columns
     own = V[:, b[:, None], b]  # (P, T, T)
-    found = condition(law.mixture, np.ascontiguousarray(mean[b].T), own, pattern)
+    found = condition(distribution.mixture, np.ascontiguousarray(mean[b].T), own, pattern)
     G = np.swapaxes(np.linalg.solve(own, V[:, b]), 1, 2)  # (P, K, T)
     change = found.mean() - mean[b].T  # (B, T)
     spread = found.second_moment(pattern)
@@ -96,7 +96,7 @@ def complete_statistics(
     weights: Array | None,
     known: Array | None,
     given: tuple[Loadings, Array, Array, Array | None],
-    law: LatentLaw,
+    distribution: LatentDistribution,
 ) -> Statistics:
     """Return the statistics of complete rows: those of their scatter, and one pass for the rest.
 
@@ -106,7 +106,7 @@ def complete_statistics(
     """
     loadings, psi, mean, effects = given
     plain = rows.statistics(*given)
-    L, b = loadings.mean, law.columns
+    L, b = loadings.mean, distribution.columns
     scaled = L / psi[:, None]
     precision = np.eye(L.shape[1]) + L.T @ scaled
     if loadings.cov is not None:
@@ -114,7 +114,7 @@ def complete_statistics(
     V = np.asarray(np.linalg.inv(precision), dtype=float)
     B, own = scaled @ V, V[np.ix_(b, b)]
     offset = None if effects is None else effects.T @ B[:, b]  # (C, T)
-    function = partial(_complete_sums, law.mixture, B[:, b], mean @ B[:, b], offset, own)
+    function = partial(_complete_sums, distribution.mixture, B[:, b], mean @ B[:, b], offset, own)
     sums = reader.reduce(function, CompleteSums.plus, weights=weights, covariates=known)
     G = np.linalg.solve(own, V[b]).T  # (K, T)
     crossed = sums.crossed - np.outer(mean, sums.change)
