@@ -97,6 +97,7 @@ class Interrupting:
 def test_an_interrupt_that_python_ignores_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     ignored: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of shells ignore it
     before = signal.getsignal(signal.SIGINT)
     with noting_interrupts():
         Interrupting()
@@ -109,6 +110,7 @@ def test_an_interrupt_that_python_ignores_is_not_lost(monkeypatch: pytest.Monkey
     assert signal.getsignal(signal.SIGINT) is before
     with progress("SVI", 10, LOGGER) as advance:
         advance(1, "")  # once is enough
+    signal.signal(signal.SIGINT, usual)
 
 
 def test_a_handler_of_interrupts_that_others_have_set_is_kept() -> None:

@@ -24,7 +24,7 @@ LIKELIHOODS: dict[str, Any] = {
     "poisson": clvm.Poisson(),
     "negative_binomial": clvm.NegativeBinomial(),
     "bernoulli": clvm.Bernoulli(),
-    "mixed": clvm.Mixed(MIXED),
+    "mixed": clvm.Mixed(MIXED, size_factors="total"),
 }
 SIZED = {
     "poisson": np.ones(D, dtype=bool),
@@ -170,7 +170,10 @@ def test_sparse_and_single_precision_rows_are_the_same_rows(kind: str) -> None:
     model.likelihood = (
         model.likelihood
         if kind != "mixed"
-        else clvm.Mixed({k: [NAMES.index(f) for f in features] for k, features in MIXED.items()})
+        else clvm.Mixed(
+            {k: [NAMES.index(f) for f in features] for k, features in MIXED.items()},
+            size_factors="total",
+        )
     )
     for method in ("transform", "score_samples", "reconstruct", "denoise", "impute"):
         dense = getattr(model, method)(X.astype(np.float64))

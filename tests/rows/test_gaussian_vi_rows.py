@@ -29,7 +29,7 @@ LIKELIHOODS: dict[str, Any] = {
     "poisson": clvm.Poisson(),
     "negative_binomial": clvm.NegativeBinomial(),
     "bernoulli": clvm.Bernoulli(),
-    "mixed": clvm.Mixed(MIXED),
+    "mixed": clvm.Mixed(MIXED, size_factors="total"),
 }
 COUNTED = ("poisson", "negative_binomial", "bernoulli")
 VALUES = {"bernoulli": [0.0, 1.0], "gaussian": [-2.0, 0.5], "student_t": [-2.0, 0.5]}

@@ -40,6 +40,7 @@ class Limit:
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     found = Library()
     monkeypatch.setattr(threads, "_blas", lambda: found)
+    monkeypatch.setattr(one_blas_thread, "_users", 0)  # tests of interrupts may leave some
     return found
 
 

@@ -152,6 +152,8 @@ def _sized(likelihood: Any, size_factors: str | None, model: str) -> Any:
     if model == "vae":
         reason = "is not supported by --model vae; use total or none."
         raise InvalidParameterError("--size-factors", size_factors, reason)
+    if getattr(likelihood, "size_factors", None) == "auto":  # of a mixture with few counts
+        return replace(likelihood, size_factors="total")
     return likelihood
 
 

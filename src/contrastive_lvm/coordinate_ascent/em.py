@@ -19,7 +19,8 @@ class EM(CoordinateAscent):
     tol : float
         Converged when two sweeps in a row raise the bound by less than `tol` nats. The unit does
         not depend on the size of the data: at 1e-6 the parameters are well within a hundredth of
-        their standard errors of the optimum.
+        their standard errors of the optimum. For counts and binary data it is at least 1e-7 nats
+        for every entry of the data.
     memory : int
         Sweeps that Anderson acceleration combines; 0 is plain EM.
 

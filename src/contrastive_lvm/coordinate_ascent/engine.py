@@ -43,6 +43,9 @@ DF_STANDS_STILL = 0.01  # relative; a tenth of its standard error from 10,000 en
 LEFT_OUT = 1 << 15  # entries that degrees of freedom are learned from, to 3 % at df = 6
 # entries, at least, that degrees of freedom are learned from; more change little
 SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
+# Nats per entry and sweep when counts and binary data stand still. On 2,000 cells of 500 genes
+# that takes 257 sweeps in place of more than 2,000, for six nats in 870,000.
+COUNTS_SETTLED = 1e-7
 MIXTURE_SETTLED = 1e-7  # nats per row and sweep: when a mixture of latents stands still
 
 
@@ -200,10 +203,12 @@ class CoordinateAscent(Engine):
             start = self._with_df_of_entries(start)
         left = max(1, self.max_iter - start.n_sweeps)
         problem, point, carry, *_ = start
+        tol = self.tol
+        if not problem.model.likelihood._has_closed_form:
+            n_rows = sum(rows.n_rows for rows in problem.data.sets)
+            tol = max(tol, COUNTS_SETTLED * n_rows * problem.data.n_features)
         try:
-            ascent = ascend(
-                problem, point, carry, memory=self.memory, max_sweeps=left, tol=self.tol
-            )
+            ascent = ascend(problem, point, carry, memory=self.memory, max_sweeps=left, tol=tol)
         except KeyboardInterrupt as stop:
             raise start.kept_after(stop) from None
         if not np.isfinite(ascent.trace[-1]):
