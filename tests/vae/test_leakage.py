@@ -1,6 +1,7 @@
 """What shared latents give away: the measure and the penalty."""
 
 import itertools
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -93,8 +94,8 @@ def test_collapsed_latents_leak_as_much() -> None:
     assert np.mean(parts) == pytest.approx(whole, rel=0.1)
     alike = [float(leak(t[at], gaussian(noise[0][at]), gaussian(other[at]))) for at in batches]
     assert abs(np.mean(alike)) < 0.01
-    finer = leak(t, gaussian(noise[0], 0.5), gaussian(other, 0.5 * np.e))
-    coarser = leak(t, gaussian(noise[0], 0.5 * np.e), gaussian(other, 0.5))
+    finer = leak(t, gaussian(noise[0], 0.5), gaussian(other, 0.5 * math.e))
+    coarser = leak(t, gaussian(noise[0], 0.5 * math.e), gaussian(other, 0.5))
     assert float(finer) == pytest.approx(1.0, abs=0.05)  # one unit of ln std
     assert abs(float(coarser)) < 0.05
 
