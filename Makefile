@@ -57,7 +57,7 @@ campaign: $(VENV)/.dev  ## send ten thousand strange inputs through the package;
 	$(ONE_THREAD) $(BIN)/python -m campaign.run --write --workers $(WORKERS)
 
 docs: $(VENV)/.docs  ## build the site in build/site; warnings are errors
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(ONE_THREAD) $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs build/site
+	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONWARNINGS=ignore $(ONE_THREAD) $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs build/site
 	@echo "The site is in build/site/index.html."
 
 bench: $(VENV)/.bench  ## set up and run the benchmarks
