@@ -1,5 +1,6 @@
 """What contrastive PCA and its generalisation share: reading two sets, projecting new rows."""
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -29,9 +30,9 @@ class ContrastiveProjection(Estimator):
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
 
+    @abstractmethod
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Self:
         """Fit to a target set and a background; neither may hold NaN."""
-        raise NotImplementedError
 
     def _read_sets(self, X: Any, y: object, background: Any) -> list[Rows]:
         """Check and return the rows of the target and of each background."""
