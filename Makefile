@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types slow calibrate coverage levels digits reproduce campaign docs bench clean
+.PHONY: help demo test lint types slow calibrate coverage levels answers digits reproduce campaign docs bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ coverage: $(VENV)/.dev  ## check the coverage of bootstrap intervals on simulate
 
 levels: $(VENV)/.dev  ## measure level and power of the test of contrast; writes docs
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.contrast_levels --write
+
+answers: $(VENV)/.dev  ## compare what methods show of real data by default; writes docs
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.default_answer --write
 
 digits: $(VENV)/.dev  ## train autoencoders on digits on textures, hours; writes docs
 	$(BIN)/python docs/make_digits.py

@@ -161,13 +161,22 @@ def kang_controls() -> tuple[Array, Any]:
     return X[:, np.argsort(X.var(axis=0))[-100:]], donors[keep]
 
 
-def mice() -> Problem:
-    """The paper's mice, 15 rows each; features are standardised together."""
+def _mice() -> tuple[pd.DataFrame, pd.DataFrame]:
     path = Path(os.environ["CONTRASTIVE_LVM_DATA"]) / "mice_protein" / "Data_Cortex_Nuclear.csv"
     table = pd.read_csv(path, encoding="utf-8-sig")
     saline = table["Treatment"] == "Saline"
     target = table[saline & (table["Behavior"] == "S/C")]
-    background = table[saline & (table["Behavior"] == "C/S") & (table["Genotype"] == "Control")]
+    return target, table[saline & (table["Behavior"] == "C/S") & (table["Genotype"] == "Control")]
+
+
+def mouse_genotypes() -> Any:
+    """Read whether each row of the target is of a trisomic mouse."""
+    return (_mice()[0]["Genotype"] == "Ts65Dn").to_numpy()
+
+
+def mice() -> Problem:
+    """The paper's mice, 15 rows each; features are standardised together."""
+    target, background = _mice()
     values = [each.iloc[:, 1:78].to_numpy(dtype=np.float64) for each in (target, background)]
     scale = np.nanstd(np.vstack([rows - np.nanmean(rows, axis=0) for rows in values]), axis=0)
     ids = [each["MouseID"].str.rsplit("_", n=1).str[0].to_numpy() for each in (target, background)]
@@ -178,6 +187,22 @@ def eastman_blocks(rows_per_block: int = 20) -> tuple[Array, Any]:
     """Normal operation of the Tennessee Eastman process, blocks of consecutive rows."""
     X = _load("tennessee_eastman", "te_faults.npz")["test00"].astype(np.float64)
     return X / X.std(axis=0), np.arange(len(X)) // rows_per_block
+
+
+def eastman_faults() -> tuple[dict[int, Array], Array]:
+    """Read the rows of each fault of the Tennessee Eastman process, and of normal operation."""
+    stored = _load("tennessee_eastman", "te_faults.npz")
+    names = [name for name in stored.files if name.startswith("train")]
+    rows = {int(name.removeprefix("train")): stored[name].astype(np.float64) for name in names}
+    return rows, rows.pop(0)
+
+
+def activities(name: str, own: tuple[int, ...], other: int) -> tuple[Array, Array, Any]:
+    """Read every fifth row of some activities and of another one, and the activities."""
+    stored = _load("daily_sports", f"daily_sports_{name}.npz")
+    X, activity = stored["X"].astype(np.float64), stored["activity"]
+    keep = np.flatnonzero(np.isin(activity, own))[::5]
+    return X[keep], X[np.flatnonzero(activity == other)[::5]], activity[keep]
 
 
 def sports(activities: list[int]) -> tuple[Array, Any]:
