@@ -35,6 +35,7 @@ PLANTED = 8  # features of the target's structure under a group lasso
 PAGE = Path(__file__).parent.parent / "docs" / "intervals.md"
 
 Labels = npt.NDArray[np.intp]
+Block = tuple[str, float, float]  # its name, the coverage of its loadings, and the error of that
 
 
 class Sets(NamedTuple):
@@ -186,6 +187,28 @@ def coverage(case: Case, first: int) -> Coverage:
     )
 
 
+def block_coverage(first: int, datasets: int = 100) -> list[Block]:
+    """Coverage of the loadings of each block of three sets of 200, 150 and 120 rows."""
+    names, shares = {"shared": "abc", "b+c": "bc", "c": "c"}, []
+    for seed in range(first, first + datasets):
+        rng = np.random.default_rng(seed)
+        true = {b: rng.standard_normal((20, n)) for b, n in zip(names, (3, 2, 1), strict=True)}
+        labels = np.repeat(list("abc"), (200, 150, 120))
+        rows = rng.standard_normal((len(labels), 20))
+        for block, L in true.items():
+            active = np.isin(labels, list(names[block]))
+            rows[active] += rng.standard_normal((active.sum(), L.shape[1])) @ L.T
+        blocks = {b: clvm.Block(L.shape[1], sets=list(names[b])) for b, L in true.items()}
+        model = clvm.MultiSetLVM(blocks)
+        found = clvm.bootstrap(model, rows, sets=labels, random_state=seed)
+        truth = {b: aligned(canonical(L).T[None], found.components[b])[0] for b, L in true.items()}
+        shares.append(
+            [np.mean((found.low[b] <= t) & (t <= found.high[b])) for b, t in truth.items()]
+        )
+    errors = np.std(shares, axis=0, ddof=1) / np.sqrt(datasets)
+    return list(zip(names, np.mean(shares, axis=0).tolist(), errors.tolist(), strict=True))
+
+
 def selection(case: Case, first: int) -> Selection:
     """Numbers of stable and of false features, averaged over datasets."""
     rows = []
@@ -198,7 +221,7 @@ def selection(case: Case, first: int) -> Selection:
     return Selection(case, *np.mean(rows, axis=0).tolist())
 
 
-def page(covered: list[Coverage], selected: list[Selection]) -> str:
+def page(covered: list[Coverage], blocks: list[Block], selected: list[Selection]) -> str:
     """Return the tables as a page of the documentation."""
     lines = [
         "# Intervals",
@@ -223,6 +246,12 @@ def page(covered: list[Coverage], selected: list[Selection]) -> str:
         "variances (a ratio below 1.2, say) they turn into each other, and intervals cover less",
         "than their level says; `subspace_angles` and `sign_stability` show whether that matters.",
         "The kind of interval was chosen on other datasets than these.",
+        "",
+        "Of three sets with 200, 150 and 120 rows, a `MultiSetLVM` covers in 100 datasets "
+        + ", ".join(
+            f"{100 * share:.1f} % (± {100 * error:.1f}) in `{b}`" for b, share, error in blocks
+        )
+        + ".",
         "",
         "A group lasso shrinks loadings, so that intervals around them are not centred at the true",
         "ones; `bootstrap` offers none. It says instead which features are stable, and how many of",
@@ -255,12 +284,14 @@ def main(*arguments: str) -> int:
     """Print the tables; the exit code says whether everything covers."""
     first = next((int(a) for a in arguments if a != "--write"), 7000)
     covered: list[Coverage] = [_timed(coverage, case, first) for case in CASES]
+    blocks = block_coverage(first)
     selected: list[Selection] = [_timed(selection, case, first) for case in SELECTIONS]
-    text = page(covered, selected)
+    text = page(covered, blocks, selected)
     print(text)
     if "--write" in arguments:
         PAGE.write_text(text, encoding="utf-8")
     good = all(CLOSE[0] <= c.share <= CLOSE[1] for c in covered if c.case.must_cover)
+    good = good and all(CLOSE[0] <= share <= CLOSE[1] for _, share, _ in blocks)
     return 0 if good and all(s.bounded >= BOUND for s in selected) else 1
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.horseshoe import Horseshoe
     from contrastive_lvm.priors.mixture import Mixture
     from contrastive_lvm.priors.ridge import Ridge
-    from contrastive_lvm.resampling.bootstrap import Bootstrap, bootstrap
+    from contrastive_lvm.resampling.bootstrap import BlockBootstrap, Bootstrap, bootstrap
     from contrastive_lvm.resampling.comparison import Comparison, compare_methods
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
     from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
@@ -76,6 +76,7 @@ __all__ = [
     "BackgroundLatents",
     "Bernoulli",
     "Block",
+    "BlockBootstrap",
     "BlockLatents",
     "Bootstrap",
     "Comparison",
@@ -181,6 +182,7 @@ _HOMES = {
     "Latents": "estimators.prediction_model",
     "Model": "model",
     "LoadingBlock": "model",
+    "BlockBootstrap": "resampling.bootstrap",
     "Bootstrap": "resampling.bootstrap",
     "bootstrap": "resampling.bootstrap",
     "DimensionChoice": "resampling.dimensions",

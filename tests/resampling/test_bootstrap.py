@@ -180,3 +180,63 @@ def test_draws_that_leave_a_feature_without_entries_are_drawn_again() -> None:
         random_state=0,
     )
     assert np.isfinite(np.asarray(found.high)).all()
+
+
+SETS = np.repeat(["a", "b"], len(X))
+BOTH = np.vstack([X, Y])
+TWO = clvm.MultiSetLVM({"shared": 1, "target": clvm.Block(2, sets=["a"])}).fit(BOTH, sets=SETS)
+
+
+def test_two_sets_are_resampled_as_target_and_background_are() -> None:
+    expected = clvm.bootstrap(MODEL, X, background=Y, n_resamples=30, random_state=0)
+    found = clvm.bootstrap(TWO, BOTH, sets=SETS, n_resamples=30, random_state=0)
+    pairs: list[tuple[Any, Any]] = [
+        (found.components_std, expected.target_components_std),
+        (found.low, expected.low),
+        (found.high, expected.high),
+        (found.subspace_angles, expected.subspace_angles),
+    ]
+    for own, other in pairs:
+        np.testing.assert_allclose(own["target"], other, atol=1e-6)
+    assert found.components_std["shared"] is not None
+    assert (found.components_std["shared"] > 0).all()
+    assert found.note == ""
+
+
+def test_rows_of_several_sets_are_resampled_by_replicates_and_with_covariates() -> None:
+    rng = np.random.default_rng(0)
+    groups, age = np.repeat(np.arange(40), 4), rng.standard_normal(160)
+    shifted = BOTH + age[:, None] * np.arange(6.0)
+    order = rng.permutation(160)
+    given: dict[str, Any] = {"sets": SETS[order], "covariates": age[order]}
+    model = clvm.MultiSetLVM(TWO.blocks).fit(shifted[order], **given)
+    found = clvm.bootstrap(model, shifted[order], groups=groups[order], n_resamples=40, **given)
+    assert found.covariate_effects_std is not None
+    error = found.covariate_effects_std["a"].to_numpy()[0]
+    assert model.covariate_effects_ is not None
+    effect = model.covariate_effects_["a"].to_numpy()[0]
+    assert (np.abs(effect - np.arange(6.0)) < 4 * error).all()
+
+
+def test_blocks_under_a_shrinking_prior_have_no_intervals() -> None:
+    blocks: dict[str, Any] = {"shared": 1}
+    blocks["target"] = clvm.Block(2, sets=["a"], prior=clvm.GroupLasso(5.0))
+    found = clvm.bootstrap(clvm.MultiSetLVM(blocks), BOTH, sets=SETS, n_resamples=20)
+    assert found.low["target"] is None
+    assert found.low["shared"] is not None
+    assert "GroupLasso" in found.note
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "message"),
+    [
+        (TWO, {"sets": SETS, "background": Y}, "background"),
+        (MODEL, {"sets": SETS, "background": Y}, "sets"),
+        (TWO, {"sets": SETS[::-1]}, "not what the model was fitted to"),
+    ],
+)
+def test_arguments_of_the_other_kind_of_model_are_refused(
+    model: Any, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        clvm.bootstrap(model, BOTH, n_resamples=20, **given)

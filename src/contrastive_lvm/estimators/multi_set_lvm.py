@@ -21,6 +21,7 @@ from contrastive_lvm.estimators.covariates import (
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import rows_for_fit
 from contrastive_lvm.estimators.linear_fit import (
+    FitInput,
     check_groups,
     fit_input,
     run_engine,
@@ -207,24 +208,35 @@ class MultiSetLVM(MultiSetPredictions):
         True
         """
         n_init = check_integer("n_init", self.n_init, 1)
-        rows = rows_for_fit(self, X)
-        labels = check_labels(sets, rows.shape[0])
-        given = split_rows(X, rows, labels, sample_weight, size_factors)
-        check_groups(groups, rows.shape[0])
-        known = self._read_covariates(covariates, given, rows.shape[0])
-        model = self._checked_model(given)
-        names = tuple(f"X in set {name!r}" for name in given.places)
-        ready = fit_input(model, self.inference, given.rows, given.weights, names, known)
+        given, ready = self._read_input(X, sets, covariates, sample_weight, size_factors)
+        check_groups(groups, sum(given.n_rows.values()))
         rng, support = check_random_state(self.random_state), None
         with verbosity(enabled=self.verbose):
-            if any(block.automatic for block in model.blocks):
+            if any(block.automatic for block in ready.model.blocks):
                 ready, support = with_found_sizes(ready)
             run = run_engine(ready, given.size_factors, n_init, rng)
-        self.set_sizes_, self.n_samples_ = given.n_rows, rows.shape[0]
+        self.set_sizes_, self.n_samples_ = given.n_rows, sum(given.n_rows.values())
         self._publish(run.best, ready.model, support)
         self.n_iter_ = run.n_iter
         warn_about_fit(self, ready.engine)
         return self
+
+    def _read_input(
+        self,
+        X: Any,
+        sets: Any,
+        covariates: Any = None,
+        sample_weight: RowNumbers = None,
+        size_factors: RowNumbers = None,
+        blocks: Blocks | None = None,
+    ) -> tuple[SetsOfRows, FitInput]:
+        """Check rows and parameters; `blocks` stand for those of the estimator."""
+        rows = rows_for_fit(self, X)
+        given = split_rows(X, rows, check_labels(sets, rows.shape[0]), sample_weight, size_factors)
+        known = self._read_covariates(covariates, given, rows.shape[0])
+        model = self._checked_model(given, self.blocks if blocks is None else blocks)
+        names = tuple(f"X in set {name!r}" for name in given.places)
+        return given, fit_input(model, self.inference, given.rows, given.weights, names, known)
 
     def _read_covariates(
         self, covariates: Any, given: SetsOfRows, n_rows: int
@@ -243,8 +255,8 @@ class MultiSetLVM(MultiSetPredictions):
         self._encoding, encoded = encode_sets(sets, tuple(given.places), own=own)
         return encoded
 
-    def _checked_model(self, given: SetsOfRows) -> Model:
-        blocks = resolve_blocks(self.blocks, tuple(given.places))
+    def _checked_model(self, given: SetsOfRows, allowed: Blocks | str) -> Model:
+        blocks = resolve_blocks(allowed, tuple(given.places))
         refuse_idle_sets(blocks, tuple(given.places))
         model = model_of_blocks(self, blocks, given.n_rows)
         refuse_too_many_columns(model, self.n_features_in_, given.n_rows)

@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,8 @@ from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.covariates import effects_table
 from contrastive_lvm.estimators.input_rows import read_rows
-from contrastive_lvm.estimators.linear_fit import read_input
+from contrastive_lvm.estimators.linear_fit import FitInput, read_input
+from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.model import LoadingBlock
@@ -52,6 +53,7 @@ from contrastive_lvm.resampling.replicates import (
     check_replicates,
     draw_halves,
     draw_weights,
+    replicate_labels,
 )
 
 STABLE = 0.9  # of the halves in which a stable feature is selected
@@ -59,8 +61,8 @@ MOST_DRAWS = 100  # until one has enough rows and observed entries to fit the mo
 ANOTHER_FIT = 0.5  # nats that a refit of the same rows may gain
 UNUSED = 1e-3  # of the largest norm: columns without support have less
 SHRUNK = (
-    "No intervals: {prior!r} shrinks the target loadings, and intervals around shrunk loadings "
-    "have not been shown to cover; use target_prior=None for intervals."
+    "No intervals: {prior!r} shrinks the {block} loadings, and intervals around shrunk loadings "
+    "have not been shown to cover; use {argument}=None for intervals."
 )
 
 
@@ -83,11 +85,55 @@ class Bootstrap(NamedTuple):
     covariate_effects_std: pd.DataFrame | None = None  # standard errors
 
 
+class BlockBootstrap(NamedTuple):
+    """What resampled rows say of a fit of several sets, by block, as in `components_`."""
+
+    components: dict[str, Array]  # (n, D) of the fit
+    components_std: dict[str, Array | None]  # (n, D) standard errors; None under shrinking priors
+    low: dict[str, Array | None]  # (n, D) ends of the intervals
+    high: dict[str, Array | None]
+    sign_stability: dict[str, Array]  # (n, D) share of resamples in which a loading keeps its sign
+    subspace_angles: dict[str, Array]  # (B, n) between resample and fit, in radians, descending
+    confidence_level: float
+    note: str  # why numbers are left out; empty otherwise
+    covariate_effects: dict[str, pd.DataFrame] | None = None  # by set, of the fit
+    covariate_effects_std: dict[str, pd.DataFrame] | None = None  # standard errors
+
+
+@overload
 def bootstrap(
     model: ContrastiveLVM,
     X: Any,
     *,
+    background: Any = ...,
+    groups: Any = ...,
+    background_groups: Any = ...,
+    covariates: Any = ...,
+    background_covariates: Any = ...,
+    n_resamples: int = ...,
+    confidence_level: float = ...,
+    n_jobs: int | None = ...,
+    random_state: Any = ...,
+) -> Bootstrap: ...
+@overload
+def bootstrap(
+    model: MultiSetLVM,
+    X: Any,
+    *,
+    sets: Any,
+    groups: Any = ...,
+    covariates: Any = ...,
+    n_resamples: int = ...,
+    confidence_level: float = ...,
+    n_jobs: int | None = ...,
+    random_state: Any = ...,
+) -> BlockBootstrap: ...
+def bootstrap(
+    model: Any,
+    X: Any,
+    *,
     background: Any = None,
+    sets: Any = None,
     groups: Any = None,
     background_groups: Any = None,
     covariates: Any = None,
@@ -96,16 +142,18 @@ def bootstrap(
     confidence_level: float = 0.9,
     n_jobs: int | None = None,
     random_state: Any = None,
-) -> Bootstrap:
+) -> Any:
     """Say how sure loadings are, by fits to resampled rows.
 
     Parameters
     ----------
-    model : ContrastiveLVM
+    model : ContrastiveLVM or MultiSetLVM
         An estimator fitted to these rows by `EM` or `VariationalBayes`; one that has not been
         fitted is fitted first, as a copy.
     X, background : array-like
-        The rows that the model was fitted to.
+        The rows that the model was fitted to; a `MultiSetLVM` has no background.
+    sets : array-like of shape (n,)
+        The set of each row, for a `MultiSetLVM`: rows are resampled within their set.
     groups, background_groups : array-like of shape (n,) and (m,), optional
         The replicate (donor, mouse, run) of each row: whole replicates are resampled. Without
         them rows count as independent.
@@ -122,9 +170,10 @@ def bootstrap(
 
     Returns
     -------
-    Bootstrap
+    Bootstrap, or BlockBootstrap for a `MultiSetLVM`
         Standard errors, intervals, and how stable signs, subspace and selected features are.
-        With covariates also their effects on the target and the standard errors of these.
+        With covariates also their effects on the target and the standard errors of these. For a
+        `MultiSetLVM` the same by block and set, without selected features.
 
     Notes
     -----
@@ -142,21 +191,28 @@ def bootstrap(
     """
     n_resamples = check_integer("n_resamples", n_resamples, 2)
     level = _check_level(confidence_level, n_resamples)
+    seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
+    if isinstance(model, MultiSetLVM):
+        refuse_other_sets(background, background_groups, background_covariates)
+        return _of_blocks(
+            _study_of_sets(model, X, sets, groups, covariates, options), seeds, level, options
+        )
+    if sets is not None:
+        raise InvalidParameterError("sets", "...", "is for a MultiSetLVM; give background=... .")
     if scaling_of(model) is not None:
         X, background = read_rows(model, X), read_rows(model, background, name="background")
         model = without_preparation(model)
     known = (covariates, background_covariates)
     study = _study(model, (X, background), (groups, background_groups), known, n_resamples)
-    seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
-    selects = not _shrinks_nothing(study)
+    selects = not _target_block(study).prior._treats_features_alike
     halves = options._replace(n_resamples=math.ceil(n_resamples / 2))
     drawn = (draw_halves, study, seeds, halves) if selects else (_draw, study, seeds, options)
     results = _resampled(*drawn)
     fit: Array = study.fitted.target_components_
     W = aligned(np.array([found.loadings["target"].T for found in results]), fit)
     fewest = int(study.replicates.members().sum(axis=1).min())
-    errors = np.sqrt(fewest / (fewest - 1) * ((W - fit) ** 2).mean(axis=0))
-    half = float(student_t.ppf(0.5 + level / 2, fewest - 1)) * errors
+    errors, half = _errors(W, fit, fewest, level)
+    effects = _effect_errors(study, results, "target", fewest)
     found = Bootstrap(
         target_components=fit,
         target_components_std=errors,
@@ -171,15 +227,47 @@ def bootstrap(
         confidence_level=level,
         note="",
         covariate_effects=study.fitted.covariate_effects_,
-        covariate_effects_std=_effect_errors(study, results, fewest),
+        covariate_effects_std=effects,
     )
     return _of_selector(study, found) if selects else found
+
+
+def _of_blocks(
+    study: "_Study", seeds: np.random.SeedSequence, level: float, options: "_Options"
+) -> BlockBootstrap:
+    """Resample a model of several sets: the errors of a block are those of its smallest set."""
+    results = _resampled(_draw, study, seeds, options)
+    fitted, members = study.fitted, study.replicates.members().sum(axis=1)
+    fewest = dict(zip(study.refit.model.sets, members.tolist(), strict=True))
+    found = BlockBootstrap({}, {}, {}, {}, {}, {}, level, "", fitted.covariate_effects_)
+    for name, block in zip(fitted.components_, study.refit.model.blocks, strict=True):
+        fit: Array = fitted.components_[name]
+        W = aligned(np.array([each.loadings[name].T for each in results]), fit)
+        errors, half = _errors(W, fit, min(fewest[own] for own in block.sets), level)
+        covers = block.prior._treats_features_alike
+        found.components[name] = fit
+        found.components_std[name] = errors if covers else None
+        found.low[name] = fit - half if covers else None
+        found.high[name] = fit + half if covers else None
+        found.sign_stability[name] = (np.sign(W) == np.sign(fit)).mean(axis=0)
+        found.subspace_angles[name] = _angles(W, fit)
+    shrunk = [b for b in study.refit.model.blocks if not b.prior._treats_features_alike]
+    notes = [SHRUNK.format(prior=b.prior, block=b.name, argument="prior") for b in shrunk]
+    effects = {name: _effect_errors(study, results, name, n) for name, n in fewest.items()}
+    known = {name: table for name, table in effects.items() if table is not None}
+    return found._replace(note=" ".join(notes), covariate_effects_std=known or None)
+
+
+def _errors(W: Array, fit: Array, fewest: int, level: float) -> tuple[Array, Array]:
+    """Return standard errors of components, (K, D), and half the lengths of their intervals."""
+    errors = np.sqrt(fewest / (fewest - 1) * ((W - fit) ** 2).mean(axis=0))
+    return errors, float(student_t.ppf(0.5 + level / 2, fewest - 1)) * errors
 
 
 class _Study(NamedTuple):
     """A fit, its rows ready for refits, and what is drawn."""
 
-    fitted: ContrastiveLVM
+    fitted: Any  # ContrastiveLVM or MultiSetLVM
     refit: Refit
     replicates: Replicates
 
@@ -216,11 +304,37 @@ def _study(
     fitted._prediction_model.encode(covariates[0], np.shape(X)[0])  # refuses wrong ones
     size = int(fitted.n_target_)
     given = read_input(copy(fitted), X, background, n_target=size, covariates=covariates)
-    closed_form_engine(given)
     n_rows = [rows.shape[0] for rows in given.sets]
     replicates = check_replicates(groups[: len(n_rows)], n_rows)
+    return _checked(fitted, given, replicates, n_resamples)
+
+
+def _study_of_sets(
+    model: MultiSetLVM, X: Any, sets: Any, groups: Any, covariates: Any, options: _Options
+) -> _Study:
+    fitted = model
+    if not hasattr(model, "posterior_"):
+        fitted = clone(model).fit(X, sets=sets, covariates=covariates)
+    rows, given = copy(fitted)._read_input(X, sets, covariates=covariates, blocks=fitted.blocks_)
+    labels = None if groups is None else replicate_labels("groups", groups, fitted.n_samples_)
+    own = [None if labels is None else labels[at] for at in rows.places.values()]
+    names = tuple(f"groups in set {name!r}" for name in rows.places)
+    replicates = check_replicates(own, list(rows.n_rows.values()), names)
+    return _checked(fitted, given, replicates, options.n_resamples)
+
+
+def refuse_other_sets(*given: Any) -> None:
+    """Refuse arguments about a background, which a model of several sets has not."""
+    if any(value is not None for value in given):
+        reason = "is for a ContrastiveLVM; a MultiSetLVM has sets=..., and one argument for all."
+        raise InvalidParameterError("background", "...", reason)
+
+
+def _checked(fitted: Any, given: FitInput, replicates: Replicates, n_resamples: int) -> _Study:
+    """Return a study, unless the rows are not those of the fit."""
+    closed_form_engine(given)
     refit = Refit.of_fit(given, fitted.posterior_, n_refits=n_resamples)
-    gain = refit([np.ones(n) for n in n_rows]).lower_bound - fitted.lower_bound_
+    gain = refit([np.ones(rows.shape[0]) for rows in given.sets]).lower_bound - fitted.lower_bound_
     if not abs(gain) < ANOTHER_FIT:
         reason = (
             f"is not what the model was fitted to: a refit changes the lower bound by {gain:.3g} "
@@ -270,15 +384,19 @@ def _allowed(
     raise InvalidDataError(kind, reason)
 
 
-def _effect_errors(study: _Study, results: list[Refitted], fewest: int) -> pd.DataFrame | None:
-    """Return standard errors of the effects of covariates on the target."""
-    fitted = study.fitted
-    if fitted._encoding is None or fitted.covariate_effects_ is None:
+def _effect_errors(
+    study: _Study, results: list[Refitted], name: str, fewest: int
+) -> pd.DataFrame | None:
+    """Return standard errors of the effects of covariates on a set."""
+    fitted, fit = study.fitted, study.refit.fit.effects
+    if fitted._encoding is None or not fit:
         return None
-    draws = np.array([found.effects[0] for found in results])
-    squares = ((draws - study.refit.fit.effects["target"]) ** 2).mean(axis=0)
+    draws = np.array([found.effects[list(fit).index(name)] for found in results])
+    squares = ((draws - fit[name]) ** 2).mean(axis=0)
     errors = np.sqrt(fewest / (fewest - 1) * squares)
-    return effects_table(fitted._encoding, errors, fitted.covariate_effects_.columns.tolist())
+    effects = fitted.covariate_effects_
+    table = effects[name] if isinstance(effects, dict) else effects
+    return effects_table(fitted._encoding, errors, table.columns.tolist())
 
 
 def aligned(components: Array, fit: Array) -> Array:
@@ -322,10 +440,6 @@ def _selected(study: _Study, found: Refitted) -> Flags:
     return prior._selected_features(found.states.get("target"), norms, unit)
 
 
-def _shrinks_nothing(study: _Study) -> bool:
-    return _target_block(study).prior._treats_features_alike
-
-
 def _most_false(n_selected: float, n_features: int, n_pairs: int) -> float:
     """Return how many stable features are expected to be false at most.
 
@@ -350,5 +464,7 @@ def _of_selector(study: _Study, found: Bootstrap) -> Bootstrap:
         high=None,
         stable_features=frequency >= STABLE,
         expected_false_selections=min(bound, float((frequency >= STABLE).sum())),
-        note=SHRUNK.format(prior=_target_block(study).prior),
+        note=SHRUNK.format(
+            prior=_target_block(study).prior, block="target", argument="target_prior"
+        ),
     )

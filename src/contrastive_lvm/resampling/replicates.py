@@ -76,7 +76,7 @@ def check_replicates(
         without, given = names[missing.index(True)], names[missing.index(False)]
         reason = f"was left out although {given} was given; give the replicates of all sets."
         raise InvalidParameterError(without, None, reason)
-    labels = [_labels(*each) for each in zip(names, groups, n_rows, strict=False)]
+    labels = [replicate_labels(*each) for each in zip(names, groups, n_rows, strict=False)]
     numbers, known = pd.factorize(np.concatenate(labels))
     rows = tuple(np.split(numbers.astype(np.intp), np.cumsum(n_rows)[:-1]))
     for name, own in zip(names, rows, strict=False):
@@ -89,7 +89,8 @@ def check_replicates(
     return Replicates(rows, len(known), labelled=True)
 
 
-def _labels(name: str, given: Any, n_rows: int) -> npt.NDArray[np.object_]:
+def replicate_labels(name: str, given: Any, n_rows: int) -> npt.NDArray[np.object_]:
+    """Return the label of each row, checked."""
     values = given.to_numpy() if hasattr(given, "to_numpy") else given
     try:
         labels = np.asarray(values, dtype=object)
