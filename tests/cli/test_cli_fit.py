@@ -16,7 +16,7 @@ from scipy import sparse
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
-from contrastive_lvm.cli.parse_options import build_estimator, locate_features
+from contrastive_lvm.cli.parse_options import bind_to_features, build_estimator
 from contrastive_lvm.io.model_files import read_model, write_model
 from contrastive_lvm.io.tables.standardize import Scaling
 
@@ -324,13 +324,13 @@ def test_groups_and_kinds_come_from_tables(tmp_path: Path) -> None:
     table = tmp_path / "groups.csv"
     table.write_text("feature,group\nb,left\nc,left\na,gaussian\n")
     made = build_estimator(target_prior=f"group_lasso:rho=3,groups={table}", n_shared="2")
-    locate_features(made, ["a", "b", "c"])
+    bind_to_features(made, ["a", "b", "c"])
     assert made.target_prior == clvm.GroupLasso(3, groups=(0, 1, 1))
     table.write_text("feature\tkind\na\tgaussian\nb\tpoisson\n")
     mixed = build_estimator(likelihood=f"mixed:features={table}")
     with pytest.raises(ValueError, match="names the feature 'b', which is not in the data"):
-        locate_features(mixed, ["a"])
-    locate_features(mixed, ["a", "b"])
+        bind_to_features(mixed, ["a"])
+    bind_to_features(mixed, ["a", "b"])
     assert mixed.likelihood == clvm.Mixed({"gaussian": [0], "poisson": [1]})
 
 

@@ -13,10 +13,9 @@ import contrastive_lvm as clvm
 from contrastive_lvm.cli.fit import fit
 from contrastive_lvm.cli.options import size_column
 from contrastive_lvm.cli.parse_options import (
+    bind_to_features,
     build_estimator,
-    check_size_column,
     fit_arguments,
-    locate_features,
 )
 from contrastive_lvm.cli.select import select
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
@@ -163,10 +162,10 @@ def test_what_comes_from_files(tmp_path: Path) -> None:
     for prior in ("group_lasso", "horseshoe"):
         made = build_estimator(target_prior=f"{prior}:groups={groups}")
         assert made.target_prior.groups == {"gaussian": ["a"], "poisson": ["b"]}
-        locate_features(made, ["a", "b"])
+        bind_to_features(made, ["a", "b"])
         assert made.target_prior.groups == (0, 1)
     mixed = build_estimator(likelihood=f"mixed:features={groups}")
-    locate_features(mixed, ["a", "b"])
+    bind_to_features(mixed, ["a", "b"])
     assert mixed.likelihood.kinds == {"gaussian": (0,), "poisson": (1,)}
     sites = tmp_path / "sites.json"
     sites.write_text(json.dumps({"log noise": 0.5, "mean": [1.0, 2.0]}))
@@ -204,13 +203,13 @@ def test_a_column_of_size_factors_needs_counts(
     monkeypatch.chdir(tmp_path)
     Path("kinds.csv").write_text("feature,kind\na,gaussian\nb,bernoulli\n")
     made = build_estimator(likelihood=likelihood, size_factors="depth")
-    locate_features(made, ["a", "b"])
+    bind_to_features(made, ["a", "b"])
     with pytest.raises(ValueError, match="--size-factors='depth' needs --likelihood poisson"):
-        check_size_column(made, "depth", 2)
+        bind_to_features(made, ["a", "b"], "depth")
     Path("kinds.csv").write_text("feature,kind\na,gaussian\nb,poisson\n")
     made = build_estimator(likelihood="mixed:features=kinds.csv", size_factors="depth")
-    locate_features(made, ["a", "b"])
-    check_size_column(made, "depth", 2)
+    bind_to_features(made, ["a", "b"])
+    bind_to_features(made, ["a", "b"], "depth")
 
 
 def test_size_factors_by_word() -> None:

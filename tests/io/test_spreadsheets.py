@@ -70,11 +70,11 @@ def test_lines_that_are_left_out(tmp_path: Path) -> None:
     title = write(tmp_path / "title.csv", "Experiment 12", "", HEAD, *LINES)
     with pytest.raises(ValueError, match="leave lines above the names out with --skip-rows"):
         read_table(title)
-    lines = layout_of(skip="1-2")
+    lines = layout_of(skip_rows="1-2")
     np.testing.assert_array_equal(read_table(title, layout=lines).values, VALUES)
     for text in ("0", "3-1", "x", "1,,2", ""):
         with pytest.raises(ValueError, match="does not number lines"):
-            layout_of(skip=text)
+            layout_of(skip_rows=text)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-be", "utf-8-sig"])

@@ -1,4 +1,4 @@
-"""`clvm transform`, `clvm impute` and `clvm denoise`: apply a model file to rows."""
+"""`clvm transform`, `impute`, `denoise` and `score`: apply a model file to rows."""
 
 import io
 import json
@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.layout_options import with_layout
-from contrastive_lvm.cli.output import Contrastive, announce, as_text, say, user_warnings
+from contrastive_lvm.cli.format_summary import describe_table
+from contrastive_lvm.cli.output import Contrastive, announce, say, show, user_warnings
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from contrastive_lvm.arrays import Array, Matrix
-    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.preparation import Preparation
     from contrastive_lvm.io.tables.table import Table
 
@@ -38,105 +36,96 @@ class Applied(NamedTuple):
     rows: "Matrix | pd.DataFrame"  # as the estimator takes them
     facts: dict[str, Any]  # their size factors and covariates, if columns give them
     which: dict[str, Any]  # the set that they belong to, or the set of each
+    output: Path | None
+    as_json: bool
 
 
-@with_layout
+@options.with_options(options.APPLY, options.OF)
 def transform(
-    model: options.ModelFile,
-    file: options.RowsFile,
     *,
-    where: options.Where = None,
-    of: options.Of = None,
+    std: bool,
     shared: Annotated[
         bool, typer.Option("--shared", help="Also give the shared latents of target rows.")
     ] = False,
-    std: options.Std = False,
-    output: options.TableOutput = None,
-    as_json: options.Json = False,
-    layout: "Layout | None" = None,
+    **said: Any,
 ) -> None:
     """Compute the latents of rows: their coordinates in the dimensions that only the target has.
 
     Rows of the background have shared latents only. Models of several sets give all blocks that
     only some of the sets have, and those of all sets with --shared.
     """
-    import numpy as np
-
-    given = read_for_model(model, file, where, output, layout, of)
-    if "sets" in given.which:
-        give(
-            given.table, *_latents_of_blocks(given, shared=shared, std=std), output, as_json=as_json
-        )
-        return
-    of = given.which["of"]
-    with warnings_about(file):
-        if of == "target" and not (shared or std):
-            parts = {"target": given.estimator.transform(given.rows, **given.facts)}
-        else:
-            parts = given.estimator.latents(given.rows, of=of, **given.facts)._asdict()
-    blocks = ("target", "shared") if shared or of == "background" else ("target",)
+    given = read_for_model(**said)
+    model, of, arguments = given.estimator, given.which.get("of"), given.facts
+    with warnings_about(said["file"]):
+        if of != "background" and not (shared or std):
+            values = model.transform(given.rows, **({} if of else given.which), **arguments)
+            names = [f"target{k}" for k in range(1, values.shape[1] + 1)]
+            give(given, names if of else list(model.get_feature_names_out()), values)
+            return
+        found = model.latents(given.rows, **given.which, **arguments)
+    if of is None:
+        blocks = {name: (mean, found.std[name]) for name, mean in found.mean.items()}
+    else:
+        blocks = {"target": (found.target, found.target_std)} if found.target is not None else {}
+        if shared or of == "background":
+            blocks["shared"] = (found.shared, found.shared_std)
     columns, values = [], []
-    for block in [name for name in blocks if parts[name] is not None]:
-        names = [f"{block}{k}" for k in range(1, parts[block].shape[1] + 1)]
+    for block, (mean, spread) in blocks.items():
+        names = [f"{block}{k + (of is not None)}" for k in range(mean.shape[1])]
         columns += [*names, *(f"{name}_std" for name in names)] if std else names
-        values += [parts[block], parts[f"{block}_std"]] if std else [parts[block]]
-    give(given.table, columns, np.hstack(values), output, as_json=as_json)
+        values += [mean, spread] if std else [mean]
+    give(given, columns, *values)
 
 
-@with_layout
-def impute(
-    model: options.ModelFile,
-    file: options.RowsFile,
-    *,
-    where: options.Where = None,
-    of: options.Of = None,
-    std: options.Std = False,
-    output: options.TableOutput = None,
-    as_json: options.Json = False,
-    layout: "Layout | None" = None,
-) -> None:
+@options.with_options(options.APPLY, options.OF)
+def impute(*, std: bool, **said: Any) -> None:
     """Fill in the missing entries of rows, in the units of the file."""
-    import numpy as np
-
-    given = read_for_model(model, file, where, output, layout, of)
-    undo, names = given.preparation.scaling.undo, given.preparation.features
-    with warnings_about(file):
+    given = read_for_model(**said)
+    undo, names = given.preparation.scaling.undo, list(given.preparation.features)
+    with warnings_about(said["file"]):
         found = given.estimator.impute(given.rows, **given.which, return_std=std, **given.facts)
-    values = undo(found[0] if std else found)
     if std:
-        values = np.hstack([values, undo(found[1], spread=True)])
-        names = [*names, *(f"{name}_std" for name in names)]
-    give(given.table, names, values, output, as_json=as_json)
+        names += [f"{name}_std" for name in names]
+        give(given, names, undo(found[0]), undo(found[1], spread=True))
+    else:
+        give(given, names, undo(found))
 
 
-@with_layout
+@options.with_options(options.APPLY)
 def denoise(
-    model: options.ModelFile,
-    file: options.RowsFile,
     *,
-    where: options.Where = None,
     remove_covariates: Annotated[
         bool,
         typer.Option("--remove-covariates", help="Also remove what the covariates explain."),
     ] = False,
-    output: options.TableOutput = None,
-    as_json: options.Json = False,
-    layout: "Layout | None" = None,
+    **said: Any,
 ) -> None:
     """Remove the shared part from rows of the target, in the units of the file.
 
     From rows of models of several sets what all sets share is removed.
     """
-    given = read_for_model(model, file, where, output, layout)
+    given = read_for_model(**said)
     which = {name: value for name, value in given.which.items() if name == "sets"}
     if remove_covariates:
         if "covariates" not in given.facts:
-            raise ValueError(f"--remove-covariates: {model} has none; leave it out.")
+            raise ValueError(f"--remove-covariates: {said['model']} has none; leave it out.")
         which["remove_covariates"] = True
-    with warnings_about(file):
+    with warnings_about(said["file"]):
         values = given.estimator.denoise(given.rows, **which, **given.facts)
-    values = given.preparation.scaling.undo(values)
-    give(given.table, given.preparation.features, values, output, as_json=as_json)
+    give(given, given.preparation.features, given.preparation.scaling.undo(values))
+
+
+@options.with_options(options.APPLY)
+def score(**said: Any) -> None:
+    """Compute how much rows look like the target rather than the background.
+
+    The column enrichment is the logarithm of the ratio of both likelihoods, above zero for rows
+    that look like the target.
+    """
+    given = read_for_model(**said, method="enrichment")
+    with warnings_about(said["file"]):
+        values = given.estimator.enrichment(given.rows, **given.facts)
+    give(given, ["enrichment"], values[:, None])
 
 
 def read_for_model(
@@ -144,11 +133,15 @@ def read_for_model(
     file: Path,
     where: list[str] | None,
     output: Path | None,
-    layout: "Layout | None",
+    *,
+    as_json: bool,
     of: str | None = None,
+    method: str | None = None,
+    **layout: Any,
 ) -> Applied:
-    """Read a model and rows in its units, and refuse an output that cannot be written."""
-    from contrastive_lvm.cli.format_summary import describe_table
+    """Read a model that has a method, and rows in its units; refuse an output before any work."""
+    from contrastive_lvm.cli.fit_blocks import rows_with_labels
+    from contrastive_lvm.io.tables.layout import layout_of
     from contrastive_lvm.io.tables.prepare import frame, read_rows
     from contrastive_lvm.io.tables.row_columns import facts_of_rows
     from contrastive_lvm.io.tables.write import ending_of
@@ -156,48 +149,28 @@ def read_for_model(
     if output is not None:
         ending_of(destination(output, "--output", inputs=[model, file]))
     estimator, preparation = load(model, ANY_SETS)
+    if method is not None and not hasattr(estimator, method):
+        kind = type(estimator).__name__
+        raise ValueError(
+            f"{model} holds a {kind}, which has no {method}; fit a linear model (--model clvm)."
+        )
     several = hasattr(estimator, "set_sizes_")
-    if of not in (None, *(estimator.set_sizes_ if several else ("target", "background"))):
-        known = " or ".join(estimator.set_sizes_ if several else ("target", "background"))
-        raise InvalidParameterError("--of", of, f"is unknown; use {known}.")
+    known = list(estimator.set_sizes_) if several else ["target", "background"]
+    if of not in (None, *known):
+        raise InvalidParameterError("--of", of, f"is unknown; use {' or '.join(known)}.")
     by = preparation.origin.choice.by if several and preparation.origin is not None else None
     announce(f"Reading {file.name}")
-    table = read_rows(file, preparation, where or (), layout, by)
+    table = read_rows(file, preparation, where or (), layout_of(**layout), by)
+    which: dict[str, Any] = {"sets": of} if several else {"of": of or "target"}
     if several and of is None:
-        table, labels = _labelled(table, by)
+        if by is None or by not in table.annotations.columns:
+            column = "the column that names the set of each row" if by is None else f"column {by!r}"
+            raise ValueError(f"--of is needed, because {table.source} lacks {column}.")
+        table, which["sets"] = rows_with_labels(table, by)
     say(describe_table(table), err=True)
     rows = frame(table, named=hasattr(estimator, "feature_names_in_"))
-    which: dict[str, Any] = {"of": of or "target"}
-    if several:
-        which = {"sets": of or labels}
     facts = facts_of_rows(table, preparation)
-    return Applied(estimator, preparation, table, rows, facts, which)
-
-
-def _labelled(table: "Table", by: str | None) -> "tuple[Table, np.ndarray]":
-    from contrastive_lvm.cli.fit_blocks import rows_with_labels
-
-    if by is None or by not in table.annotations.columns:
-        column = "the column that names the set of each row" if by is None else f"column {by!r}"
-        raise ValueError(f"--of is needed, because {table.source} lacks {column}.")
-    return rows_with_labels(table, by)
-
-
-def _latents_of_blocks(given: Applied, *, shared: bool, std: bool) -> "tuple[list[str], Array]":
-    """Return names of columns and latents of a model of several sets."""
-    import numpy as np
-
-    model, rows = given.estimator, given.rows
-    if not (shared or std):
-        names = [str(name) for name in model.get_feature_names_out()]
-        return names, np.asarray(model.transform(rows, **given.which, **given.facts))
-    latents = model.latents(rows, **given.which, **given.facts)
-    columns, values = [], []
-    for block, mean in latents.mean.items():
-        names = [f"{block}{k}" for k in range(mean.shape[1])]
-        columns += [*names, *(f"{name}_std" for name in names)] if std else names
-        values += [mean, latents.std[block]] if std else [mean]
-    return columns, np.hstack(values)
+    return Applied(estimator, preparation, table, rows, facts, which, output, as_json)
 
 
 @contextmanager
@@ -239,19 +212,20 @@ def load(path: Path, kinds: tuple[str, ...] = TWO_SETS) -> "tuple[Contrastive, P
     return estimator, preparation
 
 
-def give(
-    table: "Table", columns: list[str], values: "Array", output: Path | None, *, as_json: bool
-) -> None:
-    """Write the columns to a file, or print them."""
-    from contrastive_lvm.io.tables.write import described, ending_of, write_csv, write_frame
+def give(given: Applied, columns: list[str], *parts: "Array") -> None:
+    """Write columns to a file, or print them, beside the names and annotations of the rows."""
+    import numpy as np
 
+    from contrastive_lvm.io.tables.write import described, write_csv, write_frame
+
+    table, output, values = given.table, given.output, np.hstack(parts)
     if output is not None:
-        ending, result = ending_of(output), described(table, columns, values)
-        write_atomically(output, lambda path: write_frame(path, ending, result, values))
+        result = described(table, columns, values)
+        write_atomically(output, lambda path: write_frame(path, output, result, values))
         facts = {"output": str(output), "rows": len(values), "columns": columns}
         text = f"{len(values):,} rows and {len(columns):,} columns: {output}"
-        say(as_text(facts) if as_json else text)
-    elif as_json:
+        show(facts, lambda _: text, as_json=given.as_json)
+    elif given.as_json:
         numbers = [[None if x != x else float(x) for x in row] for row in values]  # no NaN in JSON
         facts = {"rows": table.labels(), "columns": columns, "values": numbers}
         say(json.dumps(facts, allow_nan=False))

@@ -1,35 +1,30 @@
 """`clvm compare`: several methods on the same files, side by side."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import read
-from contrastive_lvm.cli.layout_options import with_layout
-from contrastive_lvm.cli.output import Facts, aligned, announce, as_text, say, user_warnings
-from contrastive_lvm.io.atomic import destination, write_atomically
+from contrastive_lvm.cli.output import (
+    Facts,
+    aligned,
+    announce,
+    check_picture,
+    show,
+    user_warnings,
+    with_warnings,
+    write_picture,
+)
 
 if TYPE_CHECKING:
-    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.resampling.comparison import Comparison
 
 
-@with_layout
+@options.with_options(options.SETS)
 def compare(
-    file: options.TargetFile,
-    background_file: options.BackgroundFile = None,
     *,
-    by: options.By = None,
-    target: options.Target = None,
-    background: options.Background = None,
-    where: options.Where = None,
-    annotation: options.Annotation = None,
-    features: options.Features = None,
-    scale: options.Scale = "none",
-    layer: options.Layer = None,
-    replicates: options.Replicates = None,
     n_components: Annotated[
         int, typer.Option(metavar="N", min=1, help="Number of dimensions of every method.")
     ] = 2,
@@ -46,7 +41,7 @@ def compare(
     ] = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
-    layout: "Layout | None" = None,
+    **said: Any,
 ) -> None:
     """Compare PCA, PPCA, cPCA, gcPCA and cLVM on the same rows: a picture and a table.
 
@@ -54,27 +49,20 @@ def compare(
     that of a target row in the half that was left out.
     """
     from contrastive_lvm.cli.parse_options import build_estimator
-    from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.layout import Layout
-    from contrastive_lvm.io.tables.row_columns import annotation as column_of
+    from contrastive_lvm.io.tables.row_columns import annotation
     from contrastive_lvm.plots import plot_comparison
     from contrastive_lvm.report.evidence import replicates_of
     from contrastive_lvm.resampling.comparison import compare_methods
 
-    path = destination(output, "--output", inputs=[file, background_file])
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise ValueError(f"--output={output} is not a picture; end it with .png, .svg or .pdf.")
-    sides = (target or (), background or (), where or (), annotation or ())
-    choice = Choice(by, *sides, layer=layer, replicates=replicates, layout=layout or Layout())
-    estimator = build_estimator(n_shared="auto")
-    sets = read(file, background_file, choice, scale, estimator, features or ())
+    source = options.take_source(said)
+    check_picture(output, "--output", inputs=source[:2])
+    sets = read(source, build_estimator(n_shared="auto"))
     if sets.background is None:
         raise ValueError("there is no background to compare the target with; name one.")
     way = "name a column of text"
-    labels = None if colour is None else column_of(sets.target, colour, "--colour", way)
+    labels = None if colour is None else annotation(sets.target, colour, "--colour", way)
     announce("Comparing")
-    with user_warnings() as said:
+    with user_warnings() as warned:
         found = compare_methods(
             sets.target.values,
             background=sets.background.values,
@@ -84,9 +72,9 @@ def compare(
             random_state=seed,
         )
         figure = plot_comparison(found, labels)
-    write_atomically(path, lambda out: figure.savefig(out, format=kind, dpi=150))
-    facts = {"methods": _facts(found), "picture": str(path), "warnings": said, "seed": seed}
-    say(as_text(facts) if as_json else _text(facts))
+    write_picture(output, figure)
+    facts = {"methods": _facts(found), "picture": str(output), "warnings": warned, "seed": seed}
+    show(facts, _text, as_json=as_json)
 
 
 def _facts(found: "Comparison") -> list[Facts]:
@@ -101,5 +89,4 @@ def _text(facts: Facts) -> str:
         score = row["log_likelihood"]
         shown = "" if score is None else f"{score:.3f}"
         table.append((row["method"], f"{row['stability']:.3f}", shown, f"{row['seconds']:.3f}"))
-    lines = [*aligned(table), "", f"picture: {facts['picture']}"]
-    return "\n".join([*lines, *(f"warning: {warning}" for warning in facts["warnings"])])
+    return with_warnings(facts, [*aligned(table), "", f"picture: {facts['picture']}"])

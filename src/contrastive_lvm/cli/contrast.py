@@ -1,44 +1,28 @@
 """`clvm test`: whether the target has structure that the background lacks."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import read
-from contrastive_lvm.cli.layout_options import with_layout
-from contrastive_lvm.cli.output import Facts, aligned, announce, as_text, say, user_warnings
+from contrastive_lvm.cli.output import Facts, aligned, announce, show, user_warnings, with_warnings
 
 if TYPE_CHECKING:
-    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.resampling.contrast_test import ContrastTest
 
 
-@with_layout
+@options.with_options(options.SETS, options.MODEL)
 def contrast(
-    file: options.TargetFile,
-    background_file: options.BackgroundFile = None,
     *,
-    by: options.By = None,
-    target: options.Target = None,
-    background: options.Background = None,
-    where: options.Where = None,
-    annotation: options.Annotation = None,
-    scale: options.Scale = "none",
-    layer: options.Layer = None,
-    replicates: options.Replicates = None,
-    covariate: options.Covariates = None,
-    n_shared: options.NShared = None,
-    likelihood: options.Likelihood = "gaussian",
-    size_factors: options.SizeFactors = None,
     resamples: Annotated[
         int,
         typer.Option(metavar="N", min=1, help="Number of resamples, from which p is computed."),
     ] = 999,
     seed: options.Seed = 0,
     as_json: options.Json = False,
-    layout: "Layout | None" = None,
+    **said: Any,
 ) -> None:
     """Test whether the target has structure that the background lacks, and of how many dimensions.
 
@@ -47,31 +31,17 @@ def contrast(
     pair, whose labels are exchanged.
     """
     from contrastive_lvm.cli.parse_options import build_estimator
-    from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.report.advice import rows_advice
     from contrastive_lvm.report.evidence import run_test
 
-    estimator = build_estimator(
-        n_shared=n_shared, likelihood=likelihood, size_factors=size_factors, seed=seed
-    )
-    sides = (target or (), background or (), where or (), annotation or ())
-    sizes = options.size_column(size_factors)
-    choice = Choice(
-        by,
-        *sides,
-        layer=layer,
-        sizes=sizes,
-        replicates=replicates,
-        layout=layout or Layout(),
-        covariates=covariate or (),
-    )
-    sets = read(file, background_file, choice, scale, estimator)
+    source = options.take_source(said)
+    estimator = build_estimator(**said, seed=seed)
+    sets = read(source, estimator)
     announce("Resampling")
-    with user_warnings() as said:
+    with user_warnings() as warned:
         found = run_test(sets, estimator, n_resamples=resamples, seed=seed)
-    facts = _facts(found, sets) | {"warnings": [*rows_advice(sets), *said], "seed": seed}
-    say(as_text(facts) if as_json else _text(facts))
+    facts = _facts(found, sets) | {"warnings": [*rows_advice(sets), *warned], "seed": seed}
+    show(facts, _text, as_json=as_json)
 
 
 def _facts(found: "ContrastTest", sets: "Sets") -> Facts:
@@ -101,4 +71,4 @@ def _text(facts: Facts) -> str:
     rows = " and ".join(f"{n:,} {name} rows" for name, n in facts["rows"].items())
     lines = [facts["verdict"], "", *aligned(table), ""]
     lines += [f"{rows}, {facts['features']:,} features", facts["method"]]
-    return "\n".join([*lines, *(f"warning: {warning}" for warning in facts["warnings"])])
+    return with_warnings(facts, lines)

@@ -1,76 +1,107 @@
 """`clvm fit`: fit a model to two sets of rows, write it to a file and print what it found."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.layout_options import with_layout
-from contrastive_lvm.cli.output import Contrastive, Facts, announce, as_text, say, user_warnings
+from contrastive_lvm.cli.format_summary import describe_reading, format_summary, reading_facts
+from contrastive_lvm.cli.output import Contrastive, Facts, announce, say, show, user_warnings
 from contrastive_lvm.io.atomic import destination
 
 if TYPE_CHECKING:
-    from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.prepare import Sets
+    from contrastive_lvm.report.evidence import Evidence
 
 WITHOUT_ERRORS = (
     "Loadings have no standard errors, which would take a while; --bootstrap 200 gives them."
 )
+ESTIMATOR: options.Group = {
+    "model": options.text(
+        "KIND",
+        "clvm (linear) or vae (neural networks); settings follow a colon, as in "
+        "vae:hidden_layer_sizes=128+256,max_epochs=50.",
+        "clvm",
+    ),
+    **options.N_TARGET,
+    **options.MODEL,
+    "n_background": options.whole("Number of dimensions only the background has.", 0, least=0),
+    "block": options.texts(
+        "NAME=N:SETS",
+        "For any number of sets, told apart by --by: dimensions that the named sets have and "
+        "others have not, as in drugs=2:a+b; without names, all sets (shared=10). Repeatable. N "
+        "may be auto, and --block auto alone finds which sets have which dimensions.",
+    ),
+    "own_noise": options.flag("--own-noise", "Give each set noise variances of its own."),
+    "shared_prior": options.text(
+        "KIND", "Prior of the shared loadings: flat, ard, group_lasso or horseshoe."
+    ),
+    "target_prior": options.text(
+        "KIND",
+        "Prior of the target loadings; settings follow a colon, as in group_lasso:rho=400 or "
+        "horseshoe:scale=0.1,groups=FILE (a table with the columns feature and group).",
+    ),
+    "subgroups": options.text(
+        "N",
+        "Look for so many subgroups of the target's rows, or auto for as many as are separated by "
+        "valleys, which may be one.",
+    ),
+    "inference": options.text(
+        "ENGINE",
+        "auto, em, vb, svi or nuts; settings follow a colon, as in em:max_iter=5000 or "
+        "nuts:n_draws=1000.",
+        "auto",
+    ),
+    "n_init": options.whole("Number of fits from different starts; the best is kept.", 1),
+}
+# What has no meaning with --block.
+TWO_SETS_ONLY = (
+    "background_file", "target", "background", "model", "n_target", "n_shared", "n_background",
+    "shared_prior", "target_prior", "subgroups", "report", "bootstrap", "resamples",
+)  # fmt: skip
+Output = Annotated[
+    Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Also write an HTML report, such as report.html."),
+]
+Top = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Number of features to print per dimension.")
+]
+Resamples = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Number of resamples of the test of contrast; 0 leaves it out. By default 999; 99 or "
+        "none for data so large (rows x features^2 above 5e7 or 5e8) that it would take long.",
+    ),
+]
+Bootstrap = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Number of fits to resampled rows that give loadings standard errors; by default 200 "
+        "where that takes about a second, and none otherwise or with 0.",
+    ),
+]
 
 
-@with_layout
+@options.with_options(options.SETS, ESTIMATOR)
 def fit(
-    file: options.TargetFile,
-    background_file: options.BackgroundFile = None,
     *,
-    by: options.By = None,
-    target: options.Target = None,
-    background: options.Background = None,
-    where: options.Where = None,
-    annotation: options.Annotation = None,
-    features: options.Features = None,
-    scale: options.Scale = "none",
-    layer: options.Layer = None,
-    model: options.Model = "clvm",
-    n_target: options.NTarget = "2",
-    n_shared: options.NShared = None,
-    n_background: options.NBackground = 0,
-    block: options.Blocks = None,
-    likelihood: options.Likelihood = "gaussian",
-    own_noise: options.OwnNoise = False,
-    size_factors: options.SizeFactors = None,
-    replicates: options.Replicates = None,
-    covariate: options.Covariates = None,
-    shared_prior: options.SharedPrior = None,
-    target_prior: options.TargetPrior = None,
-    subgroups: options.NSubgroups = None,
-    inference: options.Inference = "auto",
-    n_init: options.NInit = 1,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
-    ] = Path("model.clvm"),
-    report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write an HTML report, such as report.html."),
-    ] = None,
-    top: options.Top = 5,
-    resamples: options.Resamples = None,
-    bootstrap: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Number of fits to resampled rows that give loadings standard errors; by default "
-            "200 where that takes about a second, and none otherwise or with 0.",
-        ),
-    ] = None,
+    output: Output = Path("model.clvm"),
+    report: Report = None,
+    top: Top = 5,
+    resamples: Resamples = None,
+    bootstrap: Bootstrap = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
-    layout: "Layout | None" = None,
+    **said: Any,
 ) -> None:
     """Fit a model to a target and a background set, and print what only the target has.
 
@@ -80,156 +111,69 @@ def fit(
     Numeric columns are features; columns of text are kept as annotations. Empty fields, NA and NaN
     are missing entries, which the model integrates out.
     """
-    from contrastive_lvm.cli.format_summary import format_summary, reading_facts
-    from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments, setting_files
-    from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.layout import Layout
-    from contrastive_lvm.report.advice import data_advice, fit_advice
-    from contrastive_lvm.report.evidence import gather, has_errors
-    from contrastive_lvm.report.findings import findings
+    from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments
+    from contrastive_lvm.io.model_files import write_model
 
-    settings = setting_files(model, likelihood, shared_prior, target_prior, inference)
-    inputs = [file, background_file, *settings]
-    path = destination(output, "--output", inputs=inputs)
-    if report is not None:
-        destination(report, "--report", inputs=inputs, outputs=[output])
-    if block:
-        refuse_two_set_options(
-            {
-                "BACKGROUND": background_file,
-                "--target": target,
-                "--background": background,
-                "--model": None if model == "clvm" else model,
-                "--n-target": None if n_target == "2" else n_target,
-                "--n-shared": n_shared,
-                "--n-background": n_background or None,
-                "--shared-prior": shared_prior,
-                "--target-prior": target_prior,
-                "--subgroups": subgroups,
-                "--report": report,
-                "--bootstrap": bootstrap,
-                "--resamples": resamples,
-            }
-        )
-    if covariate and not model.startswith("clvm"):
-        raise ValueError(
-            f"--covariate is for linear models, not for --model {model}; leave it out."
-        )
-    estimator = build_estimator(
-        model=model,
-        n_target=n_target,
-        n_shared=n_shared,
-        n_background=n_background,
-        likelihood=likelihood,
-        own_noise=own_noise,
-        size_factors=size_factors,
-        shared_prior=shared_prior,
-        target_prior=target_prior,
-        subgroups=subgroups,
-        inference=inference,
-        n_init=n_init,
-        seed=seed,
-        verbose=sys.stderr.isatty(),
-        blocks=block or (),
-    )
-    sides = (target or (), background or (), where or (), annotation or ())
-    sizes = options.size_column(size_factors)
-    choice = Choice(
-        by,
-        *sides,
-        layer=layer,
-        sizes=sizes,
-        replicates=replicates,
-        layout=layout or Layout(),
-        covariates=covariate or (),
-    )
-    sets = read(file, background_file, choice, scale, estimator, features or ())
-    if block:
+    others = {"report": report, "bootstrap": bootstrap, "resamples": resamples}
+    _check_options(said | others, output)
+    source, arguments = options.take_source(said), fit_arguments(said["model"])
+    estimator = build_estimator(**said, seed=seed, verbose=sys.stderr.isatty())
+    sets = read(source, estimator)
+    if said["block"]:
         from contrastive_lvm.cli.fit_blocks import fit_blocks
 
-        fit_blocks(estimator, sets, choice, path, top=top, seed=seed, as_json=as_json)
+        fit_blocks(estimator, sets, output, top=top, seed=seed, as_json=as_json)
         return
-    with user_warnings() as said:
-        fit_sets(estimator, sets, **fit_arguments(model))
-        announce("Resampling")
-        evidence = gather(estimator, sets, n_resamples=resamples, n_bootstrap=bootstrap, seed=seed)
-        found = findings(estimator, sets, evidence, top=top)
-    advice = [
-        *data_advice(sets, estimator),
-        *said,
-        *fit_advice(found, automatic=estimator.n_shared == "auto"),
-    ]
-    save(estimator, sets, path)
+    facts, evidence = _fit(estimator, sets, arguments, resamples, bootstrap, top=top, seed=seed)
+    write_model(estimator, output, sets.preparation)
     if report is not None:
         from contrastive_lvm.cli.report import write_page
 
-        write_page(estimator, sets, report, file.name, evidence)
-    facts: Facts = {
-        **found,
-        "columns": reading_facts(sets),
-        "warnings": list(dict.fromkeys(advice)),
-        "model": str(path),
-    }
-    unsure = bootstrap is None and has_errors(estimator) and evidence.bootstrap is None
-    facts["hint"] = WITHOUT_ERRORS if unsure else None
-    facts |= {"seed": seed, "report": None if report is None else str(report)}
-    if subgroups is not None:
-        facts["subgroups"] = subgroup_shares(estimator)
-    say(as_text(facts) if as_json else format_summary(facts))
-    if subgroups is not None and not as_json:
-        say(subgroup_line(facts["subgroups"]))
+        write_page(estimator, sets, report, source.file.name, evidence)
+    facts |= {"model": str(output), "report": None if report is None else str(report)}
+    if said["subgroups"] is not None:
+        mixture = estimator.posterior_.latent_mixtures.get("target")
+        facts["subgroups"] = [1.0] if mixture is None else mixture.weights.tolist()
+    show(facts, format_summary, as_json=as_json)
 
 
-def subgroup_shares(estimator: Contrastive) -> list[float]:
-    """Return the share of each subgroup in the target, the largest first."""
-    mixture = estimator.posterior_.latent_mixtures.get("target")
-    return [1.0] if mixture is None else [float(share) for share in mixture.weights]
+def _check_options(said: options.Said, output: Path) -> None:
+    """Refuse options that contradict each other, and outputs that cannot be written."""
+    from contrastive_lvm.cli.parse_options import setting_files
 
-
-def subgroup_line(shares: list[float]) -> str:
-    """Say how many subgroups there are, and how large they are."""
-    if len(shares) == 1:
-        return "Subgroups: none; the rows of the target are one cloud."
-    sizes = ", ".join(f"{100 * share:.0f} %" for share in shares)
-    return f"Subgroups: {len(shares)}, with {sizes} of the target's rows."
-
-
-def refuse_two_set_options(given: dict[str, object]) -> None:
-    """Refuse options that have no meaning with --block."""
-    for option, value in given.items():
-        if value is not None and value != []:
+    texts = ("model", "likelihood", "shared_prior", "target_prior", "inference")
+    files = setting_files(*(said[name] for name in texts))
+    inputs = [said["file"], said["background_file"], *files]
+    destination(output, "--output", inputs=inputs)
+    if said["report"] is not None:
+        destination(said["report"], "--report", inputs=inputs, outputs=[output])
+    for name in TWO_SETS_ONLY if said["block"] else ():
+        if said[name] not in (None, [], ESTIMATOR.get(name, (None, None))[1]):
+            option = "BACKGROUND" if "file" in name else f"--{name.replace('_', '-')}"
             raise ValueError(f"{option} has no meaning with --block; leave one of them out.")
+    if said["covariate"] and not said["model"].startswith("clvm"):
+        raise ValueError(
+            f"--covariate is for linear models, not for --model {said['model']}; leave it out."
+        )
 
 
-def read(
-    file: Path,
-    background_file: Path | None,
-    choice: "Choice",
-    scale: str,
-    estimator: Contrastive,
-    features: Sequence[str] = (),
-) -> "Sets":
-    """Read the two sets that the options of a command describe."""
-    from contrastive_lvm.cli.format_summary import describe_reading, describe_rows, reading_facts
-    from contrastive_lvm.cli.parse_options import check_size_column, locate_features
+def read(source: options.Source, estimator: Contrastive) -> "Sets":
+    """Read the two sets that the options of a command describe, and say what was read."""
+    from contrastive_lvm.cli.parse_options import bind_to_features
     from contrastive_lvm.io.tables.prepare import read_sets
     from contrastive_lvm.io.tables.standardize import check_method
     from contrastive_lvm.likelihoods.base import ScaleMixture
 
-    scalable = isinstance(estimator.likelihood, ScaleMixture)
-    if check_method(scale) != "none" and not scalable:
+    if check_method(source.scale) != "none" and not isinstance(estimator.likelihood, ScaleMixture):
         raise ValueError(
-            f"--scale={scale} has no meaning for {estimator.likelihood!r}, because counts and "
-            "binary values have no units; leave it out."
+            f"--scale={source.scale} has no meaning for {estimator.likelihood!r}, because counts "
+            "and binary values have no units; leave it out."
         )
-    announce(f"Reading {file.name}")
-    alone = getattr(estimator, "n_shared", 0) == 0
-    sets = read_sets(file, background_file, choice, scale=scale, alone=alone, features=features)
-    facts = reading_facts(sets)
-    for line in (describe_rows(facts), *describe_reading(facts)):
+    announce(f"Reading {source.file.name}")
+    sets = read_sets(*source, alone=getattr(estimator, "n_shared", 0) == 0)
+    for line in describe_reading(reading_facts(sets)):
         say(line, err=True)
-    locate_features(estimator, sets.preparation.features)
-    check_size_column(estimator, choice.sizes, len(sets.preparation.features))
+    bind_to_features(estimator, sets.preparation.features, source.choice.sizes)
     return sets
 
 
@@ -245,8 +189,34 @@ def fit_sets(estimator: Contrastive, sets: "Sets", **arguments: object) -> None:
     estimator.fit(target, background=background, **arguments)
 
 
-def save(estimator: Contrastive, sets: "Sets", path: Path) -> None:
-    """Write a model file that also tells how its rows were prepared."""
-    from contrastive_lvm.io.model_files import write_model
+def _fit(
+    estimator: Contrastive,
+    sets: "Sets",
+    arguments: options.Said,
+    resamples: int | None,
+    bootstrap: int | None,
+    *,
+    top: int,
+    seed: int,
+) -> tuple[Facts, "Evidence"]:
+    """Fit the model, resample it, and return what both found."""
+    from contrastive_lvm.report.advice import data_advice, fit_advice
+    from contrastive_lvm.report.evidence import gather, has_errors
+    from contrastive_lvm.report.findings import findings
 
-    write_model(estimator, path, sets.preparation)
+    with user_warnings() as warned:
+        fit_sets(estimator, sets, **arguments)
+        announce("Resampling")
+        evidence = gather(estimator, sets, n_resamples=resamples, n_bootstrap=bootstrap, seed=seed)
+        found = findings(estimator, sets, evidence, top=top)
+    automatic = estimator.n_shared == "auto"
+    said = [*data_advice(sets, estimator), *warned, *fit_advice(found, automatic=automatic)]
+    unsure = bootstrap is None and has_errors(estimator) and evidence.bootstrap is None
+    facts: Facts = {
+        **found,
+        "columns": reading_facts(sets),
+        "warnings": list(dict.fromkeys(said)),
+        "hint": WITHOUT_ERRORS if unsure else None,
+        "seed": seed,
+    }
+    return facts, evidence

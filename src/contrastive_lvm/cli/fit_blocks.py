@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contrastive_lvm.cli.output import Facts, aligned, announce, as_text, say, user_warnings
+from contrastive_lvm.cli.output import Facts, aligned, announce, show, user_warnings, with_warnings
 from contrastive_lvm.estimators.summary import ending, leading
 from contrastive_lvm.exceptions import InvalidParameterError
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from contrastive_lvm.designs import Block
     from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
-    from contrastive_lvm.io.tables.choose_rows import Choice
     from contrastive_lvm.io.tables.prepare import Sets
 
 HOW = "write NAME=N for all sets, NAME=N:SET+SET for some, or auto."
@@ -49,7 +48,6 @@ def parse_blocks(texts: Sequence[str]) -> "dict[str, Block] | str":
 def fit_blocks(
     estimator: "MultiSetLVM",
     sets: "Sets",
-    choice: "Choice",
     path: Path,
     *,
     top: int,
@@ -61,21 +59,18 @@ def fit_blocks(
     from contrastive_lvm.io.tables.prepare import frame
     from contrastive_lvm.io.tables.row_columns import facts_of_rows, replicates_in
 
-    table, labels = rows_with_labels(sets.target, choice.by)
+    origin, replicates = sets.preparation.origin, sets.preparation.replicates
+    table, labels = rows_with_labels(sets.target, None if origin is None else origin.choice.by)
     rows = frame(table, named=sets.preparation.named)
     arguments: dict[str, Any] = facts_of_rows(table, sets.preparation)
-    if choice.replicates is not None:
-        arguments["groups"] = replicates_in([table], choice.replicates)[0]
+    if replicates is not None:
+        arguments["groups"] = replicates_in([table], replicates)[0]
     announce("Fitting")
     with user_warnings() as said:
         estimator.fit(rows, sets=labels, **arguments)
     write_model(estimator, path, sets.preparation)
-    facts = findings_of_blocks(estimator, top) | {
-        "warnings": said,
-        "model": str(path),
-        "seed": seed,
-    }
-    say(as_text(facts) if as_json else format_blocks(facts))
+    others = {"warnings": said, "model": str(path), "seed": seed}
+    show(findings_of_blocks(estimator, top) | others, format_blocks, as_json=as_json)
 
 
 def rows_with_labels(table: Any, by: str | None) -> "tuple[Any, np.ndarray]":
@@ -144,8 +139,7 @@ def format_blocks(facts: Facts) -> str:
             said = ", ".join(f"{f['feature']} {f['loading']:+.3g}" for f in features)
             lines.append(f"  {name} dimension {k}: {said or 'all loadings are zero'}")
     lines += _evidence(facts["evidence"])
-    lines += [f"warning: {warning}" for warning in facts["warnings"]]
-    return "\n".join([*lines, f"model: {facts['model']}"])
+    return with_warnings(facts, lines, f"model: {facts['model']}")
 
 
 def _share(variance: dict[str, float], name: str) -> str:

@@ -2,10 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from contrastive_lvm.cli.output import Facts, aligned
-from contrastive_lvm.estimators.summary import ending
+from contrastive_lvm.cli.output import Facts, aligned, with_warnings
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
@@ -21,9 +18,9 @@ def format_summary(facts: Facts) -> str:
         lines += ["", f"{len(facts['selected_features'])} of {facts['features']} features selected"]
     lines += ["", _outliers(facts["outliers"])]
     lines += [facts["hint"]] if facts["hint"] else []
-    lines += [f"warning: {warning}" for warning in facts["warnings"]]
     report = facts["report"] or f"run clvm report {facts['model']} to write one"
-    return "\n".join([*lines, f"model: {facts['model']}", f"report: {report}"])
+    text = with_warnings(facts, lines, f"model: {facts['model']}", f"report: {report}")
+    return text if "subgroups" not in facts else f"{text}\n{_subgroups(facts['subgroups'])}"
 
 
 def reading_facts(sets: "Sets") -> Facts:
@@ -50,7 +47,9 @@ def reading_facts(sets: "Sets") -> Facts:
 
 
 def _missing_share(tables: "list[Table]") -> float:
-    """Return the share of missing entries of both sets."""
+    """Return the share of missing entries."""
+    import numpy as np
+
     from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 
     dense = [table.values for table in tables if not is_sparse(table.values)]
@@ -58,13 +57,6 @@ def _missing_share(tables: "list[Table]") -> float:
         int(np.isnan(values[rows]).sum()) for values in dense for rows in row_slices(*values.shape)
     )
     return missing / max(1, sum(values.size for values in dense))
-
-
-def describe_rows(facts: Facts) -> str:
-    """Return the line that tells how much was read."""
-    rows = ", ".join(f"{n:,} rows of the {name}" for name, n in facts["rows"].items())
-    features = f"{facts['features']:,} feature{'s' if facts['features'] != 1 else ''}"
-    return f"{'read':12}{rows}, {features}, {facts['missing']:.1%} missing"
 
 
 def describe_table(table: "Table") -> str:
@@ -75,9 +67,12 @@ def describe_table(table: "Table") -> str:
 
 
 def describe_reading(facts: Facts) -> list[str]:
-    """Return the lines that tell what was read: groups, columns left out, numbers rewritten."""
+    """Return the lines that tell what was read, left out and rewritten."""
+    rows = ", ".join(f"{n:,} rows of the {name}" for name, n in facts["rows"].items())
+    features = f"{facts['features']:,} feature{'s' if facts['features'] != 1 else ''}"
     groups = ", ".join(f"{name} {n:,}" for name, n in facts["groups"].items())
-    lines = [("groups", groups), ("annotations", _listed(facts["annotations"]))]
+    lines = [("read", f"{rows}, {features}, {facts['missing']:.1%} missing"), ("groups", groups)]
+    lines.append(("annotations", _listed(facts["annotations"])))
     for what, way in (
         ("identifiers", "numbers that name rows; --features all keeps them"),
         ("empty", "no value in any row"),
@@ -95,9 +90,19 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
+def _subgroups(shares: list[float]) -> str:
+    if len(shares) == 1:
+        return "Subgroups: none; the rows of the target are one cloud."
+    sizes = ", ".join(f"{100 * share:.0f} %" for share in shares)
+    return f"Subgroups: {len(shares)}, with {sizes} of the target's rows."
+
+
 def _data(facts: Facts) -> list[str]:
+    from contrastive_lvm.estimators.summary import ending
+
     sets = [
-        f"{name:12}{facts[name]['rows']:,} rows of {facts[name]['file']}{_missing(facts[name])}"
+        f"{name:12}{facts[name]['rows']:,} rows of {facts[name]['file']}"
+        + (f", {facts[name]['missing']:.1%} missing" if facts[name]["missing"] > 0 else "")
         for name in ("target", "background")
         if name in facts
     ]
@@ -107,10 +112,6 @@ def _data(facts: Facts) -> list[str]:
     features = f"{'features':12}{facts['features']:,}{scale}"
     known = [f"{'covariates':12}{', '.join(facts['covariates'])}"] if facts["covariates"] else []
     return [*sets, features, *known, model]
-
-
-def _missing(facts: Facts) -> str:
-    return f", {facts['missing']:.1%} missing" if facts["missing"] > 0 else ""
 
 
 def _shares(variance: Facts) -> list[str]:

@@ -17,17 +17,15 @@ from typing import Annotated, cast
 import typer
 
 from contrastive_lvm import __version__
-from contrastive_lvm.cli.apply import denoise, impute, transform
+from contrastive_lvm.cli.apply import denoise, impute, score, transform
 from contrastive_lvm.cli.compare import compare
 from contrastive_lvm.cli.contrast import contrast
-from contrastive_lvm.cli.datasets import datasets
-from contrastive_lvm.cli.demo import demo
 from contrastive_lvm.cli.fit import fit
-from contrastive_lvm.cli.monitor import monitor, score
+from contrastive_lvm.cli.monitor import monitor
 from contrastive_lvm.cli.options import OPTION_OF
 from contrastive_lvm.cli.output import say
 from contrastive_lvm.cli.report import report
-from contrastive_lvm.cli.reproduce import reproduce
+from contrastive_lvm.cli.reproduce import datasets, demo, reproduce
 from contrastive_lvm.cli.select import select
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 

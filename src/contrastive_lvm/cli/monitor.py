@@ -1,49 +1,21 @@
-"""`clvm score` and `clvm monitor`: how much new rows look like the target, and which alarm."""
+"""`clvm monitor`: which new rows alarm, in comparison with normal ones."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.apply import Applied, give, read_for_model, warnings_about
-from contrastive_lvm.cli.layout_options import with_layout
-from contrastive_lvm.cli.output import say
-from contrastive_lvm.io.atomic import destination, write_atomically
+from contrastive_lvm.cli.apply import give, read_for_model, warnings_about
+from contrastive_lvm.cli.output import check_picture, say, write_picture
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.monitoring import Monitoring
-    from contrastive_lvm.io.tables.layout import Layout
 
 
-@with_layout
-def score(
-    model: options.ModelFile,
-    file: options.RowsFile,
-    *,
-    where: options.Where = None,
-    output: options.TableOutput = None,
-    as_json: options.Json = False,
-    layout: "Layout | None" = None,
-) -> None:
-    """Compute how much rows look like the target rather than the background.
-
-    The column enrichment is the logarithm of the ratio of both likelihoods, above zero for rows
-    that look like the target.
-    """
-    given = read_for_model(model, file, where, output, layout)
-    _refuse_without(given, "enrichment", model)
-    with warnings_about(file):
-        values = given.estimator.enrichment(given.rows, **given.facts)
-    give(given.table, ["enrichment"], values[:, None], output, as_json=as_json)
-
-
-@with_layout
+@options.with_options(options.APPLY)
 def monitor(
-    model: options.ModelFile,
-    file: options.RowsFile,
     *,
-    where: options.Where = None,
     alpha: Annotated[
         float,
         typer.Option(metavar="SHARE", help="Share of normal rows that may raise an alarm."),
@@ -63,9 +35,7 @@ def monitor(
         Path | None,
         typer.Option(metavar="FILE", help="Also draw run charts: .png, .svg or .pdf."),
     ] = None,
-    output: options.TableOutput = None,
-    as_json: options.Json = False,
-    layout: "Layout | None" = None,
+    **said: Any,
 ) -> None:
     """Compare new rows with normal ones, which the background was: charts, limits and alarms.
 
@@ -75,35 +45,26 @@ def monitor(
     import numpy as np
 
     if plot is not None:
-        destination(plot, "--plot", inputs=[model, file, reference], outputs=[output])
-        if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
-            raise ValueError(f"--plot={plot} is not a picture; end it with .png, .svg or .pdf.")
-    given = read_for_model(model, file, where, output, layout)
-    _refuse_without(given, "monitor", model)
-    normal = None
+        inputs = [said["model"], said["file"], reference]
+        check_picture(plot, "--plot", inputs=inputs, outputs=[said["output"]])
+    given, normal = read_for_model(**said, method="monitor"), None
     if reference is not None:
-        normal = read_for_model(model, reference, where, None, layout).rows
-    with warnings_about(file):
+        normal = read_for_model(**said | {"file": reference, "output": None}).rows
+    with warnings_about(said["file"]):
         found = given.estimator.monitor(given.rows, alpha=alpha, reference=normal)
     names = list(given.preparation.features)
     for line in _summary(found, names):
         say(line, err=True)
     if plot is not None:
-        _draw(found, plot)
+        from contrastive_lvm.plots import plot_monitoring
+
+        write_picture(plot, plot_monitoring(found))
     columns = ["t2", "shared_t2", "spe", "alarm"]
-    values = np.column_stack([found.t2, found.shared_t2, found.spe, found.alarms])
+    values = [np.column_stack([found.t2, found.shared_t2, found.spe, found.alarms])]
     if contributions:
         columns += [f"contribution_{name}" for name in names]
-        values = np.hstack([values, found.contributions])
-    give(given.table, columns, values, output, as_json=as_json)
-
-
-def _refuse_without(given: Applied, method: str, model: Path) -> None:
-    if not hasattr(given.estimator, method):
-        kind = type(given.estimator).__name__
-        raise ValueError(
-            f"{model} holds a {kind}, which has no {method}; fit a linear model (--model clvm)."
-        )
+        values.append(found.contributions)
+    give(given, columns, *values)
 
 
 def _summary(found: "Monitoring", names: list[str]) -> list[str]:
@@ -122,11 +83,3 @@ def _summary(found: "Monitoring", names: list[str]) -> list[str]:
         top = [names[i] for i in np.argsort(-mean, kind="stable")[:5]]
         lines.append(f"{'signals':12}{', '.join(top)} (contribute most to the alarms)")
     return lines
-
-
-def _draw(found: "Monitoring", path: Path) -> None:
-    from contrastive_lvm.plots import plot_monitoring
-
-    figure = plot_monitoring(found)
-    kind = path.suffix.lower().removeprefix(".")
-    write_atomically(path, lambda place: figure.savefig(place, format=kind, dpi=150))

@@ -1,25 +1,36 @@
-"""Options that several commands share, each described once."""
+"""Options that several commands share, each described once.
 
+A group of options is a table of parameters. Commands that have the group take its values together,
+as keyword arguments.
+"""
+
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
+if TYPE_CHECKING:
+    from contrastive_lvm.io.tables.choose_rows import Choice
+
+Said = dict[str, Any]  # values of options by their parameters
+Group = dict[str, tuple[object, object]]  # annotations and defaults
+Command = TypeVar("Command", bound=Callable[..., object])
+
 # The options by which the parameters of the library are given.
 OPTION_OF = {
-    "n_target": "--n-target",
-    "n_shared": "--n-shared",
-    "n_background": "--n-background",
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        "n_target", "n_shared", "n_background", "likelihood", "shared_prior", "target_prior",
+        "inference", "n_init", "size_factors", "of", "alpha",
+    )
+}  # fmt: skip
+OPTION_OF |= {
     "blocks": "--block",
-    "likelihood": "--likelihood",
-    "shared_prior": "--shared-prior",
-    "target_prior": "--target-prior",
     "latent_prior": "--subgroups",
     "n_components": "--subgroups",
-    "inference": "--inference",
-    "n_init": "--n-init",
     "random_state": "--seed",
-    "size_factors": "--size-factors",
     "background_size_factors": "--size-factors",
     "covariates": "--covariate",
     "background_covariates": "--covariate",
@@ -27,9 +38,33 @@ OPTION_OF = {
     "groups": "--replicates",
     "background_groups": "--replicates",
     "n_resamples": "--resamples",
-    "of": "--of",
-    "alpha": "--alpha",
 }
+
+
+def text(metavar: str, meaning: str, default: str | None = None) -> tuple[object, object]:
+    """Describe an option with a value."""
+    kind = str if default else str | None
+    return Annotated[kind, typer.Option(metavar=metavar, help=meaning)], default
+
+
+def texts(metavar: str, meaning: str, *names: str) -> tuple[object, object]:
+    """Describe an option that may be repeated."""
+    return Annotated[list[str] | None, typer.Option(*names, metavar=metavar, help=meaning)], None
+
+
+def whole(meaning: str, default: int, least: int | None = None) -> tuple[object, object]:
+    """Describe an option with a number."""
+    return Annotated[int, typer.Option(metavar="N", help=meaning, min=least)], default
+
+
+def flag(name: str, meaning: str) -> tuple[object, object]:
+    """Describe an option without a value."""
+    return Annotated[bool, typer.Option(name, help=meaning)], False
+
+
+def file(metavar: str, meaning: str) -> tuple[object, object]:
+    """Describe the name of a file that a command needs."""
+    return Annotated[Path, typer.Argument(metavar=metavar, help=meaning)], inspect.Parameter.empty
 
 
 def _seed(value: str | int) -> int:
@@ -42,14 +77,6 @@ def _seed(value: str | int) -> int:
 
 Seed = Annotated[int, typer.Option(metavar="N", parser=_seed, help="Seed for random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-TargetFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="The target set: .csv, .tsv (.gz), .parquet, .npy, .npz, .h5ad or a 10x folder.",
-    ),
-]
 BackgroundFile = Annotated[
     Path | None,
     typer.Argument(
@@ -57,206 +84,181 @@ BackgroundFile = Annotated[
         help="The background set; omit it if FILE holds both sets (see --by and --target).",
     ),
 ]
-By = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of FILE that tells the sets apart.")
-]
-Target = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="VALUE",
-        help="Rows of the target: a value of the --by column, or COLUMN=VALUE. Repeatable.",
+
+LAYOUT: Group = {  # how a file is laid out
+    "index": text("COLUMN", "Column that names the rows."),
+    "drop": texts("COLUMN", "Leave a column out altogether. Repeatable."),
+    "na": texts(
+        "VALUE",
+        "Value that stands for a missing entry among numbers, beside NA, #N/A, n.d., -, ? and "
+        "others that the guide lists. Repeatable.",
     ),
-]
-Background = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="VALUE",
-        help="Rows of the background, given in the same way; by default, all other values of the "
-        "--by column.",
+    "decimal": text(
+        "MARK", "Decimal mark of a text file, point or comma, where its numbers leave it open."
     ),
-]
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN=VALUE",
-        help="Use only rows that match (or COLUMN!=VALUE). Repeatable: values of the same column "
-        "are alternatives; conditions on different columns must all hold.",
+    "skip_rows": text(
+        "LINES",
+        "Lines of a file to leave out, by their numbers from 1: 2 for units below the names, 1-3 "
+        "for three lines above them.",
     ),
-]
-Annotation = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMN", help="Keep a numeric column out of the model. Repeatable."),
-]
-Features = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Use only these columns as features (repeatable), or all columns of numbers (all), "
-        "also those that seem to name rows.",
+    "transpose": flag("--transpose", "Lines of the file are features, columns are rows."),
+    "sheet": text("NAME", "Sheet of a workbook (.xlsx); by default, the first."),
+}
+WHERE: Group = {
+    "where": texts(
+        "COLUMN=VALUE",
+        "Use only rows that match (or COLUMN!=VALUE). Repeatable: values of the same column are "
+        "alternatives; conditions on different columns must all hold.",
+    )
+}
+SIDES: Group = {  # which rows are target and background
+    "by": text("COLUMN", "Column of FILE that tells the sets apart."),
+    "target": texts(
+        "VALUE", "Rows of the target: a value of the --by column, or COLUMN=VALUE. Repeatable."
     ),
-]
-Scale = Annotated[
-    str,
-    typer.Option(
-        metavar="METHOD",
-        help="How to scale the features, using both sets together: standard, robust or none.",
+    "background": texts(
+        "VALUE",
+        "Rows of the background, given in the same way; by default, all other values of the --by "
+        "column.",
     ),
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        metavar="KIND",
-        help="clvm (linear) or vae (neural networks); settings follow a colon, as in "
-        "vae:hidden_layer_sizes=128+256,max_epochs=50.",
+    **WHERE,
+}
+SETS: Group = {  # two sets that something is fitted to
+    "file": file(
+        "FILE",
+        "The target set: .csv, .tsv (.gz), .xlsx, .parquet, .npy, .npz, .h5ad or a 10x folder.",
     ),
-]
-NTarget = Annotated[
-    str,
-    typer.Option(
-        metavar="N",
-        help="Number of dimensions that only the target has, or auto for as many as the test of "
-        "contrast supports.",
+    "background_file": (BackgroundFile, None),
+    **SIDES,
+    "annotation": texts("COLUMN", "Keep a numeric column out of the model. Repeatable."),
+    "features": texts(
+        "COLUMN",
+        "Use only these columns as features (repeatable), or all columns of numbers (all), also "
+        "those that seem to name rows.",
     ),
-]
-NShared = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N", help="Number of dimensions shared by both sets, or auto (default auto; vae 8)."
+    "scale": text(
+        "METHOD",
+        "How to scale the features, using both sets together: standard, robust or none.",
+        "none",
     ),
-]
-NSubgroups = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N",
-        help="Look for so many subgroups of the target's rows, or auto for as many as are "
-        "separated by valleys, which may be one.",
+    "layer": text("NAME", "Layer of an .h5ad file to use instead of X, or raw for its .raw."),
+    "replicates": text(
+        "COLUMN",
+        "Column that names the replicate (donor, animal, run) of each row; rows of one replicate "
+        "are not independent, so tests and errors resample whole replicates.",
     ),
-]
-NBackground = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Number of dimensions only the background has.")
-]
-Blocks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--block",
-        metavar="NAME=N:SETS",
-        help="For any number of sets, told apart by --by: dimensions that the named sets have and "
-        "others have not, as in drugs=2:a+b; without names, all sets (shared=10). Repeatable. N "
-        "may be auto, and --block auto alone finds which sets have which dimensions.",
+}
+MODEL: Group = {  # what every linear model of two sets has
+    "n_shared": text(
+        "N", "Number of dimensions shared by both sets, or auto (default auto; vae 8)."
     ),
-]
-Covariates = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--covariate",
-        metavar="COLUMN",
-        help="Estimate the effect of a column, such as age or batch, on the mean of the rows, so "
-        "that it is not taken for structure; a category if it has words. Repeatable. Commands that "
+    "likelihood": text(
+        "KIND",
+        "gaussian, student_t, poisson, negative_binomial, bernoulli or mixed; settings follow a "
+        "colon, as in gaussian:noise=feature, student_t:df=learn,per=sample or "
+        "mixed:features=FILE (a table with the columns feature and kind).",
+        "gaussian",
+    ),
+    "size_factors": text(
+        "WHICH",
+        "Size factors of rows of counts: total (row totals, the default), none, or a COLUMN of "
+        "the file, which the other commands then read as well.",
+    ),
+    "covariate": texts(
+        "COLUMN",
+        "Estimate the effect of a column, such as age or batch, on the mean of the rows, so that "
+        "it is not taken for structure; a category if it has words. Repeatable. Commands that "
         "apply the model read the column from their file.",
     ),
-]
-OwnNoise = Annotated[
-    bool, typer.Option("--own-noise", help="Give each set noise variances of its own.")
-]
-Likelihood = Annotated[
-    str,
-    typer.Option(
-        metavar="KIND",
-        help="gaussian, student_t, poisson, negative_binomial, bernoulli or mixed; settings follow "
-        "a colon, as in gaussian:noise=feature, student_t:df=learn,per=sample or "
-        "mixed:features=FILE (a table with the columns feature and kind).",
+}
+N_TARGET: Group = {
+    "n_target": text(
+        "N",
+        "Number of dimensions that only the target has, or auto for as many as the test of "
+        "contrast supports.",
+        "2",
+    )
+}
+MODEL_FILE: Group = {"model": file("MODEL", "A model file written by clvm fit.")}
+APPLY: Group = {  # a model and the rows that it is applied to
+    **MODEL_FILE,
+    "file": file("FILE", "The rows, in any format that clvm fit reads."),
+    **WHERE,
+    "output": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--output",
+                "-o",
+                metavar="FILE",
+                help="Write a .csv, .tsv (.gz), .npy or .parquet file; by default, CSV is printed.",
+            ),
+        ],
+        None,
     ),
-]
-Replicates = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Column that names the replicate (donor, animal, run) of each row; rows of one "
-        "replicate are not independent, so tests and errors resample whole replicates.",
+    "as_json": (Json, False),
+}
+OF: Group = {
+    "of": text(
+        "SET",
+        "Set that the rows belong to: target (the default) or background; of a model of several "
+        "sets its name, by default that in the column of the fit.",
     ),
-]
-Resamples = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Number of resamples of the test of contrast; 0 leaves it out. By default 999; 99 or "
-        "none for data so large (rows x features^2 above 5e7 or 5e8) that it would take long.",
-    ),
-]
-Layer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Layer of an .h5ad file to use instead of X, or raw for its .raw."
-    ),
-]
-SizeFactors = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WHICH",
-        help="Size factors of rows of counts: total (row totals, the default), none, or a COLUMN "
-        "of the file, which the other commands then read as well.",
-    ),
-]
+    "std": flag("--std", "Add posterior standard deviations as columns NAME_std."),
+}
+
+
+def with_options(*groups: Group) -> Callable[[Command], Command]:
+    """Give a command the options of some groups, its own with defaults, and those of a layout."""
+
+    def decorate(command: Command) -> Command:
+        signature, kind = inspect.signature(command), inspect.Parameter.KEYWORD_ONLY
+        own = [p for p in signature.parameters.values() if p.default is not p.empty]
+        before, after = (
+            [
+                inspect.Parameter(name, kind, annotation=annotation, default=default)
+                for group in chosen
+                for name, (annotation, default) in group.items()
+            ]
+            for chosen in (groups, [LAYOUT])
+        )
+        parameters = [*before, *own, *after]
+        command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorate
+
+
+class Source(NamedTuple):
+    """The files of two sets, and how their rows and features are chosen."""
+
+    file: Path
+    background_file: Path | None
+    choice: "Choice"
+    scale: str
+    features: list[str]
+
+
+def take_source(said: Said) -> Source:
+    """Take what the groups SETS and LAYOUT say, and the columns that MODEL names."""
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.layout import layout_of
+
+    file, background_file, scale, features = (
+        said.pop(name) for name in ("file", "background_file", "scale", "features")
+    )
+    columns = {
+        "annotations": said.pop("annotation"),
+        "covariates": said.pop("covariate", None),
+        "sizes": size_column(said.get("size_factors")),
+        **{name: said.pop(name) for name in ("layer", "replicates", *SIDES)},
+    }
+    known = {name: value for name, value in columns.items() if value not in (None, [])}
+    layout = layout_of(**{name: said.pop(name) for name in LAYOUT})
+    return Source(file, background_file, Choice(**known, layout=layout), scale, features or [])
 
 
 def size_column(given: str | None) -> str | None:
     """Return the column that --size-factors names, if it names one."""
     return None if given in ("total", "none") else given
-
-
-SharedPrior = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND", help="Prior of the shared loadings: flat, ard, group_lasso or horseshoe."
-    ),
-]
-TargetPrior = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KIND",
-        help="Prior of the target loadings; settings follow a colon, as in group_lasso:rho=400 or "
-        "horseshoe:scale=0.1,groups=FILE (a table with the columns feature and group).",
-    ),
-]
-Inference = Annotated[
-    str,
-    typer.Option(
-        metavar="ENGINE",
-        help="auto, em, vb, svi or nuts; settings follow a colon, as in em:max_iter=5000 or "
-        "nuts:n_draws=1000.",
-    ),
-]
-NInit = Annotated[
-    int, typer.Option(metavar="N", help="Number of fits from different starts; the best is kept.")
-]
-Top = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Number of features to print per dimension.")
-]
-
-ModelFile = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A model file written by clvm fit.")
-]
-RowsFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The rows, in any format that clvm fit reads.")
-]
-Of = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SET",
-        help="Set that the rows belong to: target (the default) or background; of a model of "
-        "several sets its name, by default that in the column of the fit.",
-    ),
-]
-TableOutput = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write a .csv, .tsv (.gz), .npy or .parquet file; by default, CSV is printed.",
-    ),
-]
-Std = Annotated[
-    bool, typer.Option("--std", help="Add posterior standard deviations as columns NAME_std.")
-]

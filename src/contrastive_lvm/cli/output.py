@@ -5,12 +5,17 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from contrastive_lvm.io.atomic import destination, write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Facts = dict[str, Any]  # what is printed as JSON, or as text
 Contrastive = Any  # a ContrastiveLVM or a ContrastiveVAE, whose methods have the same names
@@ -34,9 +39,14 @@ def printable(text: str) -> str:
     return re.sub(steering, lambda found: ascii(found[0])[1:-1], text)
 
 
-def as_text(facts: object) -> str:
-    """Return facts as JSON."""
-    return json.dumps(facts, indent=1, allow_nan=False)
+def show(facts: Facts, as_text: Callable[[Any], str], *, as_json: bool) -> None:
+    """Print what a command found, as JSON or as text."""
+    say(json.dumps(facts, indent=1, allow_nan=False) if as_json else as_text(facts))
+
+
+def with_warnings(facts: Facts, lines: list[str], *last: str) -> str:
+    """Return lines of text, with warnings before the last."""
+    return "\n".join([*lines, *(f"warning: {said}" for said in facts["warnings"]), *last])
 
 
 def announce(text: str) -> None:
@@ -68,6 +78,19 @@ def folder(path: Path) -> Path:
         raise OSError(
             f"--output={path} cannot be written to ({error.strerror}); choose another folder."
         ) from error
+
+
+def check_picture(path: Path, option: str, **others: Any) -> None:
+    """Refuse a file that cannot be written or is no picture, before any work."""
+    kind = destination(path, option, **others).suffix.lower()
+    if kind not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"{option}={path} is not a picture; end it with .png, .svg or .pdf.")
+
+
+def write_picture(path: Path, figure: "Figure", dpi: int = 150) -> None:
+    """Write a figure in the format that its name says."""
+    kind = path.suffix.lower().removeprefix(".")
+    write_atomically(path, lambda place: figure.savefig(place, format=kind, dpi=dpi))
 
 
 def aligned(table: Sequence[tuple[str, ...]]) -> list[str]:

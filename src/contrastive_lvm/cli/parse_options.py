@@ -42,7 +42,7 @@ def build_estimator(
     n_init: int = 1,
     seed: int = 0,
     verbose: bool = False,
-    blocks: Sequence[str] = (),
+    block: Sequence[str] | None = None,
 ) -> Contrastive:
     """Return the estimator that the options of a command describe; no data is read."""
     kind, settings = split_settings("--model", model)
@@ -76,12 +76,12 @@ def build_estimator(
     if inference != "auto":
         engines = (*ENGINES, "auto")
         objects["inference"] = _build("--inference", inference, engines, engine_class)
-    if blocks:
+    if block:
         from contrastive_lvm.cli.fit_blocks import parse_blocks
         from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 
         shared = {name: common[name] for name in ("likelihood", "random_state", "verbose")}
-        return MultiSetLVM(parse_blocks(blocks), **shared, **objects, n_init=n_init)
+        return MultiSetLVM(parse_blocks(block), **shared, **objects, n_init=n_init)
     return ContrastiveLVM(**common, **objects, n_background=n_background, n_init=n_init)
 
 
@@ -268,8 +268,13 @@ def _feature_table(option: str, setting: str, path: Setting) -> dict[str, list[s
     return found
 
 
-def locate_features(estimator: Contrastive, features: Sequence[str]) -> None:
-    """Replace names of features in priors and likelihoods by their positions in the data."""
+def bind_to_features(
+    estimator: Contrastive, features: Sequence[str], sizes: str | None = None
+) -> None:
+    """Replace names of features in priors and likelihoods by their positions in the data.
+
+    Size factors of a column are refused by a likelihood that has no use for them.
+    """
     for name in ("shared_prior", "target_prior", "likelihood"):
         given = getattr(estimator, name, None)
         if given is not None:
@@ -278,9 +283,5 @@ def locate_features(estimator: Contrastive, features: Sequence[str]) -> None:
             except ValueError as error:
                 raise ValueError(f"{OPTION_OF[name]}: {error}") from error
             estimator.set_params(**{name: bound})
-
-
-def check_size_column(estimator: Contrastive, column: str | None, n_features: int) -> None:
-    """Refuse size factors of rows for a likelihood that has no use for them."""
-    if column is not None and not estimator.likelihood._sized_features(n_features).any():
-        raise InvalidParameterError("--size-factors", column, NO_COUNTS)
+    if sizes is not None and not estimator.likelihood._sized_features(len(features)).any():
+        raise InvalidParameterError("--size-factors", sizes, NO_COUNTS)

@@ -3,37 +3,30 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.apply import load
-from contrastive_lvm.cli.layout_options import with_layout
-from contrastive_lvm.cli.output import Contrastive, announce, as_text, printable, say
+from contrastive_lvm.cli.output import Contrastive, announce, printable, show
 from contrastive_lvm.io.atomic import destination, write_text_atomically
 
 if TYPE_CHECKING:
-    from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.preparation import Origin, Preparation
     from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.report.evidence import Evidence
 
 
-@with_layout
+@options.with_options(options.MODEL_FILE, options.SIDES)
 def report(
-    model: options.ModelFile,
+    *,
+    model: Path,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="The target set; by default, the files of the fit."),
     ] = None,
     background_file: options.BackgroundFile = None,
-    *,
-    by: options.By = None,
-    target: options.Target = None,
-    background: options.Background = None,
-    where: options.Where = None,
     title: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Title of the page; by default, the name of the file."),
@@ -45,40 +38,60 @@ def report(
         bool, typer.Option("--yes", "-y", help="Read the files that the model names, unasked.")
     ] = False,
     as_json: options.Json = False,
-    layout: "Layout | None" = None,
+    **said: Any,
 ) -> None:
     """Write an HTML page with the rows, loadings, diagnostics and numbers of a model.
 
     The page is one file that needs no network. By default, it shows the rows that the model was
     fitted to; since a model of someone else may name any file, you are asked before one is read.
     """
-    from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.preparation import Origin, layout_of_fit
     from contrastive_lvm.io.tables.prepare import read_again
 
-    path = destination(output, "--output", inputs=[model, file, background_file])
+    destination(output, "--output", inputs=[model, file, background_file])
     estimator, preparation = load(model)
-    sides = (target or (), background or (), where or ())
-    choice = Choice(
-        by,
-        *sides,
-        layer=preparation.layer,
-        sizes=preparation.sizes,
-        covariates=preparation.covariates,
-        layout=layout or layout_of_fit(preparation),
-    )
     if file is None:
-        origin = _origin_of_fit(preparation, model, choice)
+        for name in options.SIDES:
+            if said[name]:
+                raise ValueError(f"--{name} needs a file to choose rows from; name it after MODEL.")
+        if preparation.origin is None:
+            raise ValueError(
+                f"{model} does not say which files it was fitted to; name them after it."
+            )
+        origin = preparation.origin
         _confirm(origin, model, yes=yes)
         destination(output, "--output", inputs=origin[:2])
     else:
-        named = Origin(file, background_file, choice)
-        origin = _with_choice_of_fit(named, preparation)
+        origin = _named(file, background_file, preparation, said)
     announce(f"Reading {origin.target.name}")
     sets = read_again(preparation, origin, alone=estimator.n_shared == 0)
-    write_page(estimator, sets, path, title or origin.target.name)
-    facts = {"report": str(path), "bytes": path.stat().st_size}
-    say(as_text(facts) if as_json else f"report: {path}")
+    write_page(estimator, sets, output, title or origin.target.name)
+    facts = {"report": str(output), "bytes": output.stat().st_size}
+    show(facts, lambda _: f"report: {output}", as_json=as_json)
+
+
+def _named(
+    file: Path, background_file: Path | None, preparation: "Preparation", said: options.Said
+) -> "Origin":
+    """Return the rows that are chosen: those of the fit, if its files are named without more."""
+    from contrastive_lvm.io.tables.choose_rows import Choice
+    from contrastive_lvm.io.tables.layout import Layout, layout_of
+    from contrastive_lvm.io.tables.preparation import Origin
+
+    fitted = preparation.origin
+    sides = {name: said[name] for name in options.SIDES if said[name]}
+    if fitted is not None and not sides and (file, background_file) == fitted[:2]:
+        return fitted
+    layout = layout_of(**{name: said[name] for name in options.LAYOUT})
+    if fitted is not None and layout == Layout():
+        layout = fitted.choice.layout
+    choice = Choice(
+        **sides,
+        layer=preparation.layer,
+        sizes=preparation.sizes,
+        covariates=preparation.covariates,
+        layout=layout,
+    )
+    return Origin(file, background_file, choice)
 
 
 def write_page(
@@ -94,25 +107,6 @@ def write_page(
     announce("Writing the report")
     text = page(estimator, sets, title=title, evidence=evidence)
     write_text_atomically(path, text)
-
-
-def _origin_of_fit(preparation: "Preparation", model: Path, choice: "Choice") -> "Origin":
-    """Return the files that a model names, or refuse conditions without a file."""
-    from contrastive_lvm.io.tables.preparation import origin_of
-
-    for option in ("by", "target", "background", "where"):
-        if getattr(choice, option):
-            raise ValueError(f"--{option} needs a file to choose rows from; name it after MODEL.")
-    return origin_of(preparation, model)
-
-
-def _with_choice_of_fit(named: "Origin", preparation: "Preparation") -> "Origin":
-    """Choose the rows of the fit from its files, if they are named without other conditions."""
-    fitted, choice = preparation.origin, named.choice
-    conditions = choice.by or choice.target or choice.background or choice.where
-    if fitted is None or conditions or named[:2] != fitted[:2]:
-        return named
-    return fitted
 
 
 def _confirm(origin: "Origin", model: Path, *, yes: bool) -> None:

@@ -1,37 +1,33 @@
 """`clvm select`: which features matter in the target, or how many dimensions are shared."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.fit import fit_sets, read, save
-from contrastive_lvm.cli.layout_options import with_layout
+from contrastive_lvm.cli.fit import fit_sets, read
 from contrastive_lvm.cli.output import (
     Contrastive,
     Facts,
     aligned,
     announce,
-    as_text,
-    say,
+    show,
     user_warnings,
+    with_warnings,
 )
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination
 from contrastive_lvm.progress import verbosity
 
 if TYPE_CHECKING:
-    from contrastive_lvm.io.tables.layout import Layout
     from contrastive_lvm.io.tables.prepare import Sets
 
 MANY_FEATURES = 5000  # halves of which are fitted less often unless asked for
 
 
-@with_layout
+@options.with_options(options.SETS, options.N_TARGET, options.MODEL)
 def select(
-    file: options.TargetFile,
-    background_file: options.BackgroundFile = None,
     *,
     method: Annotated[
         str,
@@ -46,20 +42,6 @@ def select(
         int,
         typer.Option(metavar="N", min=2, help="Number of strengths on the path of group_lasso."),
     ] = 30,
-    by: options.By = None,
-    target: options.Target = None,
-    background: options.Background = None,
-    where: options.Where = None,
-    annotation: options.Annotation = None,
-    features: options.Features = None,
-    scale: options.Scale = "none",
-    layer: options.Layer = None,
-    n_target: options.NTarget = "2",
-    n_shared: options.NShared = None,
-    likelihood: options.Likelihood = "gaussian",
-    size_factors: options.SizeFactors = None,
-    replicates: options.Replicates = None,
-    covariate: options.Covariates = None,
     resamples: Annotated[
         int | None,
         typer.Option(
@@ -76,7 +58,7 @@ def select(
     ] = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
-    layout: "Layout | None" = None,
+    **said: Any,
 ) -> None:
     """Select the features that matter in the target, or the number of shared dimensions.
 
@@ -84,39 +66,24 @@ def select(
     selected in most random halves of the rows as well. There may be none.
     """
     from contrastive_lvm.cli.parse_options import build_estimator, setting_files, split_settings
-    from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.layout import Layout
+    from contrastive_lvm.io.model_files import write_model
 
     kind, _ = split_settings("--method", method)
-    inputs = [file, background_file, *setting_files(method, likelihood)]
-    path = None if output is None else destination(output, "--output", inputs=inputs)
+    files = setting_files(method, said["likelihood"])
+    source = options.take_source(said)
+    if output is not None:
+        destination(output, "--output", inputs=[*source[:2], *files])
     if kind not in ("group_lasso", "horseshoe", "ard"):
         raise ValueError(f"--method {kind} is unknown; use group_lasso, horseshoe or ard.")
-    estimator = build_estimator(
-        n_target=n_target,
-        n_shared=n_shared or ("auto" if kind == "ard" else None),
-        likelihood=likelihood,
-        size_factors=size_factors,
-        shared_prior=method if kind == "ard" else None,
-        target_prior=None if kind == "ard" else method,
-        seed=seed,
-    )
-    sides = (target or (), background or (), where or (), annotation or ())
-    sizes = options.size_column(size_factors)
-    choice = Choice(
-        by,
-        *sides,
-        layer=layer,
-        sizes=sizes,
-        replicates=replicates,
-        layout=layout or Layout(),
-        covariates=covariate or (),
-    )
-    sets = read(file, background_file, choice, scale, estimator, features or ())
+    if kind == "ard":
+        said["n_shared"] = said["n_shared"] or "auto"
+    said["shared_prior" if kind == "ard" else "target_prior"] = method
+    estimator = build_estimator(**said, seed=seed)
+    sets = read(source, estimator)
     if resamples is None:
         resamples = 100 if len(sets.preparation.features) <= MANY_FEATURES else 20
     facts: Facts = {}
-    with user_warnings() as said, verbosity(enabled=True):
+    with user_warnings() as warned, verbosity(enabled=True):
         if kind == "group_lasso":
             facts, estimator = _follow_path(estimator, sets, strengths)
         else:
@@ -124,11 +91,10 @@ def select(
         facts = {"method": kind, **facts} | _selection(estimator, sets, kind)
         if kind != "ard":
             facts |= _reliability(estimator, sets, facts["selected"], resamples, seed)
-    if path is not None:
-        save(estimator, sets, path)
-        facts["model"] = str(path)
-    facts["warnings"] = said
-    say(as_text(facts) if as_json else _text(facts))
+    if output is not None:
+        write_model(estimator, output, sets.preparation)
+        facts["model"] = str(output)
+    show(facts | {"warnings": warned}, _text, as_json=as_json)
 
 
 def _follow_path(estimator: Contrastive, sets: "Sets", strengths: int) -> tuple[Facts, Contrastive]:
@@ -209,8 +175,7 @@ def _text(facts: Facts) -> str:
     lines = [*_dimensions(facts), *_path(facts)]
     if "selected" in facts:
         lines = [facts["verdict"], "", *lines, *_features(facts)]
-    lines += [f"warning: {warning}" for warning in facts["warnings"]]
-    return "\n".join(lines + ([f"model: {facts['model']}"] if "model" in facts else []))
+    return with_warnings(facts, lines, *([f"model: {facts['model']}"] if "model" in facts else []))
 
 
 def _dimensions(facts: Facts) -> list[str]:

@@ -53,19 +53,19 @@ def parse_lines(text: str) -> tuple[int, ...]:
 
 
 def layout_of(
-    missing: tuple[str, ...] = (),
-    skip: str | None = None,
+    *,
+    na: list[str] | None = None,
+    skip_rows: str | None = None,
     decimal: str | None = None,
+    transpose: bool = False,
     sheet: str | None = None,
     index: str | None = None,
-    drop: tuple[str, ...] = (),
-    *,
-    transpose: bool = False,
+    drop: list[str] | None = None,
 ) -> Layout:
     """Return the layout that options describe, or refuse them."""
     marks = {None: None, ".": ".", ",": ",", "point": ".", "comma": ","}
     if decimal not in marks:
         raise ValueError(f"--decimal={decimal} is no decimal mark; use point or comma.")
-    lines = () if skip is None else parse_lines(skip)
-    words = tuple(word.strip() for word in missing)
-    return Layout(words, lines, marks[decimal], transpose, sheet, index, drop)
+    lines = () if skip_rows is None else parse_lines(skip_rows)
+    words = tuple(word.strip() for word in na or ())
+    return Layout(words, lines, marks[decimal], transpose, sheet, index, tuple(drop or ()))

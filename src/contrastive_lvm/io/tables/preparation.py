@@ -72,18 +72,6 @@ def check_preparation(section: object, source: Path) -> Preparation:
     return preparation
 
 
-def origin_of(preparation: Preparation, model: Path) -> Origin:
-    """Return where a model's rows came from, or refuse a file that does not say."""
-    if preparation.origin is None:
-        raise ValueError(f"{model} does not say which files it was fitted to; name them after it.")
-    return preparation.origin
-
-
-def layout_of_fit(preparation: Preparation) -> Layout:
-    """Return how the files of a fit are laid out."""
-    return Layout() if preparation.origin is None else preparation.origin.choice.layout
-
-
 def _origin(held: Origin) -> Origin:
     """Return an origin with paths in place of their text, which is what files hold."""
     _checked(held, Origin)

@@ -19,7 +19,7 @@ from contrastive_lvm.io.tables.choose_rows import (
     split_rows,
 )
 from contrastive_lvm.io.tables.layout import Layout
-from contrastive_lvm.io.tables.preparation import Origin, Preparation, layout_of_fit
+from contrastive_lvm.io.tables.preparation import Origin, Preparation
 from contrastive_lvm.io.tables.read import read_table, with_index, without_identifiers
 from contrastive_lvm.io.tables.row_columns import categories_in
 from contrastive_lvm.io.tables.standardize import fit_scaling
@@ -51,10 +51,10 @@ def read_sets(
     target_file: Path,
     background_file: Path | None,
     choice: Choice,
-    *,
     scale: str = "none",
-    alone: bool = False,
     features: Sequence[str] = (),
+    *,
+    alone: bool = False,
 ) -> Sets:
     r"""Read one file or two, choose rows, keep common columns, and scale both sets together.
 
@@ -68,11 +68,11 @@ def read_sets(
         Conditions on rows. A set without conditions of its own is all rows of its file; if both
         sets are in one file, the rows with another value in the column `by`.
     scale : {"standard", "robust", "none"}
-    alone : bool
-        Whether the target may go without a background.
     features : sequence of str
         The columns that are features; `["all"]` are all of numbers. By default, all of numbers but
         those that name rows (see `recognize.is_identifier`).
+    alone : bool
+        Whether the target may go without a background.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def read_rows(
     path: Path,
     preparation: Preparation,
     where: Sequence[str] = (),
-    layout: Layout | None = None,
+    layout: Layout = Layout(),  # noqa: B008
     by: str | None = None,
 ) -> Table:
     """Read rows to apply a model to, with its features and in its units.
@@ -125,15 +125,16 @@ def read_rows(
     """
     known = preparation.covariates
     choice = Choice(by, where=where, sizes=preparation.sizes, covariates=known)
-    fitted = layout_of_fit(preparation)
+    fitted = Layout() if preparation.origin is None else preparation.origin.choice.layout
+    as_fitted = layout == Layout()
     table = read_table(
         path,
         annotations=choice.columns(),
         features=_known_features(preparation),
         layer=preparation.layer,
-        layout=fitted._replace(row_names=None, drop=()) if layout is None else layout,
+        layout=fitted._replace(row_names=None, drop=()) if as_fitted else layout,
     )
-    if layout is None and fitted.row_names in table.annotations:
+    if as_fitted and fitted.row_names in table.annotations:
         table = with_index(table, fitted._replace(drop=()))
     return _prepare(_choose(table, choice.conditions("target")), preparation)
 

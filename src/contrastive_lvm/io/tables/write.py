@@ -37,8 +37,9 @@ def ending_of(path: Path) -> str:
     )
 
 
-def write_frame(path: Path, ending: str, frame: pd.DataFrame, values: Array) -> None:
-    """Write a frame, or its numbers alone where the format has no names."""
+def write_frame(path: Path, asked: Path, frame: pd.DataFrame, values: Array) -> None:
+    """Write a frame in the format that a name asks for, its numbers alone if that has no names."""
+    ending = ending_of(asked)
     if ending == ".npy":
         with path.open("wb") as file:
             np.save(file, np.asarray(values), allow_pickle=False)
