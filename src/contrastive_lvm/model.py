@@ -71,6 +71,7 @@ class Model:
 
     # What follows from these, found once.
     n_columns: int = field(init=False, repr=False, compare=False)  # of L, all blocks together
+    n_effects: int = field(init=False, repr=False, compare=False)  # columns of effects, all sets
     columns: tuple[slice, ...] = field(init=False, repr=False, compare=False)  # of each block
     priors: tuple[AnyPrior, ...] = field(init=False, repr=False, compare=False)  # of each block
     # Whether columns that the data does not support are dropped.
@@ -85,6 +86,7 @@ class Model:
         priors = tuple(block.prior for block in self.blocks)
         derived = {
             "n_columns": ends[-1],
+            "n_effects": len(self.covariates) * (len(self.sets) if self.own_effects else 1),
             "columns": tuple(slice(start, stop) for start, stop in pairwise(ends)),
             "priors": priors,
             "drops_columns": any(prior._drops_columns for prior in priors),
@@ -99,11 +101,6 @@ class Model:
         active = [name in block.sets for block in self.blocks]
         sizes = [block.n_components for block in self.blocks]
         return np.flatnonzero(np.repeat(active, sizes))
-
-    @property
-    def n_effects(self) -> int:
-        """Return the number of columns of effects, those of all sets together."""
-        return len(self.covariates) * (len(self.sets) if self.own_effects else 1)
 
     def effect_columns(self, i: int) -> npt.NDArray[np.intp]:
         """Return the columns of effects that rows of the i-th set use."""
@@ -127,7 +124,8 @@ class Model:
 
     def in_units_of(self, variance: float) -> "Model":
         """Return the model with priors for data of a given mean variance of the features."""
-        return self.with_priors({b.name: b.prior._in_units_of(variance) for b in self.blocks})
+        blocks = (replace(b, prior=b.prior._in_units_of(variance)) for b in self.blocks)
+        return replace(self, blocks=tuple(blocks))
 
     def with_priors(self, priors: Mapping[str, AnyPrior]) -> "Model":
         """Return the model with other priors on some blocks."""

@@ -123,6 +123,8 @@ class CoordinateAscent(Engine):
 
     def _sized(self, model: Model, data: Data) -> Model:
         """Return the model with the sizes of automatic blocks found from the rows."""
+        if not any(block.automatic for block in model.blocks):
+            return model
         if data.linearized is not None:
             return with_linear_sizes(model, data.linearized)
         with one_blas_thread if data.narrow else nullcontext():
@@ -136,8 +138,8 @@ class CoordinateAscent(Engine):
             started, start = from_stand_in(model, data, settled.problem, settled.point)
             return self._continue(started.begin(start))
         with one_blas_thread if data.narrow else nullcontext():
-            plain = model.with_standard_latents()
             priors = {b.name: b.latent_prior for b in model.blocks if b.latent_prior is not None}
+            plain = model.with_standard_latents() if priors else model
             problem = Problem(plain, data, posterior=self._posterior)
             starts = deterministic_starts(problem)
             if seed is not None:

@@ -49,6 +49,7 @@ class GeneralisedProblem(Problem):
         on_scale = model.likelihood._is_on_data_scale(D)
         variance = np.where(data.variance > 0, data.variance, 1.0)
         self.unit = np.sqrt(np.where(on_scale, variance, 1.0))
+        self.unit_variance = float((self.unit**2).mean())  # 1 for counts and binary features
         self.floor = FLOOR * variance
         self.table = reduce(CountTable.plus, (self._rows(i).table for i in range(len(data.sets))))
         self.active = [model.active_columns(name) for name in model.sets]
@@ -60,11 +61,6 @@ class GeneralisedProblem(Problem):
     def with_model(self, model: Model) -> "GeneralisedProblem":
         """Return the same data with another model."""
         return GeneralisedProblem(model, self.data, posterior=self.posterior)
-
-    @property
-    def unit_variance(self) -> float:
-        """Return the mean variance of the features, 1 for counts and binary ones."""
-        return float((self.unit**2).mean())
 
     def flatten(self, parameters: Parameters) -> Array:
         """Return parameters as one vector."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters, Statistics, noise_of
+from contrastive_lvm.arrays import Array, Parameters, noise_of
 from contrastive_lvm.coordinate_ascent.loading_step import (
     LoadingStep,
     NormalEquations,
@@ -25,7 +25,7 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
 from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import AscentInterrupted, ascend
-from contrastive_lvm.linalg.loadings import Columns, Covariance, Loadings
+from contrastive_lvm.linalg.loadings import Covariance, Loadings
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import AnyPrior
@@ -85,15 +85,13 @@ class Problem:
         self.ceiling = 10.0 * self.floor / FLOOR
         self.active = [model.active_columns(name) for name in model.sets]
         self.effects = [model.n_columns + model.effect_columns(i) for i in range(len(model.sets))]
+        pairs = zip(self.active, self.effects, strict=True)
+        self.used = [np.concatenate(pair) for pair in pairs]  # columns of the loading step
         self.n_columns = model.n_columns + model.n_effects  # of the loading step
+        self.unit_variance = float(data.variance.sum()) / data.n_features  # mean of the features
         uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
         sizes = [block.n_components for block in model.blocks]
         self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))  # columns with a posterior
-
-    @property
-    def unit_variance(self) -> float:
-        """Return the mean variance of the features."""
-        return float(self.data.variance.sum()) / self.data.n_features
 
     def with_model(self, model: Model) -> "Problem":
         """Return the same data with another model."""
@@ -136,7 +134,9 @@ class Problem:
         log_psi = point[D * K : D * K + n_noise].reshape(shape)
         psi = np.clip(np.exp(log_psi), self.floor, self.ceiling)
         end = D * (K + self.model.n_effects) + n_noise
-        effects = self._effects_of_sets(point[D * K + n_noise : end])
+        effects: tuple[Array, ...] = ()
+        if self.model.n_effects:
+            effects = self._effects_of_sets(point[D * K + n_noise : end])
         if self.data.complete:
             means = tuple(s.mean for s in self.data.sets)
             return Parameters(L, psi, means, effects=effects)
@@ -149,10 +149,8 @@ class Problem:
 
     def _effects_of_sets(self, values: Array) -> tuple[Array, ...]:
         """Return the effects of covariates on each set, (D, C), from a part of the vector."""
-        n = len(self.model.covariates)
-        if n == 0:
-            return ()
-        found = values.reshape(-1, len(self.unit), n) * self.unit[:, None]
+        found = values.reshape(-1, len(self.unit), len(self.model.covariates))
+        found = found * self.unit[:, None]
         return tuple(found if self.model.own_effects else [found[0]] * len(self.model.sets))
 
     def first_carry(self) -> Carry:
@@ -184,12 +182,12 @@ class Problem:
         p = self.unflatten(point)
         loadings = Loadings(p.L, carry.cov)
         squares = loadings.squares()
-        states = self._updated(carry.states, squares)
-        blocks = zip(self.model.blocks, states, self.model.columns, strict=True)
-        parts = {
-            f"{block.name} loadings": block.prior.bound(state, squares[:, columns])
-            for block, state, columns in blocks
-        }
+        parts, states = {}, []
+        for block, state, columns in zip(
+            self.model.blocks, carry.states, self.model.columns, strict=True
+        ):
+            states.append(block.prior.update(state, squares[:, columns]))
+            parts[f"{block.name} loadings"] = block.prior.bound(states[-1], squares[:, columns])
         if self.posterior:
             parts["entropy of loadings"] = loadings.entropy()
         scaler = partial(self.likelihood.scales, df=p.df)
@@ -197,26 +195,28 @@ class Problem:
         sums, weights = self.data.row_step(active, p, carry.weights, scaler, distributions)
         for name, found in zip(self.model.sets, sums, strict=True):
             parts[f"{name} rows"] = found.statistics.bound
+        statistics = [
+            SetStatistics(own.statistics, used) for own, used in zip(sums, self.used, strict=True)
+        ]
+        if p.psi.ndim == 2:
+            statistics = self._in_units_of_first(statistics, p.psi)
         results = RowResults(
-            [self._in_units_of_first(i, s.statistics, p.psi) for i, s in enumerate(sums)],
-            Carry(carry.cov, states, weights),
+            statistics,
+            Carry(carry.cov, tuple(states), weights),
             sum(s.log_excess for s in sums),
             sum(s.n_scales for s in sums),
             parts,
         )
         return sum(parts.values()), results
 
-    def _in_units_of_first(self, i: int, statistics: Statistics, psi: Array) -> SetStatistics:
-        """Return the statistics of a set in units of the first set's noise."""
-        if psi.ndim == 1:
-            return SetStatistics(statistics, self._columns(i))
-        factor = psi[0] / psi[i]
-        factor = factor[:1] if self.likelihood._is_isotropic else factor
-        return SetStatistics(statistics.weighted(factor), self._columns(i), factor)
-
-    def _columns(self, i: int) -> Columns:
-        """Return the columns of the loading step that rows of the i-th set use."""
-        return np.concatenate([self.active[i], self.effects[i]])
+    def _in_units_of_first(self, sets: list[SetStatistics], psi: Array) -> list[SetStatistics]:
+        """Return the statistics of sets with noise of their own in units of the first set's."""
+        factors = psi[0] / psi
+        factors = factors[:, :1] if self.likelihood._is_isotropic else factors
+        return [
+            SetStatistics(own.statistics.weighted(factor), own.columns, factor)
+            for own, factor in zip(sets, factors, strict=True)
+        ]
 
     def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
         """Update loadings, effects and means jointly, then the noise, then degrees of freedom."""

@@ -60,7 +60,7 @@ def deterministic_starts(problem: Problem) -> list[tuple[Problem, Array]]:
         found = [starts.sized(first, others, exclusive)]
     else:
         found = [starts.from_sets(exclusive), starts.from_sets(first.sets)]
-    return [_started(problem, start) for start in found]
+    return [_started(problem, *start) for start in found]
 
 
 def with_supported_sizes(model: Model, data: Data) -> Model:
@@ -70,8 +70,6 @@ def with_supported_sizes(model: Model, data: Data) -> Model:
     covariance of all sets of the block less what the other blocks explain, but no more than it
     takes to explain 99 % of the variance.
     """
-    if not any(block.automatic for block in model.blocks):
-        return model
     starts = _Starts(Problem(model, data))
     first, *others = starts.blocks
     most = first.n_components if data.complete else min(first.n_components, MOST_OF_ROWS)
@@ -92,17 +90,19 @@ def random_start(problem: Problem, rng: np.random.Generator) -> Array:
 def point_at(problem: Problem, L: Array, psi: Array) -> Array:
     """Return the point with given loadings and noise, and the means and effects of the sets."""
     means, df = tuple(s.mean for s in problem.data.sets), problem.likelihood._first_df()
-    effects = tuple(s.effects for s in problem.data.sets if s.effects is not None)
+    effects: tuple[Array, ...] = ()
+    if problem.model.n_effects:
+        effects = tuple(s.effects for s in problem.data.sets if s.effects is not None)
     psi = np.clip(psi, problem.floor, problem.ceiling)
     return problem.flatten(Parameters(L, psi, means, df, effects))
 
 
-def _started(problem: Problem, start: Start) -> tuple[Problem, Array]:
-    sizes = {name: L.shape[1] for name, L in start.loadings.items()}
+def _started(problem: Problem, loadings: dict[str, Array], psi: Array) -> tuple[Problem, Array]:
     if problem.model.drops_columns:
+        sizes = {name: L.shape[1] for name, L in loadings.items()}
         problem = problem.with_model(problem.model.with_sizes(sizes))
-    L = np.hstack([start.loadings[block.name] for block in problem.model.blocks])
-    return problem, point_at(problem, L, start.psi)
+    L = np.hstack([loadings[block.name] for block in problem.model.blocks])
+    return problem, point_at(problem, L, psi)
 
 
 class _Starts:
@@ -144,7 +144,11 @@ class _Starts:
         if self.own_noise:
             psi = self._noise_of_sets()
         for block in others:
-            loadings[block.name] = self._next_loadings(block, loadings, psi)
+            own = [name in block.sets for name in self.sets]
+            noise = psi[own].mean(axis=0) if self.own_noise else psi
+            loadings[block.name] = next_loadings(
+                block.sets, self.blocks, loadings, noise, self.sets, block.n_components
+            )
         return Start(loadings, psi)
 
     def _noise_of_sets(self) -> Array:
@@ -155,13 +159,6 @@ class _Starts:
             n = min(n, len(floor) // 2)
             found.append(_first_loadings(source, n, 0, floor, isotropic=self.isotropic)[1])
         return np.stack(found)
-
-    def _next_loadings(self, block: LoadingBlock, started: dict[str, Array], noise: Array) -> Array:
-        """Return a block's loadings given those of earlier blocks."""
-        psi = noise
-        if self.own_noise:
-            psi = noise[[name in block.sets for name in self.sets]].mean(axis=0)
-        return next_loadings(block.sets, self.blocks, started, psi, self.sets, block.n_components)
 
     def sized(
         self, first: LoadingBlock, others: list[LoadingBlock], exclusive: Sequence[str]

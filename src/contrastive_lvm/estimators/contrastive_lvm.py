@@ -18,7 +18,7 @@ from contrastive_lvm.estimators.linear_fit import (
     read_input,
     run_engine,
     supported_dimensions,
-    warn_about_fit,
+    warn_about_convergence,
 )
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
 from contrastive_lvm.estimators.parse_params import (
@@ -280,7 +280,9 @@ class ContrastiveLVM(LinearPredictions):
         sizes = (size_factors, background_size_factors)
         replicates = (groups, background_groups)
         known = (covariates, background_covariates)
-        size = supported_dimensions(self, X, background, replicates, sizes, known)
+        size = None
+        if self.n_target == "auto" or groups is not None or background_groups is not None:
+            size = supported_dimensions(self, X, background, replicates, sizes, known)
         weights = (sample_weight, background_sample_weight)
         given = read_input(self, X, background, weights, size, known)
         if isinstance(self.latent_prior, Mixture) and self.latent_prior.n_components == "auto":
@@ -290,7 +292,8 @@ class ContrastiveLVM(LinearPredictions):
             run = run_engine(given, sizes, n_init, rng)
         self._publish(run.best, given.model)
         self.n_iter_ = run.n_iter
-        warn_about_fit(self, given.engine)
+        if not self.converged_:
+            warn_about_convergence(given.engine)
         warn_about_background(given, run.data, run.best)
         return self
 
@@ -340,9 +343,12 @@ class ContrastiveLVM(LinearPredictions):
         self._prediction_model = contrastive_predictions(
             posterior, model.likelihood, self._encoding
         )
-        self._publish_effects()
+        effects = self._effects_of_sets()
+        self.covariate_effects_ = effects.get("target")
+        self.background_covariate_effects_ = effects.get("background", self.covariate_effects_)
         W, S = posterior.loadings["target"], posterior.loadings["shared"]
-        (psi, background_psi), stds = self._noise_of_sets(), posterior.loading_stds()
+        psi, background_psi = np.atleast_2d(posterior.noise_variance)[[0, -1]]
+        stds = posterior.loading_stds()
         self.target_components_, self.shared_components_ = W.T.copy(), S.T.copy()
         B = posterior.loadings.get("background", W[:, :0])
         self.background_components_, self.n_background_ = B.T.copy(), B.shape[1]
@@ -367,16 +373,6 @@ class ContrastiveLVM(LinearPredictions):
         self.selected_features_ = model.priors[1]._selected_features(
             posterior.prior_states.get("target"), self.feature_relevance_, posterior.unit_variance
         )
-
-    def _publish_effects(self) -> None:
-        found = self._effects_of_sets()
-        self.covariate_effects_ = found.get("target")
-        self.background_covariate_effects_ = found.get("background", self.covariate_effects_)
-
-    def _noise_of_sets(self) -> tuple[Array, Array]:
-        """Return the noise variances of target and background, (D,)."""
-        found = [self.posterior_.nuisance_of(name).noise for name in self.posterior_.means]
-        return found[0], found[-1]
 
     def _check_state(self, state: dict[str, Any]) -> None:
         posterior = state["posterior"]

@@ -69,20 +69,18 @@ def unnamed(X: Any) -> Any:
     return X.values if isinstance(X, NamedRows) else X
 
 
-def read_rows(
-    estimator: "Estimator", X: Any, *, name: str = "X", reset: bool = False, missing: bool = True
-) -> Matrix:
-    """Read rows into float32, float64 or CSR; remember their features (`reset`) or check them."""
-    X = X if reset else with_own_columns(estimator, X)
+def read_rows(estimator: "Estimator", X: Any, *, name: str = "X", missing: bool = True) -> Matrix:
+    """Read rows for a fitted model into float32, float64 or CSR, in its units."""
+    X = with_own_columns(estimator, X)
     rows = as_rows(X, name)
-    check_features(estimator, X, rows, name, reset=reset)
-    refuse_values(rows, name, missing=missing, columns=reset)
-    return rows if reset else to_model_units(estimator, rows)
+    check_features(estimator, X, rows, name)
+    refuse_values(rows, name, missing=missing)
+    return to_model_units(estimator, rows)
 
 
 def as_rows(X: Any, name: str) -> Matrix:
     """Return rows of any kind as an array or a CSR matrix of floats; missing entries are NaN."""
-    values: Any = unnamed(X)
+    values: Any = X.values if isinstance(X, NamedRows) else X
     if type(values) is np.ndarray and values.dtype in FLOATS and values.ndim == 2 and values.size:
         return cast("Matrix", values)
     if is_frame(values):
@@ -96,10 +94,12 @@ def as_rows(X: Any, name: str) -> Matrix:
 def rows_for_fit(estimator: "Estimator", X: Any, *, name: str = "X", missing: bool = True) -> Rows:
     """Read rows of a fit; those out of core are checked when they are read."""
     vars(estimator).pop("preparation_", None)  # that of an earlier fit
-    if is_out_of_core(unnamed(X)):
+    if type(X) is not np.ndarray and is_out_of_core(unnamed(X)):
         rows: Rows = open_input(estimator, X, name, missing=missing, reset=True)
     else:
-        rows = read_rows(estimator, X, name=name, reset=True, missing=missing)
+        rows = as_rows(X, name)
+        check_features(estimator, X, rows, name, reset=True)
+        refuse_values(rows, name, missing=missing, columns=True)
     if rows.shape[0] < 2:
         reason = f"has {rows.shape[0]} sample (row), but fitting needs at least 2; add rows."
         raise InvalidDataError(name, reason)

@@ -109,6 +109,7 @@ def group_lasso_path(
     if not isinstance(engine, CoordinateAscent):
         raise InvalidParameterError("inference", engine, "has no closed form; use 'em'.")
     model, data = compress(given, engine)
+    model = engine._sized(model, data)
     target = next(block for block in model.blocks if block.name == "target")
     if target.n_components == 0:
         reason = "leaves no loadings to choose features by; use at least 1."

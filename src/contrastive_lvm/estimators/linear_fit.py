@@ -25,7 +25,7 @@ from contrastive_lvm.estimators.input_rows import (
     rows_for_fit,
     warn_about_equal_sets,
 )
-from contrastive_lvm.estimators.prediction_model import given_sizes, sizes_of_sets
+from contrastive_lvm.estimators.prediction_model import sizes_of_sets
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
@@ -40,7 +40,6 @@ from contrastive_lvm.rows.scatter import first_pass
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-    from contrastive_lvm.estimators.linear_estimator import LinearEstimator
 
 logger = logging.getLogger(__name__)
 MOST = 2**31 - 1  # of a seed
@@ -71,9 +70,6 @@ def supported_dimensions(
     Replicates with rows in both sets are pairs.
     """
     automatic = estimator.n_target == "auto"
-    given = [own for own in groups if own is not None]
-    if not automatic and not given:
-        return None
     if background is None and automatic:
         raise ValueError(
             "background=None, but n_target='auto' compares X with it; pass background=... or "
@@ -124,7 +120,8 @@ def read_input(
     sets = [rows_for_fit(estimator, X)]
     if background is not None:
         sets.append(rows_for_fit(estimator, background, name="background"))
-        warn_about_equal_sets(*sets)
+        if sets[0].shape == sets[1].shape:
+            warn_about_equal_sets(*sets)
     elif estimator.n_shared != 0:
         raise ValueError(
             f"background=None, but n_shared={estimator.n_shared!r} asks for shared dimensions, "
@@ -135,13 +132,22 @@ def read_input(
     elif covariates[1] is not None:
         raise ValueError("background_covariates were given without a background; leave them out.")
     sizes = [rows.shape[0] for rows in sets]
-    names = ("sample_weight", "background_sample_weight")
-    checked = list(map(check_sample_weight, names, weights, sizes))
+    checked: list[Array | None] = [
+        None if own is None else check_sample_weight(name, own, n)
+        for name, own, n in zip(
+            ("sample_weight", "background_sample_weight"), weights, sizes, strict=False
+        )
+    ]
     n_rows = sum(n if w is None else float(w.sum()) for n, w in zip(sizes, checked, strict=True))
-    of_sets = zip(("covariates", "background_covariates"), covariates, sizes, checked, strict=False)
-    own = check_effects(estimator.covariate_effects)
-    encoding, encoded = encode_sets([Given(*one) for one in of_sets], ("X", "background"), own=own)
-    estimator._encoding, alone = encoding, background is None
+    encoded: list[Array] | None = None
+    estimator._encoding, alone = None, background is None
+    if any(known is not None for known in covariates):
+        names = ("covariates", "background_covariates")
+        of_sets = zip(names, covariates, sizes, checked, strict=False)
+        own_effects = check_effects(estimator.covariate_effects)
+        estimator._encoding, encoded = encode_sets(
+            [Given(*one) for one in of_sets], ("X", "background"), own=own_effects
+        )
     model = parse_params.model(estimator, n_rows, background=not alone, n_target=n_target)
     kinds = {f"n_{block.name}": block.n_components for block in reversed(model.blocks)}
     refuse_too_many_dimensions(
@@ -149,7 +155,7 @@ def read_input(
     )
     estimator.n_samples_, estimator.n_background_samples_ = (*sizes, None)[:2]
     arguments = ("X", "background")[: len(sets)]
-    return fit_input(model, estimator.inference, sets, checked, arguments, encoded or None)
+    return fit_input(model, estimator.inference, sets, checked, arguments, encoded)
 
 
 def fit_input(
@@ -162,20 +168,15 @@ def fit_input(
 ) -> FitInput:
     """Find the engine for a model, and check that the likelihood has a density for all rows."""
     engine = parse_params.engine(inference, model)
-    checked = [
-        _supported(rows, model.likelihood, name, engine)
-        for rows, name in zip(sets, names, strict=True)
-    ]
+    checked: list[Rows] = []
+    for rows, name in zip(sets, names, strict=True):
+        if isinstance(rows, RowReader):
+            later = rows.checked(partial(refuse_unsupported, model.likelihood, name))
+            checked.append(later.load() if engine._needs_rows_in_memory else later)
+        else:
+            refuse_unsupported(model.likelihood, name, rows)
+            checked.append(rows)
     return FitInput(model, engine, checked, weights, names, covariates)
-
-
-def _supported(rows: Rows, likelihood: Likelihood, name: str, engine: Engine) -> Rows:
-    """Return rows for whose values the likelihood has a density, where the engine needs them."""
-    if not isinstance(rows, RowReader):
-        refuse_unsupported(likelihood, name, rows)
-        return rows
-    checked = rows.checked(partial(refuse_unsupported, likelihood, name))
-    return checked.load() if engine._needs_rows_in_memory else checked
 
 
 def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
@@ -190,27 +191,18 @@ def compress(
 ) -> tuple[Model, Data]:
     """Compress all sets as far as coordinate ascent can use them so.
 
-    The model that comes with them has its priors in their units, and the sizes that they support.
+    The model that comes with them has its priors in their units.
     """
-    data = prepared(given, engine, log_sizes)
-    unit = data.variance
-    if data.linearized is not None:  # predictors of counts and binary data have no units
-        unit = np.where(given.model.likelihood._is_on_data_scale(len(unit)), unit, 1.0)
-    model = given.model.in_units_of(float(unit.sum()) / data.n_features)
-    return engine._sized(model, data), data
-
-
-def prepared(
-    given: FitInput, engine: CoordinateAscent, log_sizes: Sequence[Array] | None = None
-) -> Data:
-    """Return the rows of all sets as coordinate ascent uses them, with a likelihood."""
     data = engine._prepare(given.model, given.sets, given.weights, given.covariates, log_sizes)
     for name, rows, weights in zip(given.names, data.sets, given.weights, strict=True):
         if weights is not None:  # a feature may be observed only in rows of weight 0
             refuse_empty_columns(rows.counts, name)
     means, of_sets = [rows.mean for rows in data.sets], [float(v.mean()) for v in data.variances]
     check_variances(data.variance, means, of_sets if data.linearized is None else ())
-    return data
+    unit = data.variance
+    if data.linearized is not None:  # predictors of counts and binary data have no units
+        unit = np.where(given.model.likelihood._is_on_data_scale(len(unit)), unit, 1.0)
+    return given.model.in_units_of(float(unit.sum()) / data.n_features), data
 
 
 def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]]:
@@ -219,7 +211,8 @@ def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]
     if not isinstance(engine, CoordinateAscent):
         reason = f"needs inference='em' or 'vb', which {model.likelihood!r} may not allow"
         raise InvalidParameterError("blocks", "auto", f"{reason}; give numbers of dimensions.")
-    data = prepared(given, engine, sizes_of_sets(model.likelihood, given.sets, (None, None))[0])
+    sizes = sizes_of_sets(model.likelihood, given.sets, (None, None))[0]
+    _, data = compress(given, engine, sizes)
     if data.linearized is None:
         found = find_sizes(model, data)
     else:
@@ -233,59 +226,52 @@ def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]
 
 
 class EngineRun(NamedTuple):
-    """Fits from different starts, and the rows as coordinate ascent uses them."""
+    """The best of several fits, and the rows as coordinate ascent uses them."""
 
-    fits: list[Posterior]
+    best: Posterior  # the fit with the highest bound
+    n_iter: int  # sweeps of all fits together
     data: Data | None = None
-
-    @property
-    def best(self) -> Posterior:
-        """The fit with the highest bound."""
-        return max(self.fits, key=lambda posterior: posterior.lower_bound)
-
-    @property
-    def n_iter(self) -> int:
-        """Sweeps of all fits together."""
-        return sum(posterior.n_iter for posterior in self.fits)
 
 
 def run_engine(
     given: FitInput, size_factors: Sizes, n_init: int, rng: np.random.RandomState
 ) -> EngineRun:
     """Fit the model `n_init` times, from different starts."""
-    data = None
+    data, closed = None, given.model.likelihood._has_closed_form
     if isinstance(given.engine, CoordinateAscent):
-        if given.covariates is not None and not given.model.likelihood._has_closed_form:
+        if given.covariates is not None and not closed:
             raise ValueError(
                 f"covariates cannot be used with {given.model.likelihood!r}; use Gaussian or "
                 "Student-t noise, or leave them out."
             )
-        for factors, X in zip(size_factors, given.sets, strict=False):
-            given_sizes(given.model.likelihood, factors, X.shape)  # refuses them
-        sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
+        sizes, profile = None, None
+        if not closed or any(factors is not None for factors in size_factors):
+            sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
         model, data = compress(given, given.engine, sizes)
-        runs = _ascents(given.engine, model, data, rng.randint(MOST, size=n_init - 1))
-        if not given.model.likelihood._has_closed_form:
+        model = given.engine._sized(model, data)
+        seeds = (None, *rng.randint(MOST, size=n_init - 1).tolist())  # the first is not random
+        runs = _ascents(given.engine, model, data, seeds)
+        if not closed:
             runs = (posterior._replace(profile=profile) for posterior in runs)
     else:
         runs = _black_box(given, given.engine, size_factors, rng.randint(MOST, size=n_init))
-    fits: list[Posterior] = []
-    for posterior in runs:
-        fits.append(posterior)
-        logger.info(
-            "fit %d of %d: log-likelihood or bound %.6g after %d sweeps",
-            len(fits),
-            n_init,
-            posterior.lower_bound,
-            posterior.n_iter,
-        )
-    return EngineRun(fits, data)
+    best, n_iter = None, 0
+    for i, posterior in enumerate(runs):
+        bound, n_sweeps = posterior.lower_bounds[-1], posterior.n_iter
+        said = "fit %d of %d: log-likelihood or bound %.6g after %d sweeps"
+        logger.info(said, i + 1, n_init, bound, n_sweeps)
+        n_iter += n_sweeps
+        if best is None or bound > best.lower_bounds[-1]:
+            best = posterior
+    if best is None:
+        raise KeyboardInterrupt
+    return EngineRun(best, n_iter, data)
 
 
 def _ascents(
-    engine: CoordinateAscent, model: Model, data: Data, seeds: np.ndarray
+    engine: CoordinateAscent, model: Model, data: Data, seeds: Sequence[int | None]
 ) -> Iterator[Posterior]:
-    for seed in (None, *seeds.tolist()):  # the first start is not random
+    for seed in seeds:
         try:
             yield engine._run(model, data, seed=seed)
         except KeyboardInterrupt as interrupt:
@@ -342,7 +328,6 @@ def _moments(rows: Rows) -> tuple[Array, Array]:
     return found.square / np.maximum(found.counts, 1.0), found.mean
 
 
-def warn_about_fit(estimator: "LinearEstimator", engine: Engine) -> None:
+def warn_about_convergence(engine: Engine) -> None:
     """Warn of a fit that did not converge."""
-    if not estimator.converged_:
-        warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=4)
+    warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=4)

@@ -25,7 +25,7 @@ from contrastive_lvm.estimators.linear_fit import (
     check_groups,
     fit_input,
     run_engine,
-    warn_about_fit,
+    warn_about_convergence,
     with_found_sizes,
 )
 from contrastive_lvm.estimators.multi_set_predictions import MultiSetPredictions
@@ -218,7 +218,8 @@ class MultiSetLVM(MultiSetPredictions):
         self.set_sizes_, self.n_samples_ = given.n_rows, sum(given.n_rows.values())
         self._publish(run.best, ready.model, support)
         self.n_iter_ = run.n_iter
-        warn_about_fit(self, ready.engine)
+        if not self.converged_:
+            warn_about_convergence(ready.engine)
         return self
 
     def _read_input(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from contrastive_lvm.checks import check_integer
-from contrastive_lvm.estimators.covariates import check_effects
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import Likelihood
@@ -137,7 +136,8 @@ def model(
     n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
     names = None if names is None else list(names)
     known = () if estimator._encoding is None else estimator._encoding.columns
-    own = check_effects(estimator.covariate_effects)
+    effects = check_choice("covariate_effects", estimator.covariate_effects, ("shared", "own"))
+    own = effects == "own"
     n_rows -= len(known) * (1 + (own and background))
     noise = likelihood(estimator.likelihood)._bind(n_features, names)
     shared, target = (
@@ -160,13 +160,14 @@ def model(
     if n_target + n_shared == 0:
         reason = "leaves no latent dimension when none is shared; use at least one of either kind."
         raise InvalidParameterError("n_target", n_target, reason)
+    mixture = estimator.latent_prior
     found = contrastive_model(
         n_target,
         n_shared,
         noise,
         shared,
         target,
-        latent_prior=latent_prior(estimator.latent_prior, n_subgroups),
+        latent_prior=None if mixture is None else latent_prior(mixture, n_subgroups),
         n_background=n_background,
         background_prior=shared,
         background=background,
@@ -183,10 +184,10 @@ def latent_prior(value: object, n_subgroups: int | None = None) -> Mixture | Non
 
     While that number is not known, latents are standard normal.
     """
-    if value is not None and not isinstance(value, Mixture):
+    if not isinstance(value, Mixture):
         reason = "is no prior of latents; use None or an object such as Mixture(2)."
         raise InvalidParameterError("latent_prior", value, reason)
-    if value is None or value.n_components != "auto":
+    if value.n_components != "auto":
         return value
     return None if n_subgroups is None else replace(value, n_components=n_subgroups)
 

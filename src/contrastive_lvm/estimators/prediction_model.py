@@ -216,10 +216,11 @@ def sizes_of_sets(
     if all(factors is None for factors in given):
         profile = mean_profile(likelihood, sets)
         return tuple(log_sizes(X, profile) for X in sets), profile
+    pairs = zip(given, sets, strict=False)
+    found = tuple(given_sizes(likelihood, factors, X.shape) for factors, X in pairs)
     if len(sets) > 1 and any(factors is None for factors in given):
         raise ValueError("size_factors and background_size_factors go together; give both or none.")
-    pairs = zip(given, sets, strict=False)
-    return tuple(given_sizes(likelihood, factors, X.shape) for factors, X in pairs), None
+    return found, None
 
 
 def given_sizes(likelihood: Likelihood, size_factors: RowNumbers, shape: tuple[int, int]) -> Array:
