@@ -76,10 +76,22 @@ class LocalRows(RowReader):
             kept = None if cache is None else cache.load(0)
             return function(make_chunk(self.X, weights, kept, covariates))
 
-        def run(numbered: tuple[int, Chunk]) -> Result:
-            return function(numbered[1])
+        def chunk(i: int) -> Chunk:
+            at, kept = self.slices[i], None if cache is None else cache.load(i)
+            own, known = (None if v is None else v[at] for v in (weights, covariates))
+            return make_chunk(self._read(at), own, kept, known, i)
 
-        return reduce(plus, self._results(run, weights, cache, covariates))
+        def work(i: int) -> Result:
+            result = function(chunk(i))
+            _release(self.X, self.slices[i])
+            return result
+
+        used = self.used_chunks(weights)
+        if self.shape[1] > MOST_FEATURES_IN_THREADS:
+            return reduce(plus, map(work, used))
+        if self.random_access:
+            return reduce(plus, in_order(work, used))
+        return reduce(plus, in_order(function, map(chunk, used)))
 
     def renew(
         self,
@@ -93,37 +105,12 @@ class LocalRows(RowReader):
         """Sum results; the new cache is in memory if the rows are, otherwise in files."""
         new = MemoryCache() if self.in_memory else DiskCache()
 
-        def run(numbered: tuple[int, Chunk]) -> Result:
-            result, kept = function(numbered[1])
-            new.store(numbered[0], kept)
+        def run(chunk: Chunk) -> Result:
+            result, kept = function(chunk)
+            new.store(chunk.number, kept)
             return result
 
-        return reduce(plus, self._results(run, weights, cache, covariates)), new
-
-    def _results(
-        self,
-        run: Callable[[tuple[int, Chunk]], Result],
-        weights: Array | None,
-        cache: Any,
-        covariates: Array | None,
-    ) -> Iterator[Result]:
-        def numbered(i: int) -> tuple[int, Chunk]:
-            at = self.slices[i]
-            kept = None if cache is None else cache.load(i)
-            own = (None if values is None else values[at] for values in (weights, covariates))
-            return i, make_chunk(self._read(at), next(own), kept, next(own))
-
-        def read_and_run(i: int) -> Result:
-            result = run(numbered(i))
-            _release(self.X, self.slices[i])
-            return result
-
-        chunks = self.used_chunks(weights)
-        if self.shape[1] > MOST_FEATURES_IN_THREADS:
-            return map(read_and_run, chunks)
-        if self.random_access:
-            return in_order(read_and_run, chunks)
-        return in_order(run, map(numbered, chunks))
+        return self.reduce(run, plus, weights=weights, cache=cache, covariates=covariates), new
 
     def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
         """Apply a function to chunk after chunk."""

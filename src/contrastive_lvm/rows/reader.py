@@ -56,6 +56,7 @@ class Chunk(NamedTuple):
     weights: Array | None = None  # (B,) positive; None when every row counts once
     cached: Any = None  # what an earlier pass kept of these rows
     covariates: Array | None = None  # (B, C)
+    number: int = 0  # of the chunk among those of its set
 
 
 def make_chunk(
@@ -63,13 +64,14 @@ def make_chunk(
     weights: Array | None = None,
     cached: Any = None,
     covariates: Array | None = None,
+    number: int = 0,
 ) -> Chunk:
     """Leave out the rows of weight zero."""
     if weights is None or weights.all():
-        return Chunk(rows, weights, cached, covariates)
+        return Chunk(rows, weights, cached, covariates, number)
     kept = np.flatnonzero(weights)
     known = None if covariates is None else covariates[kept]
-    return Chunk(rows[kept], weights[kept], cached, known)
+    return Chunk(rows[kept], weights[kept], cached, known, number)
 
 
 class RowReader(ABC):

@@ -311,7 +311,7 @@ def _sweep_chunk(
     chunk: Chunk,
 ) -> tuple[RowSums, RowWeights]:
     """Take the row step for a chunk, a block at a time; rows without any entry are left out."""
-    rows, weights, scales, known = chunk
+    rows, weights, scales, known, _ = chunk
     if has_empty_rows:
         seen = _has_entries(rows)
         if not seen.all():
