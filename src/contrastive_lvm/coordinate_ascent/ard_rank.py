@@ -17,6 +17,8 @@ columns would need as many sweeps to drop them one by one, and ends in a poorer 
 little noise and too many columns.
 """
 
+from functools import cache
+
 import numpy as np
 from scipy.optimize import brentq
 
@@ -64,6 +66,7 @@ def least_supported_variance(n_rows: float, n_features: int) -> float:
     return _threshold(min(n_rows, n_features) / wide) * wide / n_rows
 
 
+@cache
 def _threshold(a: float) -> float:
     def balance(tau: float) -> float:
         return sum(float(np.log1p(z) / z) - 0.5 for z in (tau, tau / a))

@@ -165,8 +165,7 @@ def completed(
     """Return means and expected squared residuals that go with given loadings."""
     changes = []
     for s, columns, _ in sets:
-        active = loadings.mean[:, columns]
-        fitted = np.einsum("dk,kd->d", active, np.broadcast_to(s.first, active.T.shape))
+        fitted = (loadings.mean[:, columns] * s.first.T).sum(axis=1)
         changes.append((s.residual - fitted) / s.weight)
     entries = [s.entries for s, *_ in sets]
     own = [_own_squares(s, loadings, s.factor) for s in sets if s.factor is not None]

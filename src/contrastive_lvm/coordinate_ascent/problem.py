@@ -271,12 +271,11 @@ class Problem:
 
     def _precision(self, states: States) -> Array:
         """Return expected precisions of all loadings, (D or 1, K); those of effects are zero."""
-        widths = [*(block.n_components for block in self.model.blocks), self.model.n_effects]
         values = [p.precision(state) for p, state in zip(self.model.priors, states, strict=True)]
-        values.append(np.zeros((1, 1)))
-        rows = max(len(value) for value in values)
-        parts = zip(values, widths, strict=True)
-        return np.hstack([np.broadcast_to(value, (rows, width)) for value, width in parts])
+        found = np.zeros((max(map(len, values)), self.n_columns))
+        for value, columns in zip(values, self.model.columns, strict=True):
+            found[:, columns] = value
+        return found
 
     def _proximal_step(self, old: Parameters, found: RowResults) -> LoadingStep:
         """Maximise over one block given the others, in turn; penalties shrink theirs exactly."""
