@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters, RowWeights
+from contrastive_lvm.arrays import Array, Parameters, RowWeights, noise_of
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Scaler
 from contrastive_lvm.linalg.loadings import Loadings
@@ -94,8 +94,7 @@ class Data(NamedTuple):
 
         def step(i: int) -> tuple[RowSums, Cache | None]:
             effects = p.effects[i] if p.effects else None
-            psi = p.psi if p.psi.ndim == 1 else p.psi[i]
-            rows, given = self.sets[i], (active[i], psi, p.means[i], effects)
+            rows, given = self.sets[i], (active[i], noise_of(p.psi, i), p.means[i], effects)
             distribution = None if distributions is None else distributions[i]
             if isinstance(rows, ScaleMixtureRows):
                 return rows.sweep(*given, weights[i], scaler, distribution)
