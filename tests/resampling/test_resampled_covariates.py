@@ -12,6 +12,7 @@ from contrastive_lvm.resampling.covariate_residuals import (
     design_basis,
     independent_rows,
     residuals,
+    restored,
     uncorrelated,
 )
 from tests.estimators.test_covariates import D, people, rows_of, sets
@@ -122,11 +123,45 @@ def test_residuals_are_uncorrelated() -> None:
     assert np.allclose(residuals(X, basis)[seen, 0], by_hand)
 
 
-def test_replicates_with_covariates_have_no_test() -> None:
-    X, B, C, E = sets()
-    groups: dict[str, Any] = {"groups": np.arange(60) % 10, "background_groups": np.arange(70) % 10}
-    with pytest.raises(InvalidDataError, match="cannot be given with covariates"):
-        clvm.contrast_test(X, background=B, paired=True, **groups, **known_of(C, E))
+def replicates_without_contrast(seed: int, n: int = 10, size: int = 4) -> tuple[Any, ...]:
+    """Two sets of n replicates each, of one structure, and the age of each replicate."""
+    rng = np.random.default_rng(seed)
+    S, effect = rng.normal(size=(12, 2)), 3.0 * rng.normal(size=12)
+    age = np.repeat(rng.normal(size=2 * n), size) * np.repeat([3.0, 0.3], n * size)
+    h = np.repeat(rng.normal(size=(2 * n, 2)), size, axis=0) + rng.normal(size=(2 * n * size, 2))
+    rows = h @ S.T + np.outer(age, effect) + rng.normal(size=(len(age), 12))
+    half, groups = n * size, np.repeat(np.arange(2 * n), size)
+    return rows[:half], rows[half:], age[:half], age[half:], groups[:half], groups[half:]
+
+
+def test_replicates_with_covariates() -> None:
+    with_known, without = [], []
+    for seed in range(12):
+        X, B, age, other, groups, other_groups = replicates_without_contrast(seed)
+        options: dict[str, Any] = {"groups": groups, "background_groups": other_groups}
+        options |= {"background": B, "n_resamples": 39, "random_state": seed}
+        without.append(clvm.contrast_test(X, **options).pvalue)
+        known: dict[str, Any] = {"covariates": age, "background_covariates": other}
+        with_known.append(clvm.contrast_test(X, **options, **known).pvalue)
+    assert np.median(without) <= 0.05
+    assert np.median(with_known) > 0.15
+    own = clvm.ContrastiveLVM(covariate_effects="own")
+    with pytest.raises(InvalidParameterError, match="covariate_effects='own' is tested without"):
+        clvm.contrast_test(X, **options, **known, model=own)
+
+
+def test_residuals_of_replicates_have_the_variance_of_their_rows() -> None:
+    rng = np.random.default_rng(0)
+    basis = design_basis(np.column_stack([np.ones(12), rng.normal(size=12)]))
+    unit = np.repeat([2, 0, 1, 3], [4, 1, 5, 2])
+    left = np.eye(12) - basis @ basis.T  # the covariance of residuals
+    change = restored(left, basis, unit)
+    for own in range(4):
+        rows = np.flatnonzero(unit == own)
+        cov = (change @ change.T)[np.ix_(rows, rows)]
+        assert np.allclose(cov, np.eye(len(rows)))
+    alone = restored(left, basis, np.arange(12))
+    assert np.allclose(np.diagonal(alone @ alone.T), 1.0)
 
 
 def test_missing_entries_are_no_contrast() -> None:

@@ -98,8 +98,9 @@ def judge(
         return not_tested(reason or "the model is not linear")
     if n_resamples == 0:
         return not_tested("no resamples were asked for")
-    if sets.preparation.covariates and sets.preparation.replicates is not None:
-        return not_tested("there is no test with covariates and replicates")
+    own_effects = sets.preparation.covariates and model.covariate_effects == "own"
+    if own_effects and sets.preparation.replicates is not None:
+        return not_tested("there is no test with replicates and covariate_effects='own'")
     n_resamples = affordable_resamples(sets) if n_resamples is None else n_resamples
     if not n_resamples:
         return not_tested("the data are large; run clvm test on the same files")

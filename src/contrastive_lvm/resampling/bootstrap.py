@@ -44,6 +44,7 @@ from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.model import LoadingBlock
+from contrastive_lvm.resampling.block_rows import refuse_background
 from contrastive_lvm.resampling.parallel import resample, seed_sequence
 from contrastive_lvm.resampling.refit import Refit, Refitted, closed_form_engine
 from contrastive_lvm.resampling.replicates import (
@@ -193,7 +194,7 @@ def bootstrap(
     level = _check_level(confidence_level, n_resamples)
     seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
     if isinstance(model, MultiSetLVM):
-        refuse_other_sets(background, background_groups, background_covariates)
+        refuse_background(background, background_groups, background_covariates)
         return _of_blocks(
             _study_of_sets(model, X, sets, groups, covariates, options), seeds, level, options
         )
@@ -321,13 +322,6 @@ def _study_of_sets(
     names = tuple(f"groups in set {name!r}" for name in rows.places)
     replicates = check_replicates(own, list(rows.n_rows.values()), names)
     return _checked(fitted, given, replicates, options.n_resamples)
-
-
-def refuse_other_sets(*given: Any) -> None:
-    """Refuse arguments about a background, which a model of several sets has not."""
-    if any(value is not None for value in given):
-        reason = "is for a ContrastiveLVM; a MultiSetLVM has sets=..., and one argument for all."
-        raise InvalidParameterError("background", "...", reason)
 
 
 def _checked(fitted: Any, given: FitInput, replicates: Replicates, n_resamples: int) -> _Study:

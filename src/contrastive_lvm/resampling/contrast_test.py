@@ -10,13 +10,15 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.covariates import Given, encode_sets
+from contrastive_lvm.estimators.covariates import Given, check_effects, encode_sets
 from contrastive_lvm.estimators.input_rows import check_variances, rows_for_fit
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
+from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.prediction_model import sizes_of_sets
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import is_sparse
+from contrastive_lvm.resampling.block_rows import Sides, block_sides, refuse_background, two_sides
 from contrastive_lvm.resampling.contrast_statistic import (
     UnitMoments,
     contrast_direction,
@@ -26,7 +28,7 @@ from contrastive_lvm.resampling.contrast_statistic import (
 from contrastive_lvm.resampling.covariate_residuals import design_basis, independent_rows
 from contrastive_lvm.resampling.exchangeable_rows import WhitenedRows, exchangeable_rows
 from contrastive_lvm.resampling.parallel import seed_sequence
-from contrastive_lvm.resampling.replicates import Replicates, check_replicates
+from contrastive_lvm.resampling.replicates import Integers, Replicates, check_replicates
 from contrastive_lvm.resampling.set_labels import SetLabels, balanced_rows, label_sets
 from contrastive_lvm.rows.reader import RowReader
 
@@ -49,7 +51,9 @@ class ContrastTest(NamedTuple):
 def contrast_test(
     X: Any,
     *,
-    background: Any,
+    background: Any = None,
+    sets: Any = None,
+    block: str | None = None,
     model: Any = None,
     groups: Any = None,
     background_groups: Any = None,
@@ -77,6 +81,10 @@ def contrast_test(
     direction of the contrast is projected out of all rows, and what is left is tested again. At
     most ten dimensions are tested.
 
+    With a `MultiSetLVM`, the test is of one `block`: whether the sets that have it have structure
+    that the sets without it lack, and that no other block describes. Rows are centred by set, and
+    what other blocks of some sets add is replaced by noise.
+
     Parameters
     ----------
     X : array-like of shape (n, d)
@@ -84,10 +92,15 @@ def contrast_test(
         under the null hypothesis.
     background : array-like of shape (m, d)
         The background set.
+    sets : array-like of shape (n,), optional
+        The set of each row of X, for a `MultiSetLVM`, which has no background.
+    block : str, optional
+        The block of a `MultiSetLVM` to test, which some sets lack.
     model : estimator or None
         A `ContrastiveLVM` whose likelihood the test is for; None is Gaussian noise. Its numbers of
         dimensions are not used, since a model with too few shared ones would find contrast
-        everywhere; the test finds the shared directions itself.
+        everywhere; the test finds the shared directions itself. Or a `MultiSetLVM`, which is
+        fitted to the rows if it is not; loadings of its other blocks are used.
     groups, background_groups : array-like of shape (n,) and (m,), or None
         The replicate of each row. Rows of one replicate, such as a donor or a mouse, are not
         independent, so that whole replicates are permuted. If replicates of one set have more rows
@@ -98,8 +111,9 @@ def contrast_test(
     size_factors, background_size_factors : array-like of shape (n,) and (m,), or None
         Size factors of rows of counts, as in `fit`.
     covariates, background_covariates : frames or array-like, or None
-        Known columns, as in `fit`. Each set is regressed on its own, and the test is about the
-        residuals; not for counts and binary data, and not with replicates.
+        Known columns, as in `fit`. The test is about the residuals: of each set regressed on its
+        own, or with replicates, or several sets, of all rows together. Not for counts and binary
+        data.
     n_resamples : int
         Number of permutations, at least 19. If the replicates can be divided in fewer ways, all of
         them are used once.
@@ -132,17 +146,18 @@ def contrast_test(
     """
     detail = ", since with fewer no p-value can be 5 % or less"
     n_resamples = check_integer("n_resamples", n_resamples, 19, detail=detail)
-    names = ContrastiveLVM() if model is None else clone(_linear(model))
-    sets = _read_sets(names, X, background)
-    likelihood, sizes = _likelihood(names, sets, (size_factors, background_size_factors))
-    known = _covariates(likelihood, sets, (covariates, background_covariates))
-    if known is not None and (groups is not None or background_groups is not None):
-        reason = (
-            "cannot be given with covariates, because residuals of whole replicates are not "
-            "exchangeable; leave the replicates or the covariates out."
-        )
-        raise InvalidDataError("groups", reason)
-    replicates = check_replicates([groups, background_groups], [len(rows) for rows in sets])
+    if isinstance(model, MultiSetLVM):
+        refuse_background(background, background_groups, background_covariates)
+        given = _sides_of_block(model, X, sets, block, groups, covariates)
+    else:
+        if sets is not None or block is not None:
+            reason = "needs model=MultiSetLVM(...); give background=... for two sets."
+            raise InvalidParameterError("sets" if block is None else "block", block, reason)
+        known = (covariates, background_covariates)
+        sizes = (size_factors, background_size_factors)
+        given = _two_sets(model, (X, background), (groups, background_groups), sizes, known)
+    pair, sides, likelihood = given.sets, given.sides, given.likelihood
+    replicates = check_replicates(given.groups, [len(rows) for rows in pair])
     if paired and not replicates.labelled:
         reason = "needs groups and background_groups, which say what is paired."
         raise InvalidParameterError("paired", paired, reason)
@@ -150,19 +165,90 @@ def contrast_test(
     of_labels, of_rows = map(np.random.default_rng, seed_sequence(random_state).spawn(2))
     kept = balanced_rows(replicates, of_rows, paired=paired)
     replicates = _some_rows(replicates, kept)
-    bases = None
-    if known is not None:
-        bases = [design_basis(own[rows]) for own, rows in zip(known, kept, strict=True)]
+    bases = _bases(given, kept, together=replicates.labelled or sides.n_sets > 2)
+    if bases is not None and len(bases) == 2:
         n_rows = [int(independent_rows(basis).sum()) for basis in bases]
         replicates = check_replicates([None, None], n_rows)
     labels = label_sets(replicates, n_resamples, of_labels, paired=paired)
-    chosen = [own[rows] for own, rows in zip(sets, kept, strict=True)]
-    sizes = [own if own is None else own[rows] for own, rows in zip(sizes, kept, strict=True)]
-    matched = _matched(likelihood, chosen, sizes, of_rows)
-    rows = exchangeable_rows((matched[0], matched[1]), replicates, of_rows, bases)
-    n_features = sets[0].shape[1]
-    method = _method(likelihood, n_features, replicates, labels, paired=paired)
+    chosen = [own[rows] for own, rows in zip(pair, kept, strict=True)]
+    logs = [own if own is None else own[rows] for own, rows in zip(given.sizes, kept, strict=True)]
+    matched = _matched(likelihood, chosen, logs, of_rows)
+    change = sides.change(_positions(kept, pair)) if sides.loadings.shape[1] else None
+    rows = exchangeable_rows((matched[0], matched[1]), replicates, of_rows, bases, change)
+    method = _method(likelihood, pair[0].shape[1], replicates, labels, paired=paired)
     return _in_turn(rows, labels, method)
+
+
+class _Given(NamedTuple):
+    """What is compared: rows of two sides, dense, and what belongs to them."""
+
+    sets: tuple[Array, Array]
+    sides: Sides
+    likelihood: Likelihood
+    groups: tuple[Any, Any]
+    sizes: list[Array | None]  # logs of size factors
+    covariates: Array | None  # (N, C) of the rows of both sides, encoded
+    own_effects: bool  # of each set
+
+
+def _two_sets(
+    model: Any,
+    rows: tuple[Any, Any],
+    groups: tuple[Any, Any],
+    sizes: tuple[Any, Any],
+    covariates: tuple[Any, Any],
+) -> _Given:
+    names = ContrastiveLVM() if model is None else clone(_linear(model))
+    if rows[1] is None:
+        raise InvalidParameterError(
+            "background", None, "is missing; give the rows to compare with."
+        )
+    sets = _read_sets(names, *rows)
+    likelihood, logs = _likelihood(names, sets, sizes)
+    parts = zip(("covariates", "background_covariates"), covariates, map(len, sets), strict=True)
+    known = _covariates(likelihood, sets, [Given(*part) for part in parts])
+    own = check_effects(names.covariate_effects)
+    return _Given(sets, two_sides(sets), likelihood, groups, logs, known, own)
+
+
+def _sides_of_block(
+    model: MultiSetLVM, X: Any, sets: Any, block: Any, groups: Any, covariates: Any
+) -> _Given:
+    sides, names = block_sides(model, X, sets, block, covariates), ContrastiveLVM()
+    names.likelihood = model.likelihood
+    whole, order = _read(names, [("X", X)])[0], np.concatenate(sides.places)
+    pair = whole[sides.places[0]], whole[sides.places[1]]
+    likelihood, sizes = _likelihood(names, pair, (None, None))
+    if not likelihood._is_on_data_scale(whole.shape[1]).all():
+        reason = "has no test of a block; use Gaussian or Student-t noise."
+        raise InvalidParameterError("likelihood", likelihood, reason)
+    known = _covariates(likelihood, pair, [Given("covariates", covariates, len(order))])
+    known, own = None if known is None else known[order], check_effects(model.covariate_effects)
+    return _Given(pair, sides, likelihood, sides.of(groups, "groups"), sizes, known, own)
+
+
+def _positions(kept: Sequence[Integers], sets: tuple[Array, Array]) -> Integers:
+    """Return where the rows that are kept of either side are among those of both."""
+    return np.concatenate([kept[0], len(sets[0]) + kept[1]])
+
+
+def _bases(given: _Given, kept: Sequence[Integers], *, together: bool) -> list[Array] | None:
+    """Return bases of what rows are regressed on: of all rows `together`, or of either side."""
+    sides, known = given.sides, given.covariates
+    if known is None and sides.n_sets == 2:
+        return None
+    rows = _positions(kept, given.sets)
+    if together:
+        if given.own_effects and known is not None:
+            reason = (
+                "is tested without replicates and for two sets only; use "
+                "covariate_effects='shared', or leave the covariates or the replicates out."
+            )
+            raise InvalidParameterError("covariate_effects", "own", reason)
+        return [design_basis(sides.design(known)[rows])]
+    design = sides.design(known)[rows]
+    n = len(kept[0])
+    return [design_basis(design[:n]), design_basis(design[n:])]
 
 
 def _some_rows(replicates: Replicates, kept: Sequence[np.ndarray]) -> Replicates:
@@ -219,11 +305,13 @@ def _method(
 
 
 def _read_sets(names: ContrastiveLVM, X: Any, background: Any) -> tuple[Array, Array]:
-    """Read both sets into memory, as dense rows in double precision; remember their features."""
-    given = [
-        rows_for_fit(names, rows, name=name)
-        for name, rows in (("X", X), ("background", background))
-    ]
+    first, second = _read(names, [("X", X), ("background", background)])
+    return first, second
+
+
+def _read(names: ContrastiveLVM, sets: Sequence[tuple[str, Any]]) -> list[Array]:
+    """Read sets into memory, as dense rows in double precision; remember their features."""
+    given = [rows_for_fit(names, rows, name=name) for name, rows in sets]
     n_entries = sum(rows.shape[0] * rows.shape[1] for rows in given)
     if n_entries > MOST_ENTRIES:
         reason = (
@@ -238,8 +326,8 @@ def _read_sets(names: ContrastiveLVM, X: Any, background: Any) -> tuple[Array, A
     with np.errstate(over="ignore", invalid="ignore"):  # a variance is then not finite
         means = [np.nanmean(rows, axis=0) for rows in found]
         variances = [np.nanvar(rows, axis=0) for rows in found]
-    check_variances(variances[0] + variances[1], means)
-    return found[0], found[1]
+    check_variances(sum(variances, np.zeros(found[0].shape[1])), means)
+    return found
 
 
 def _dense(rows: Matrix) -> Array:
@@ -268,20 +356,16 @@ def _likelihood(
 
 
 def _covariates(
-    likelihood: Likelihood, sets: tuple[Array, Array], given: tuple[Any, Any]
-) -> list[Array] | None:
-    """Return the covariates of both sets, encoded."""
-    arguments = ("covariates", "background_covariates")
-    parts = zip(arguments, given, map(len, sets), strict=True)
-    encoding, encoded = encode_sets(
-        [Given(*part) for part in parts], ("X", "background"), own=False
-    )
+    likelihood: Likelihood, sets: tuple[Array, Array], given: list[Given]
+) -> Array | None:
+    """Return the covariates of all rows, encoded."""
+    encoding, encoded = encode_sets(given, ("X", "background")[: len(given)], own=False)
     if encoding is None:
         return None
     if not likelihood._is_on_data_scale(sets[0].shape[1]).all():
         reason = "has no test of contrast with covariates; leave them out, or use Gaussian noise."
         raise InvalidParameterError("likelihood", likelihood, reason)
-    return encoded
+    return np.vstack(encoded)
 
 
 def _matched(

@@ -8,23 +8,23 @@ directions. Without replicates P rows J' are left out, and the residuals of the 
 residuals (1965), the closest to `r_J` that have. The rows left out are those that a pivoted QR
 decomposition of the covariates takes first, which have most leverage.
 
-Residuals of whole replicates would have to be made uncorrelated as blocks; restoring their
-variance alone (Bell & McCaffrey 2002) left the test with a level of 11 to 17 % where there are more
-features than rows, so that there is no test with covariates and replicates.
+Replicates are whole, so that none of their rows can be left out. Both sets are then regressed
+together, on the means of the sets and the covariates (Freedman & Lane 1983, who permute what the
+hypothesis leaves): every division of the replicates has the same residuals. Those of a replicate g
+become `(I - H)_gg^-1/2 r_g`, which have its variance (Bell & McCaffrey 2002).
 """
 
 import numpy as np
 from scipy.linalg import qr
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.resampling.replicates import Flags
+from contrastive_lvm.resampling.replicates import Flags, Integers
 
 RANK = 1e-9  # of the largest singular value: columns below are combinations of others
 
 
-def design_basis(covariates: Array) -> Array:
-    """Return an orthonormal basis of the constant and the covariates, (N, P)."""
-    design = np.column_stack([np.ones(len(covariates)), covariates])
+def design_basis(design: Array) -> Array:
+    """Return an orthonormal basis of the columns of a design, (N, P)."""
     U, s, _ = np.linalg.svd(design, full_matrices=False)
     return np.asarray(U[:, s > RANK * s[0]])
 
@@ -34,7 +34,7 @@ def residuals(rows: Array, basis: Array) -> Array:
 
     Examples
     --------
-    >>> basis = design_basis(np.array([[0.0], [1.0], [2.0]]))
+    >>> basis = design_basis(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]))
     >>> residuals(np.array([[1.0], [3.0], [5.0]]), basis).round(9) + 0.0
     array([[0.],
            [0.],
@@ -62,10 +62,31 @@ def uncorrelated(rows: Array, basis: Array) -> Array:
     Examples
     --------
     >>> rows = np.array([[3.0], [0.0], [1.0], [0.0]])
-    >>> float((uncorrelated(rows, design_basis(np.empty((4, 0)))) ** 2).sum().round(9))
+    >>> float((uncorrelated(rows, design_basis(np.ones((4, 1)))) ** 2).sum().round(9))
     6.0
     """
     left, kept = residuals(rows, basis), independent_rows(basis)
     P, s, _ = np.linalg.svd(basis[kept], full_matrices=False)
     stretch = 1.0 / np.sqrt(1.0 - s**2)
     return np.asarray(left[kept] + P @ ((stretch - 1.0)[:, None] * (P.T @ left[kept])))
+
+
+def restored(left: Array, basis: Array, unit: Integers) -> Array:
+    """Return residuals with the variance of the rows of each unit.
+
+    Examples
+    --------
+    >>> left = np.array([[1.0], [1.0], [-1.0], [-1.0]])
+    >>> restored(left, design_basis(np.ones((4, 1))), np.array([0, 0, 1, 1]))[:, 0].round(3)
+    array([ 1.414,  1.414, -1.414, -1.414])
+    """
+    if len(np.unique(unit)) == len(unit):
+        rest = 1.0 - (basis**2).sum(axis=1, keepdims=True)
+        return np.asarray(left / np.sqrt(np.where(rest > RANK, rest, 1.0)))
+    found, order = left.copy(), np.argsort(unit, kind="stable")
+    for own in np.split(order, np.flatnonzero(np.diff(unit[order])) + 1):
+        P, s, _ = np.linalg.svd(basis[own], full_matrices=False)
+        rest = 1.0 - np.minimum(s, 1.0) ** 2
+        stretch = np.where(rest > RANK, 1.0 / np.sqrt(np.maximum(rest, RANK)), 1.0)
+        found[own] += P @ ((stretch - 1.0)[:, None] * (P.T @ left[own]))
+    return np.asarray(found)

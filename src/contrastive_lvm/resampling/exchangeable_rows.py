@@ -4,7 +4,8 @@ The hypothesis is `x = S z + mean_s + noise_s` in both sets s: loadings are shar
 variances may differ. Four steps make the rows exchangeable between the sets:
 
 1. Rows are centred by the mean of their set. That lowers the variance of the R replicate means by
-   `1 - 1/R`, which is undone. With covariates the mean is a regression (`covariate_residuals.py`).
+   `1 - 1/R`, which is undone. With covariates, or several sets on a side, the mean is a regression
+   (`covariate_residuals.py`).
 2. Missing entries are drawn from their distribution given the observed ones under the hypothesis.
    A row so completed has the distribution of a complete row, whatever its missing entries.
 3. Noise is added to the set that has less: `noise_1 + (noise_2 - noise_1)`, with tails that leave
@@ -24,7 +25,7 @@ References
    Transactions on Information Theory 60(8), 2014.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.resampling.covariate_residuals import (
     residuals,
+    restored,
     uncorrelated,
 )
 from contrastive_lvm.resampling.replicates import Integers, Replicates
@@ -44,6 +46,9 @@ LARGEST = 3.0  # deviations along a shared direction; few rows cannot make one s
 HETEROGENEOUS = 2.0  # standard errors of the mean square difference of the features' noise
 TINY = float(np.finfo(np.float64).tiny)
 MOST_DIRECTIONS = 500  # that are tested; the rest has the least variance
+
+
+RowChange = Callable[[Array, np.random.Generator], Array]
 
 
 class Factors(NamedTuple):
@@ -77,6 +82,7 @@ def exchangeable_rows(
     replicates: Replicates,
     rng: np.random.Generator,
     bases: Sequence[Array] | None = None,
+    change: RowChange | None = None,
 ) -> WhitenedRows:
     """Centre, complete, equalise and whiten the rows of two sets.
 
@@ -89,8 +95,11 @@ def exchangeable_rows(
     rng : Generator
         Draws missing entries and noise.
     bases : sequence of array, optional
-        Bases of the covariates of each set, (n, P) and (m, P). Replicates are then those of the
-        rows that `covariate_residuals.independent_rows` chooses, each of which is one.
+        Bases of the covariates of each set, (n, P) and (m, P); replicates are then those of the
+        rows that `covariate_residuals.independent_rows` chooses, each of which is one. Or one
+        basis for the rows of both sets.
+    change : callable, optional
+        What is done to complete centred rows, (n + m, D), before their noise is made equal.
 
     Returns
     -------
@@ -102,11 +111,15 @@ def exchangeable_rows(
         Z = _complete(Z, n, rng)
         parts = zip((Z[:n], Z[n:]), replicates.rows, strict=True)
         Z = np.vstack([_restore_variance(rows, numbers) for rows, numbers in parts])
+    elif len(bases) == 1:
+        Z = _complete(residuals(np.vstack(sets), bases[0]), n, rng)
+        Z = restored(Z, bases[0], np.concatenate(replicates.rows))
     else:
         Z = np.vstack([residuals(rows, U) for rows, U in zip(sets, bases, strict=True)])
         Z = _complete(Z, n, rng)
-        restored = [uncorrelated(rows, U) for rows, U in zip((Z[:n], Z[n:]), bases, strict=True)]
-        n, Z = len(restored[0]), np.vstack(restored)
+        kept = [uncorrelated(rows, U) for rows, U in zip((Z[:n], Z[n:]), bases, strict=True)]
+        n, Z = len(kept[0]), np.vstack(kept)
+    Z = Z if change is None else change(Z, rng)
     Z = Z + _missing_noise(Z, n, replicates, rng)
     found = find_factors(Z)
     deviation = np.full(len(found.directions), np.sqrt(found.noise))
