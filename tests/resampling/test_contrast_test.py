@@ -362,7 +362,7 @@ PAIRED = {"groups": list("abcdefgh"), "background_groups": list("abcdefgh")}
         ),
         ({"model": clvm.ContrastivePCA()}, InvalidParameterError, "no model with a likelihood"),
         ({"model": clvm.ContrastiveLVM(likelihood="poisson")}, InvalidDataError, "counts are"),
-        ({"size_factors": [1.0] * 8}, ValueError, "go together"),
+        ({"size_factors": [1.0] * 8}, ValueError, "has none; leave them out"),
     ],
 )
 def test_refused(options: dict[str, Any], error: type[Exception], words: str) -> None:
