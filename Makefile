@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Tests compile much and run little.
 QUICK_XLA := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+LOWEST := build/lowest
+# Newer packages warn of calls that older ones make.
+OLD_CALLS := -W ignore::DeprecationWarning -W ignore::FutureWarning
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile  # Python compiles what it imports
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -17,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint types slow calibrate coverage levels answers digits reproduce campaign docs bench clean
+.PHONY: help demo test lowest lint types slow calibrate coverage levels answers digits reproduce campaign docs bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +30,9 @@ demo: $(VENV)/.base  ## set up and compare PCA, cPCA and cLVM on synthetic data
 
 test: lint types  ## set up, check style and types, run the tests
 	$(ONE_THREAD) $(QUICK_XLA) $(BIN)/python -m pytest -n $(WORKERS)
+
+lowest: $(VENV)/.lowest  ## run the tests with the lowest versions that pyproject.toml allows
+	$(ONE_THREAD) $(QUICK_XLA) $(LOWEST)/bin/python -m pytest -n $(WORKERS) $(OLD_CALLS)
 
 lint: $(VENV)/.dev  ## check style and formatting
 	$(BIN)/ruff check
@@ -89,6 +95,16 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.python
 	@echo "Installing contrastive-lvm, all extras and the development tools ..." >&2
 	@$(INSTALL) --editable ".[all]" --group dev
 	@touch $(VENV)/.base $@
+
+$(VENV)/.lowest: pyproject.toml $(VENV)/.python
+	@echo "Installing the lowest versions in $(LOWEST) ..." >&2
+	@$(PYTHON) -m venv --clear $(LOWEST)
+	@sed -n '/^dependencies/,/^all/p' pyproject.toml | grep -oE '"[a-z-]+(\[[a-z]+\])?>=[0-9.]+' \
+		| sed -E 's/"|\[[a-z]+\]//g; s/>=/==/' > $(LOWEST)/constraints.txt
+	@$(LOWEST)/bin/python -m pip install --quiet "pip>=25.1"
+	@$(LOWEST)/bin/python -m pip install --quiet --no-compile --constraint $(LOWEST)/constraints.txt \
+		--editable ".[all]" --group dev
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.dev
 	@echo "Installing what builds the site ..." >&2

@@ -35,6 +35,7 @@ from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, left_out
 from contrastive_lvm.priors.mixture import Mixture
 from contrastive_lvm.rows.data import Data, prepare
+from contrastive_lvm.rows.memory import check_memory
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.scale_mixture_rows import ScaleMixtureRows
 from contrastive_lvm.rows.threads import one_blas_thread
@@ -107,6 +108,8 @@ class CoordinateAscent(Engine):
         covariates come back about their regression on these. Counts have logs of the sizes of their
         rows, by default 0.
         """
+        n_columns = 0 if model.drops_columns else sum(b.n_components for b in model.blocks)
+        check_memory(sets, n_columns, model.likelihood)
         if not model.likelihood._has_closed_form:
             none = [np.zeros(X.shape[0]) for X in sets]
             return prepare_generalised(model, sets, weights, log_sizes or none)
@@ -116,7 +119,6 @@ class CoordinateAscent(Engine):
             weights=weights,
             scale_mixture=model.likelihood._is_scale_mixture,
             span=in_span and alike and not self._posterior,
-            n_columns=0 if model.drops_columns else sum(b.n_components for b in model.blocks),
             covariates=covariates,
         )
         return without_effects(model, data) if model.covariates else data

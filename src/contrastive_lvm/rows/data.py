@@ -1,22 +1,12 @@
-"""Any number of row sets in the form that the sweeps use.
-
-Fits that cannot fit into memory are refused before they start, since all sizes are known. The
-estimate counts only what every such fit holds at the same time, so that no fit is refused that
-would have succeeded: sets that are loaded, the loadings, and the sums over rows. It is a lower
-bound and a loose one: the peaks of seven small fits were 3.6 (a memory map that is loaded) to 250
-times as large (Student-t noise in memory). `tests/rows/test_memory.py` holds it below such peaks.
-"""
+"""Any number of row sets in the form that the sweeps use."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Parameters, RowWeights, noise_of
-from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Scaler
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
@@ -152,7 +142,6 @@ def prepare(
     weights: Sequence[Array | None] | None = None,
     scale_mixture: bool = False,
     span: bool = False,
-    n_columns: int = 0,
     covariates: Sequence[Array] | None = None,
 ) -> Data:
     """Compress complete sets to summaries; keep sets with missing entries or scales as rows.
@@ -161,9 +150,8 @@ def prepare(
     faster. `weights` are nonnegative, one for each row: a row of weight 2 counts as two rows, one
     of weight 0 is left out. `scale_mixture` says that every entry or row has a scale of its own;
     `span` allows the model to be fitted in the span of few rows, which supposes isotropic noise,
-    and loadings without covariances or priors that tell features apart. A fit of `n_columns`
-    columns of loadings that cannot fit into memory is refused. `covariates` are known columns of
-    the rows of each set, (N, C).
+    and loadings without covariances or priors that tell features apart. `covariates` are
+    known columns of the rows of each set, (N, C).
     """
     given = [None] * len(sets) if weights is None else list(weights)
     totals = [X.shape[0] if w is None else float(w.sum()) for X, w in zip(sets, given, strict=True)]
@@ -171,8 +159,6 @@ def prepare(
         raise ValueError("the weights of a set are all zero; give some rows a positive weight.")
     n_rows, D = sum(totals), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
-    scatter = not scale_mixture and D <= min(2 * n_rows, MOST_FEATURES)
-    check_memory(sets, n_columns, loads=few, scatter=scatter)
     small = [few or X.shape[0] * X.shape[1] <= MOST_LOADED for X in sets]
     loaded = [
         X.load() if isinstance(X, RowReader) and load else X
@@ -211,51 +197,6 @@ def _data(
     complete = not any(isinstance(s, MaskedRows | ScaleMixtureRows) for s in sets)
     narrow = all(isinstance(s, DenseScatter) for s in sets) and len(pooled) <= NARROW
     return Data(sets, readers, n_features, span, complete, narrow, variances, pooled)
-
-
-def check_memory(sets: Sequence[Rows], n_columns: int, *, loads: bool, scatter: bool) -> None:
-    """Refuse sets whose fit needs more memory than this machine, or this container, has.
-
-    `loads` says that sets out of core are read into memory; `scatter` that complete rows are
-    compressed to a matrix of all pairs of features.
-    """
-    needed, total = least_bytes(sets, n_columns, loads=loads, scatter=scatter), total_memory()
-    if total is not None and needed > total:
-        n_features = sets[0].shape[1]
-        reason = (
-            f"has {n_features} features, and a fit of {n_columns} dimensions needs at least "
-            f"{needed / 1e9:.3g} GB of memory, but there are {total / 1e9:.3g} GB; use fewer "
-            "columns or dimensions."
-        )
-        raise InvalidDataError("X", reason)
-
-
-def least_bytes(sets: Sequence[Rows], n_columns: int, *, loads: bool, scatter: bool) -> int:
-    """Return the bytes that a fit holds at once, beside rows that are in memory already.
-
-    Complete rows become a (D, D) matrix in each set, others K (K + 1) / 2 sums for each feature.
-    Which of the two is known only when the rows have been read, so that the lesser one counts.
-    """
-    n_features = int(sets[0].shape[1])
-    pairs = n_columns * (n_columns + 1) // 2
-    sums = min(n_features * len(sets), pairs) if scatter else 0
-    dense = [X for X in sets if isinstance(X, RowReader) and X.is_dense and not X.in_memory]
-    read = sum(X.shape[0] * X.shape[1] * X.dtype.itemsize for X in dense) if loads else 0
-    return read + 8 * n_features * (n_columns + sums)  # bytes, in double precision
-
-
-def total_memory() -> int | None:
-    """Return the memory and swap space of this machine or container; None if they are unknown."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-    limits = [sizes["MemTotal"]]
-    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of the container
-        with suppress(OSError, ValueError):  # no such file, or the word max
-            limits.append(int(Path("/sys/fs/cgroup", limit).read_text(encoding="ascii")))
-    return min(limits) + sizes.get("SwapTotal", 0)
 
 
 def _sparse_or_missing(reader: RowReader) -> bool:
