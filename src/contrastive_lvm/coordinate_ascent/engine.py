@@ -245,11 +245,14 @@ class CoordinateAscent(Engine):
             found = _posterior(plain, before, trace, spent)
             return found._replace(latent_mixtures=problem.single_components())
         carry, n_rows = before.info.carry, sum(rows.n_rows for rows in plain.data.sets)
-        point = problem.start(before.point, carry, seed)
-        tol = max(self.tol, MIXTURE_SETTLED * n_rows)
-        ascent = ascend(
-            problem, point, carry, memory=self.memory, max_sweeps=self.max_iter, tol=tol
-        )
+        run = partial(ascend, problem, memory=self.memory, max_sweeps=self.max_iter)
+        point, *others = problem.starts(before.point, carry, seed)
+        if others:
+            trials = [run(own, carry, tol=SETTLED * n_rows) for own in (point, *others)]
+            best = max(trials, key=lambda trial: float(trial.trace[-1]))
+            spent += sum(trial.n_sweeps for trial in trials)
+            point, carry = best.point, best.info.carry
+        ascent = run(point, carry, tol=max(self.tol, MIXTURE_SETTLED * n_rows))
         rising = ascent.trace[ascent.trace >= trace[-1]]
         trace = np.concatenate([trace[trace <= ascent.trace[-1]], rising])
         return _posterior(problem, ascent, trace, spent + ascent.n_sweeps)

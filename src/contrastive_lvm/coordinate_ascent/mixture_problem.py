@@ -7,7 +7,7 @@ standard model, whose latents have mean 0 and covariance I too, with components 
 the latents alone: only what the rows say about the block, N(m, V), is needed for that.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -25,10 +25,12 @@ from contrastive_lvm.prediction import Linear, column_moments
 from contrastive_lvm.priors.mixture import Mixture
 from contrastive_lvm.rows.latent_distribution import LatentDistribution
 
-MOST_START_ROWS = 5000  # evenly spaced, that components are first fitted to
+MOST_START_ROWS = 2000  # evenly spaced, that components are first fitted to
 N_STARTS = 4
+TIGHTEST_OF = 8  # runs of k-means
 TRIAL_STEPS, MOST_STEPS = 10, 200  # of EM, for each start and for the best
 STANDS_STILL = 1e-5  # nats per row and step
+SAME_CLUSTERS = 0.9  # of the rows that are in the same clusters: a second start is left out
 
 
 class MixtureProblem:
@@ -126,9 +128,13 @@ class MixtureProblem:
         own = [s.statistics.components for name, s in pairs if name in block.sets]
         return np.asarray(np.sum(own, axis=0))
 
-    def start(self, point: Array, carry: Carry, seed: int = 0) -> Array:
-        """Return where the ascent begins: the standard problem's optimum with its components."""
-        p, mixtures = self.plain.unflatten(point), []
+    def starts(self, point: Array, carry: Carry, seed: int = 0) -> list[Array]:
+        """Return where ascents begin: the standard problem's optimum with components of its own.
+
+        The components have the best fit to the latents of that optimum or, in a second start, are
+        the tightest clusters, if these are others: loadings that follow them may favour either.
+        """
+        p, found, alike = self.plain.unflatten(point), [], []
         for block, prior, columns in self.blocks:
             parts = [
                 self._start_rows(i, p, carry, columns)
@@ -137,8 +143,12 @@ class MixtureProblem:
             ]
             mean, cov, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
             typical = np.average(cov, axis=0, weights=weights)[None]
-            mixtures.append(fit_mixture(prior, mean, typical, weights, seed)[0])
-        return self._joined(point, mixtures)
+            rows = block_posteriors(mean, typical, weights)
+            clusters = _clusterings(prior, rows, seed, N_STARTS)
+            found.append((_best_trial(prior, rows, clusters), _clustered(prior, rows, clusters[0])))
+            alike.append(_agreement(found[-1][0], rows, clusters[0]) >= SAME_CLUSTERS)
+        n_starts = 1 if all(alike) else 2
+        return [self._joined(point, [own[i] for own in found]) for i in range(n_starts)]
 
     def _start_rows(
         self, i: int, p: Parameters, carry: Carry, columns: slice
@@ -176,23 +186,12 @@ def fit_mixture(
     Starts are k-means clusters of the means unless one is given. The second value is the
     log-likelihood of the rows, less that of the standard model.
     """
-    C, T = prior._size, mean.shape[1]
-    order = np.lexsort(mean.T[::-1])  # the answer does not depend on the order of rows
-    mean, cov = mean[order], cov[order] if len(cov) > 1 else cov
-    w = np.ones(len(mean)) if weights is None else weights[order]
-    if len(cov) > 1 and (cov == cov[0]).all():
-        cov = cov[:1]
-    if C == 1:
-        return standard_normal(T), 0.0
-    rows = BlockPosteriors(
-        mean, cov, np.zeros(len(mean), np.intp) if len(cov) == 1 else np.arange(len(w)), w
-    )
-    if start is not None:
-        return _ascended(prior, start, rows, most)
-    firsts = _first_components(prior, rows, seed, n_starts)
-    trials = [_ascended(prior, first, rows, TRIAL_STEPS) for first in firsts]
-    best = max(trials, key=lambda trial: trial[1])
-    return _ascended(prior, best[0], rows, most)
+    if prior._size == 1:
+        return standard_normal(mean.shape[1]), 0.0
+    rows = block_posteriors(mean, cov, np.ones(len(mean)) if weights is None else weights)
+    if start is None:
+        start = _best_trial(prior, rows, _clusterings(prior, rows, seed, n_starts))
+    return _ascended(prior, start, rows, most)
 
 
 class BlockPosteriors(NamedTuple):
@@ -204,10 +203,18 @@ class BlockPosteriors(NamedTuple):
     weights: Array  # (N,)
 
 
-def _first_components(
+def block_posteriors(mean: Array, cov: Array, weights: Array) -> BlockPosteriors:
+    """Order the rows, so that the order in which they came does not matter."""
+    order = np.lexsort(mean.T[::-1])
+    cov = cov[:1] if (cov == cov[0]).all() else cov[order]
+    pattern = np.zeros(len(mean), np.intp) if len(cov) == 1 else np.arange(len(mean))
+    return BlockPosteriors(mean[order], cov, pattern, weights[order])
+
+
+def _clusterings(
     prior: Mixture, rows: BlockPosteriors, seed: int, n_starts: int
-) -> Iterator[NormalMixture]:
-    """Yield components of clusters found by k-means."""
+) -> list[npt.NDArray[np.intp]]:
+    """Return different clusters of the means found by k-means, the tightest first."""
     from sklearn.cluster import KMeans
 
     C = prior._size
@@ -216,11 +223,33 @@ def _first_components(
         raise InvalidParameterError(
             "n_components", C, f"exceeds the {n_distinct} distinct rows; use fewer subgroups."
         )
+    found = {}
     for i in range(n_starts):
-        means = KMeans(C, n_init=1, random_state=(seed + i) % (2**32)).fit(
+        n_init = 1 if i else TIGHTEST_OF
+        clusters = KMeans(C, n_init=n_init, random_state=(seed + i) % (2**32)).fit(
             rows.mean, sample_weight=rows.weights
         )
-        yield _clustered(prior, rows, means.labels_)
+        found[float(f"{clusters.inertia_:.6g}")] = clusters.labels_
+    return [found[inertia] for inertia in sorted(found)]
+
+
+def _best_trial(
+    prior: Mixture, rows: BlockPosteriors, clusters: list[npt.NDArray[np.intp]]
+) -> NormalMixture:
+    """Return the components that fit best after a few steps of EM from each set of clusters."""
+    firsts = (_clustered(prior, rows, labels) for labels in clusters)
+    trials = [_ascended(prior, first, rows, TRIAL_STEPS) for first in firsts]
+    return max(trials, key=lambda trial: trial[1])[0]
+
+
+def _agreement(
+    mixture: NormalMixture, rows: BlockPosteriors, clusters: npt.NDArray[np.intp]
+) -> float:
+    """Return the share of rows that are in the component that most of their cluster are in."""
+    labels = condition(mixture, rows.mean, rows.cov, rows.pattern).probabilities.argmax(axis=1)
+    C = len(mixture.weights)
+    counts = np.bincount(C * clusters + labels, minlength=C * C).reshape(C, C)
+    return float(counts.max(axis=1).sum() / len(labels))
 
 
 def _clustered(

@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from contrastive_lvm.arrays import Array
 
-LEAST_VARIANCE = 1e-3  # of a component in any direction, where all together have variance 1
+# Of a component in any direction, where all together have variance 1. Components that are narrower
+# than a tenth of the whole differ in nothing but their probabilities, which would be too certain.
+LEAST_VARIANCE = 0.01
 LEAST_WEIGHT = 1e-8  # of a component
 MOST_HALVINGS = 12  # of a step of the parameters that does not raise their objective
 
@@ -106,32 +108,33 @@ def condition(
     `mean` has a row for each row, (B, T), `cov` a matrix for each pattern of missing entries,
     (P, T, T), and `pattern` says which of them is a row's, (B,).
     """
-    T, logs, means, covs = mean.shape[1], [], [], []
-    one = len(cov) == 1
-
-    def times(matrices: Array, vectors: Array) -> Array:
-        if one:
-            return np.asarray(vectors @ matrices[0].T)
-        return np.asarray(np.einsum("bij,bj->bi", matrices[pattern], vectors))
-
-    for weight, a, S in zip(*mixture, strict=True):
-        inverse = np.linalg.inv(S)
-        D, s = inverse - np.eye(T), inverse @ a
-        F: Array = np.asarray(np.linalg.inv(np.eye(T) + cov @ D), dtype=float)  # (P, T, T)
-        V = F @ cov
-        constant = np.linalg.slogdet(F)[1] - np.linalg.slogdet(S)[1] - a @ s
-        constant = constant + np.einsum("i,pij,j->p", s, V, s)  # (P,)
-        moved = times(F, mean)
-        quadratic = -np.einsum("bi,bi->b", mean, moved @ D) + 2.0 * moved @ s
-        logs.append(np.log(weight) + 0.5 * (constant[pattern] + quadratic))
-        means.append(moved + (V @ s)[pattern])
-        covs.append(0.5 * (V + np.swapaxes(V, 1, 2)))
-    joint = np.stack(logs, axis=1)
-    most = joint.max(axis=1)
-    relative = np.exp(joint - most[:, None])
-    total = relative.sum(axis=1)
-    probabilities = relative / total[:, None]
-    return MixturePosterior(most + np.log(total), probabilities, np.stack(means), np.stack(covs))
+    weights, a, S = mixture
+    (C, T), eye = a.shape, np.eye(mean.shape[1])
+    inverse = np.linalg.inv(S)
+    D, s = inverse - eye, np.einsum("cij,cj->ci", inverse, a)
+    F: Array = np.asarray(np.linalg.inv(eye + cov @ D[:, None]), dtype=float)  # (C, P, T, T)
+    V = F @ cov
+    constant = 2.0 * np.log(weights) - np.linalg.slogdet(S)[1] - np.einsum("ci,ci->c", a, s)
+    constant = constant[:, None] + np.linalg.slogdet(F)[1]
+    constant = constant + np.einsum("ci,cpij,cj->cp", s, V, s)
+    offset = np.einsum("cpij,cj->cpi", V, s)
+    if len(cov) == 1:  # the exponent is a polynomial of the means: one product of matrices
+        m, (i, j) = np.ascontiguousarray(mean.T), np.triu_indices(T)
+        terms = np.concatenate([np.ones((1, len(mean))), m, m[i] * m[j]])
+        squares = -(D @ F[:, 0])[:, i, j] * np.where(i == j, 1.0, 2.0)
+        linear = 2.0 * np.einsum("cji,cj->ci", F[:, 0], s)
+        joint = 0.5 * np.hstack([constant, linear, squares]) @ terms  # (C, B)
+        means = (F.reshape(C * T, T) @ m).reshape(C, T, -1).swapaxes(1, 2) + offset
+    else:
+        moved = np.stack([np.einsum("bij,bj->bi", own[pattern], mean) for own in F])
+        quadratic = -np.einsum("bi,cbi->cb", mean, moved @ D)
+        quadratic += 2.0 * np.einsum("cbi,ci->cb", moved, s)
+        joint, means = 0.5 * (constant[:, pattern] + quadratic), moved + offset[:, pattern]
+    most = joint.max(axis=0)
+    relative = np.exp(joint - most)
+    total = relative.sum(axis=0)
+    probabilities = (relative / total).T
+    return MixturePosterior(most + np.log(total), probabilities, means, 0.5 * (V + np.swapaxes(V, 2, 3)))
 
 
 def objective(mixture: NormalMixture, sums: Array) -> float:
