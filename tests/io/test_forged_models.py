@@ -3,6 +3,7 @@
 import os
 import resource
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,32 @@ def test_networks_of_other_sizes(tmp_path: Path) -> None:
     contents.settings["parameters"]["n_target"] = 3
     (tmp_path / "m").write_bytes(sealed(contents))
     refuse(tmp_path / "m", "other dimensions than its parameters say")
+
+
+def counts(flat: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where there is a number of something."""
+    items = list(flat.items() if isinstance(flat, dict) else enumerate(flat))
+    inner = [at for key, v in items if isinstance(v, dict | list) for at in counts(v, (*way, key))]
+    return inner + [(*way, key) for key, v in items if str(key)[:2] == "n_" and type(v) is int]
+
+
+def test_no_count_is_negative(tmp_path: Path) -> None:
+    data = clvm.datasets.make_contrastive(60, 50, n_features=5, n_shared=1, random_state=0)
+    model = clvm.MultiSetLVM("auto", random_state=0)
+    sets = ["a"] * 60 + ["b"] * 50
+    model.fit(np.vstack([data.target, data.background]), sets=sets).save(tmp_path / "sets.clvm")
+    n = 0
+    for source in (*sorted(MODELS.glob("*.clvm")), tmp_path / "sets.clvm"):
+        raw = source.read_bytes()
+        for *way, last in counts(opened(raw).settings["state"]):
+            contents = opened(raw)
+            holder = contents.settings["state"]
+            for key in way:
+                holder = holder[key]
+            holder[last], n = -3, n + 1
+            (tmp_path / "m").write_bytes(sealed(contents))
+            refuse(tmp_path / "m", f"{last}=-3 is a negative number")
+    assert n > 20
 
 
 def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:

@@ -42,7 +42,6 @@ class ModelFileError(ValueError):
 
 def write_container(path: Path, kind: str, arrays: Arrays, settings: JsonObject) -> None:
     """Write arrays of numbers and settings that JSON can hold."""
-    _refuse_depth(settings)
     # safetensors permutes arrays that are not C-contiguous without a word.
     arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
     text = json.dumps({"format": kind, "version": VERSION, **settings}, allow_nan=False)
@@ -98,13 +97,9 @@ def _check_kind(settings: JsonObject, path: Path, kind: str, what: str) -> None:
 
 def _read_settings(text: str) -> dict[str, Any]:
     """Parse JSON without what Python's reader allows beyond it, of sane depths and numbers."""
-    found = json.loads(
-        text,
-        parse_float=_finite,
-        parse_int=_integer,
-        parse_constant=_finite,
-        object_pairs_hook=_once_each,
-    )
+    number: Any = _number
+    kinds = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), number)
+    found = json.loads(text, **kinds, object_pairs_hook=_once_each)
     _refuse_depth(found)
     return found if isinstance(found, dict) else {}
 
@@ -118,17 +113,11 @@ def _refuse_depth(value: Json, levels: int = 50) -> None:
             _refuse_depth(inner, levels - 1)
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if not np.isfinite(value):
-        raise ValueError(f"{text[:20]} is not a finite number")
-    return value
-
-
-def _integer(text: str) -> int:
-    if len(text) > 20 or abs(int(text)) >= 2**63:
-        raise ValueError(f"{text[:20]}… is too large a number")
-    return int(text)
+def _number(text: str) -> float:
+    whole, value = text.lstrip("-").isdecimal(), float(text)
+    if not np.isfinite(value) or (whole and abs(value) >= 2**63):
+        raise ValueError(f"{text[:20]} is not a finite number of 64 bits")
+    return int(text) if whole else value
 
 
 def _once_each(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -143,19 +132,16 @@ def clause(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f"it lacks {clipped(error.args[0] if error.args else '')}"
     words = (str(error).splitlines() or [""])[0].strip() or type(error).__name__
-    return _short(words.rstrip(".").replace(". ", ", "))
+    return words.rstrip(".").replace(". ", ", ")[:300]
 
 
 def clipped(value: object) -> str:
     """Return a value for a message; it may be as long as the file."""
     try:
-        return _short(repr(value))
+        words = repr(value)
     except (ValueError, RecursionError):  # a number too long to convert, a list too deep
         return f"a very long {type(value).__name__}"
-
-
-def _short(words: str, most: int = 300) -> str:
-    return words if len(words) <= most else f"{words[:most]}…"
+    return words if len(words) <= 300 else f"{words[:300]}…"
 
 
 def _checksum(text: str, arrays: Arrays) -> str:

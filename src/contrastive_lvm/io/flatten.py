@@ -15,7 +15,7 @@ already, so a prior that a notebook defines is found while that notebook runs.
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from importlib import import_module
@@ -49,6 +49,66 @@ def flatten(value: object, path: str = "") -> tuple[Json, Arrays]:
     return _flat(value, path, arrays), arrays
 
 
+def _flat(value: object, path: str, arrays: Arrays) -> Json:
+    tag, held = _held(value)
+    if held is None:
+        return _flat_leaf(value, path, arrays)
+    places = _places(held, path)
+    flat = {key: _flat(item, places[key], arrays) for key, item in held.items()}
+    if tag == "$class":
+        return {tag: class_path(type(value)), "fields": flat}
+    if tag in ("$list", "$tuple"):
+        return list(flat.values()) if tag == "$list" else {tag: list(flat.values())}
+    if all(isinstance(key, str) and not key.startswith("$") for key in flat):
+        return {tag: flat} if tag else flat
+    return {"$dict": [[_flat(key, path, arrays), item] for key, item in flat.items()]}
+
+
+def _held(value: object) -> tuple[str, Mapping[Any, object] | None]:
+    """Return the kind of a value and what is in it, by name, key or position; None if nothing."""
+    if is_value_class(type(value)):
+        return "$class", {name: getattr(value, name) for name in field_names(type(value))}
+    if isinstance(value, list | tuple):
+        return "$list" if isinstance(value, list) else "$tuple", dict(enumerate(value))
+    if isinstance(value, np.random.RandomState):
+        name, key, position, *rest = value.get_state()
+        held = {"key": key, "position": position, "rest": tuple(rest)}
+        return "$random_state", held if name == "MT19937" else None
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):
+        array = np.asarray(value)  # labels of features, for example
+        return "$tuple", dict(enumerate(array.tolist())) if array.dtype.kind in "OSTU" else None
+    return "", value if isinstance(value, Mapping) else None
+
+
+def _flat_leaf(value: object, path: str, arrays: Arrays) -> Json:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else {"$float": str(value)}
+    if isinstance(value, os.PathLike):
+        return str(value)
+    if hasattr(value, "__array__"):
+        array = np.asarray(value)
+        array = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C", ndmin=array.ndim)
+        if array.dtype.str in DTYPES:
+            arrays[path] = array
+            return {"$array": array.dtype.str, "shape": list(array.shape)}
+    raise TypeError(
+        f"{path}={clipped(value)} cannot be saved: a model file holds no such "
+        f"{type(value).__name__}; replace it before saving, or pickle the model."
+    )
+
+
+def _places(held: Mapping[Any, object], path: str) -> dict[Any, str]:
+    """Return the path to each value: by its key, if that is a word, or by its position."""
+    begin = f"{path}." if path else ""
+    return {k: f"{begin}{k if str(k).isidentifier() else i}" for i, k in enumerate(held)}
+
+
 def unflatten(flat: Json, arrays: Arrays, path: str = "") -> Any:
     """Return the value that `flatten` was given; the arrays that it holds are taken away.
 
@@ -65,83 +125,33 @@ def unflatten(flat: Json, arrays: Arrays, path: str = "") -> Any:
         return flat
     tag = next((key for key in flat if key.startswith("$")), None)
     if tag is None:
-        parts = _parts(flat)
-        return {k: unflatten(v, arrays, _join(path, parts[k])) for k, v in flat.items()}
-    if tag not in RESTORE:
-        raise ValueError(f"{path} has the unknown form {clipped(flat)}")
-    return RESTORE[tag](flat, arrays, path)
+        return _restore_dict(flat, arrays, path)
+    if tag == "$array":
+        return _restore_array(flat, arrays, path)
+    if tag == "$class":
+        return _restore_object(flat, arrays, path)
+    return _restore_other(tag, flat[tag], arrays, path)
 
 
-def _flat(value: object, path: str, arrays: Arrays) -> Json:
-    if isinstance(value, np.generic):
-        value = value.item()
-    held = _held(value, path)
-    if held is None:
-        return _flat_leaf(value, path, arrays)
-    parts = _parts(held)
-    flat = {key: _flat(item, _join(path, parts[key]), arrays) for key, item in held.items()}
-    if isinstance(value, list):
-        return list(flat.values())
-    if isinstance(value, np.random.RandomState):
-        return {"$random_state": flat}
-    if is_value_class(type(value)):
-        return {"$class": class_path(type(value)), "fields": flat}
-    if not isinstance(value, Mapping):
-        return {"$tuple": list(flat.values())}
-    if all(isinstance(key, str) and not key.startswith("$") for key in flat):
-        return flat
-    return {"$dict": [[_flat(key, path, arrays), item] for key, item in flat.items()]}
+def _restore_other(tag: str, flat: Any, arrays: Arrays, path: str) -> object:
+    if tag == "$tuple":
+        return tuple(unflatten(flat, arrays, path))
+    if tag == "$dict":
+        return _restore_dict({unflatten(k, arrays, path): v for k, v in flat}, arrays, path)
+    if tag == "$float" and flat in ("inf", "-inf", "nan"):
+        return float(flat)
+    if tag == "$random_state":
+        return _restore_random_state(unflatten(flat, arrays, path), path)
+    raise ValueError(f"{path} has the unknown form {tag} {clipped(flat)}")
 
 
-def _held(value: object, path: str) -> Mapping[Any, object] | None:
-    """Return the values inside a value, by name, key or position; None if it has none."""
-    if is_value_class(type(value)):
-        return {name: getattr(value, name) for name in field_names(type(value))}
-    if isinstance(value, list | tuple):
-        return dict(enumerate(value))
-    if isinstance(value, np.random.RandomState):
-        return _random_state(value, path)
-    if hasattr(value, "__array__") and np.asarray(value).dtype.kind in "OSTU":
-        return dict(enumerate(np.asarray(value).tolist()))  # labels of features, for example
-    return value if isinstance(value, Mapping) else None
-
-
-def _flat_leaf(value: object, path: str, arrays: Arrays) -> Json:
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int) and abs(value) < 2**63:
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else {"$float": str(value)}
-    if isinstance(value, os.PathLike):
-        return str(value)
-    if hasattr(value, "__array__"):
-        return _flat_array(np.asarray(value), path, arrays)
-    raise _unsupported(value, path)
-
-
-def _flat_array(array: np.ndarray, path: str, arrays: Arrays) -> Json:
-    array = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C", ndmin=array.ndim)
-    if array.dtype.str not in DTYPES:
-        raise _unsupported(array, path)
-    arrays[path] = array
-    return {"$array": array.dtype.str, "shape": list(array.shape)}
-
-
-def _parts(value: Mapping[Any, object]) -> dict[Any, str]:
-    """Return what stands for each key in a path: itself, if it is a word, or its position."""
-    return {k: k if str(k).isidentifier() else str(i) for i, k in enumerate(value)}
-
-
-def _join(path: str, part: str) -> str:
-    return f"{path}.{part}" if path else part
-
-
-def _unsupported(value: object, path: str) -> TypeError:
-    return TypeError(
-        f"{path}={clipped(value)} cannot be saved: a model file holds no such "
-        f"{type(value).__name__}; replace it before saving, or pickle the model."
-    )
+def _restore_dict(flat: Mapping[Any, Json], arrays: Arrays, path: str) -> dict[Any, object]:
+    places = _places(flat, path)
+    found = {key: unflatten(item, arrays, places[key]) for key, item in flat.items()}
+    for key, value in found.items() if path.startswith("state") else ():
+        if str(key).startswith("n_") and isinstance(value, int) and value < 0:
+            raise ValueError(f"{places[key]}={value} is a negative number of things")
+    return found
 
 
 def _restore_array(flat: JsonObject, arrays: Arrays, path: str) -> np.ndarray:
@@ -164,32 +174,7 @@ def _restore_object(flat: JsonObject, arrays: Arrays, path: str) -> object:
     return kind(**held)
 
 
-def _restore_tuple(flat: JsonObject, arrays: Arrays, path: str) -> tuple[object, ...]:
-    return tuple(unflatten(flat["$tuple"], arrays, path))
-
-
-def _restore_dict(flat: JsonObject, arrays: Arrays, path: str) -> dict[Any, object]:
-    pairs: Any = flat["$dict"]
-    items = {unflatten(key, arrays, path): item for key, item in pairs}
-    parts = _parts(items)
-    return {k: unflatten(v, arrays, _join(path, parts[k])) for k, v in items.items()}
-
-
-def _restore_float(flat: JsonObject, arrays: Arrays, path: str) -> float:
-    if flat["$float"] not in ("inf", "-inf", "nan"):
-        raise ValueError(f"{path} has the unknown form {clipped(flat)}")
-    return float(str(flat["$float"]))
-
-
-def _random_state(value: np.random.RandomState, path: str) -> dict[str, object]:
-    name, key, position, *rest = value.get_state()
-    if name != "MT19937":
-        raise _unsupported(value, path)
-    return {"key": key, "position": position, "rest": tuple(rest)}
-
-
-def _restore_random_state(flat: JsonObject, arrays: Arrays, path: str) -> np.random.RandomState:
-    held = unflatten(flat["$random_state"], arrays, path)
+def _restore_random_state(held: Any, path: str) -> np.random.RandomState:
     key, position, (has_gauss, gauss) = held["key"], held["position"], held["rest"]
     words = key.dtype == np.uint32 and key.shape == (624,)
     if not words or type(position) is not int or not 0 <= position <= 624:
@@ -197,16 +182,6 @@ def _restore_random_state(flat: JsonObject, arrays: Arrays, path: str) -> np.ran
     state = np.random.RandomState()
     state.set_state(("MT19937", key, position, int(has_gauss), float(gauss)))
     return state
-
-
-RESTORE: dict[str, Callable[[JsonObject, Arrays, str], object]] = {
-    "$array": _restore_array,
-    "$class": _restore_object,
-    "$tuple": _restore_tuple,
-    "$dict": _restore_dict,
-    "$float": _restore_float,
-    "$random_state": _restore_random_state,
-}
 
 
 def class_path(kind: type) -> str:
@@ -218,8 +193,8 @@ def class_path(kind: type) -> str:
         If the class could not be found again, as one that is defined inside a function.
     """
     module, name = kind.__module__, kind.__qualname__
-    if _is_own(module) and getattr(import_module(PACKAGE), name, None) is kind:
-        module = PACKAGE
+    if _is_own(module) and getattr(sys.modules[PACKAGE], name, None) is kind:
+        return f"{PACKAGE}:{name}"
     path = f"{module}:{name}"
     with suppress(ImportError, ValueError):
         if find_class(path) is kind:
@@ -240,13 +215,29 @@ def find_class(path: object) -> type:
     ValueError
         If this package has no such class.
     """
-    if not isinstance(path, str) or path.count(":") != 1:
-        raise ValueError(f"it names the unknown class {clipped(path)}")
-    module, name = path.split(":")
-    found = _own(module, name) if _is_own(module) else _loaded(module, name)
+    found: object = None
+    if isinstance(path, str) and path.count(":") == 1:
+        module, name = path.split(":")
+        if not _is_own(module):
+            found = _loaded(module, name)
+        elif not any(part.startswith("_") for part in module.split(".")):
+            with suppress(ImportError):
+                found = getattr(import_module(module), name, None)
     if isinstance(found, type):
         return found
     raise ValueError(f"it names the unknown class {clipped(path)}")
+
+
+def _loaded(module: str, name: str) -> object:
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    if found is None:
+        way = "define it first" if module in sys.modules else "import it first"
+        raise ImportError(
+            f"needs the class {clipped(name)} of the module {clipped(module)}; {way}."
+        )
+    return found
 
 
 def is_value_class(kind: type) -> bool:
@@ -270,23 +261,3 @@ def field_names(kind: type) -> list[str]:
 
 def _is_own(module: str) -> bool:
     return module.split(".", maxsplit=1)[0] == PACKAGE
-
-
-def _own(module: str, name: str) -> object:
-    if any(part.startswith("_") for part in module.split(".")):
-        return None
-    with suppress(ImportError):
-        return getattr(import_module(module), name, None)
-    return None
-
-
-def _loaded(module: str, name: str) -> object:
-    found: object = sys.modules.get(module)
-    for part in name.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    if found is None:
-        way = "define it first" if module in sys.modules else "import it first"
-        raise ImportError(
-            f"needs the class {clipped(name)} of the module {clipped(module)}; {way}."
-        )
-    return found

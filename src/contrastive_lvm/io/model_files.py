@@ -5,7 +5,6 @@ A file holds the class of the estimator, its parameters, the features, and its f
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -149,7 +148,11 @@ def _contents(estimator: Any, preparation: object) -> dict[str, Any]:
 
 def _estimator(contents: dict[str, Any]) -> Any:
     """Build the estimator, everything checked."""
-    estimator = _class(contents["estimator"])(**contents["parameters"])
+    path = str(contents["estimator"])
+    kind: Any = find_class(path) if path.startswith("contrastive_lvm:") else object
+    if not issubclass(kind, Saveable) or kind is Saveable:
+        raise ValueError(f"it holds an unknown estimator {clipped(path)}")
+    estimator = kind(**contents["parameters"])
     check_values({"n_features": whole(1)}, contents)
     estimator.n_features_in_ = contents["n_features"]
     names, rows = contents["feature_names"], contents["rows"]
@@ -163,10 +166,3 @@ def _estimator(contents: dict[str, Any]) -> Any:
     estimator._restore(contents["state"])
     check_random_state(getattr(estimator, "random_state", None))
     return estimator
-
-
-def _class(path: str) -> Callable[..., Any]:
-    kind = find_class(path) if str(path).startswith("contrastive_lvm:") else object
-    if not issubclass(kind, Saveable) or kind is Saveable:
-        raise ValueError(f"it holds an unknown estimator {clipped(path)}")
-    return kind
