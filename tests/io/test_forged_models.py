@@ -118,7 +118,7 @@ def test_no_count_is_negative(tmp_path: Path) -> None:
                 holder = holder[key]
             holder[last], n = -3, n + 1
             (tmp_path / "m").write_bytes(sealed(contents))
-            refuse(tmp_path / "m", f"{last}=-3 is a negative number")
+            refuse(tmp_path / "m", f"{last}=-3 is a negative count")
     assert n > 20
 
 

@@ -150,7 +150,7 @@ def _restore_dict(flat: Mapping[Any, Json], arrays: Arrays, path: str) -> dict[A
     found = {key: unflatten(item, arrays, places[key]) for key, item in flat.items()}
     for key, value in found.items() if path.startswith("state") else ():
         if str(key).startswith("n_") and isinstance(value, int) and value < 0:
-            raise ValueError(f"{places[key]}={value} is a negative number of things")
+            raise ValueError(f"{places[key]}={value} is a negative count")
     return found
 
 

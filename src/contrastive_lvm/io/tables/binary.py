@@ -31,8 +31,26 @@ if TYPE_CHECKING:
     from h5py import Dataset, Group
 
 
-def read_npy(path: Path) -> Table:
-    """Read one array of rows and features."""
+def read_binary(
+    path: Path, annotations: Collection[str], features: Collection[str] | None, layer: str | None
+) -> Table:
+    """Read a file or folder in the format that its name says."""
+    if path.is_dir() or path.name.lower().endswith((".tar", ".tar.gz", ".tgz")):
+        cells = read_10x(path)
+        return _table(cells.counts, path, cells.genes, cells.barcodes)
+    ending = path.suffix.lower()
+    if ending not in (".parquet", ".pq", ".h5ad", ".npy", ".npz"):
+        raise ValueError(
+            f"{path} has an ending that is not known; use .csv, .tsv, .csv.gz, .tsv.gz, .xlsx, "
+            ".parquet, .npy, .npz, .h5ad, or a 10x folder."
+        )
+    path.open("rb").close()  # whether it is there is said in our own words
+    if ending in (".parquet", ".pq"):
+        return read_parquet(path, annotations, features)
+    if ending == ".h5ad":
+        return read_h5ad(path, layer)
+    if ending == ".npz":
+        return read_npz(path)
     with _reading(path, "NumPy file"):
         values = np.load(path, allow_pickle=False)
     return _table(_two_dimensional(values, path), path)
@@ -99,7 +117,7 @@ def _text(values: np.ndarray, path: Path) -> np.ndarray:
 
 
 def read_parquet(
-    path: Path, *, annotations: Collection[str] = (), features: Collection[str] | None = None
+    path: Path, annotations: Collection[str], features: Collection[str] | None
 ) -> Table:
     """Read a Parquet file; its index, if it is one of words, names the rows."""
     from pyarrow import parquet
@@ -119,7 +137,7 @@ def read_parquet(
     return table_from_frame(frame, str(path), aside, row_names=rows, typed=True)
 
 
-def read_h5ad(path: Path, *, layer: str | None = None) -> Table:
+def read_h5ad(path: Path, layer: str | None) -> Table:
     """Read the matrix X of an AnnData file, or a layer; its observations become annotations.
 
     The layer `raw` is the matrix that AnnData keeps under that name, with features of its own,
@@ -167,12 +185,6 @@ def _layer(file: "AnnData", layer: str | None, path: Path) -> "tuple[Matrix, pd.
         way = f"choose --layer {known[0]}" if known else "store the values to model there"
         raise ValueError(f"{path} has no matrix X; {way}.")
     return file.X, file.var_names
-
-
-def read_tenx(path: Path) -> Table:
-    """Read a folder (or tar archive) of counts as 10x Genomics writes them."""
-    cells = read_10x(path)
-    return _table(cells.counts, path, cells.genes, cells.barcodes)
 
 
 def _table(

@@ -1,21 +1,24 @@
-"""From a data frame to a table: columns of numbers apart from annotations."""
+"""From lines of values, or a data frame, to a table: columns of numbers apart from annotations."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-from pandas.api.extensions import ExtensionDtype
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.io.tables.layout import Layout
+from contrastive_lvm.io.tables.layout import MISSING, Layout
 from contrastive_lvm.io.tables.recognize import (
-    Marks,
+    NUMBER,
     Written,
     certain_marks,
     examine,
     parse_written,
 )
-from contrastive_lvm.io.tables.table import Column, Table, refuse_empty
+from contrastive_lvm.io.tables.table import Column, Table, refuse_empty, refuse_repeated
+
+ROW_NAMES = "\0row"  # the column that names rows, while it is read
+UNNAMED = "\0column "  # a column without a name, which must be empty
 
 
 def table_from_frame(
@@ -25,7 +28,7 @@ def table_from_frame(
     *,
     row_names: list[str] | None = None,
     typed: bool = False,
-    layout: Layout | None = None,
+    layout: Layout = Layout(),  # noqa: B008
     doubt: bool = False,
 ) -> Table:
     """Make columns of words annotations, and all others features.
@@ -34,7 +37,7 @@ def table_from_frame(
     has both numbers and words is refused, by its first value of the rarer kind. `source` is the
     file, for messages; `annotations` are kept out of the numbers even if they hold numbers; `typed`
     files declare their types, so that text that looks like a number is text; `doubt` is that of
-    `recognize.Marks`.
+    `parse_written`.
 
     Examples
     --------
@@ -43,36 +46,42 @@ def table_from_frame(
     >>> table.features, list(table.annotations)
     (['weight'], ['mouse'])
     """
-    layout = Layout() if layout is None else layout
     own = [name for name in frame.columns if name not in set(annotations)]
+    numbers = [name for name in own if _is_number(frame[name])]
     found = {
         name: _examined(frame[name], source, layout, typed=typed)
         for name in own
-        if not _is_number(frame[name].dtype)
+        if name not in numbers
     }
     written = {name: column for name, column in found.items() if column is not None}
-    marks = _marks(frame, own, written, layout, doubt=doubt)
-    parsed = {name: parse_written(column, marks, source) for name, column in written.items()}
-    features = [str(name) for name in own if name not in found or name in written]
+    marks = certain_marks(written.values())
+    if any(_has_fractions(frame[name]) for name in numbers):
+        marks |= {"."}
+    features = [name for name in own if name in written or name not in found]
     refuse_empty(len(frame), len(features), source)
-    kept = (
-        frame[features]
-        if not parsed
-        else pd.DataFrame(
-            {
-                name: _spread(parsed[name][0], written[name].positions, len(frame))
-                if name in parsed
-                else frame[name]
-                for name in features
-            }
-        )
-    )
-    values = kept.to_numpy(dtype=_precision(kept), na_value=np.nan)
+    kept, rewritten = frame[features], {}
+    if written:
+        columns = {name: frame[name] for name in features}
+        for name, column in written.items():
+            spread = np.full(len(frame), np.nan)
+            spread[column.positions], rewritten[str(name)] = parse_written(
+                column, marks, source, given=layout.decimal, doubt=doubt
+            )
+            columns[name] = pd.Series(spread, index=frame.index)
+        kept = pd.DataFrame(columns)
+    single = all(isinstance(k, np.dtype) and k.kind == "f" and k.itemsize <= 4 for k in kept.dtypes)
+    values = kept.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
     rest = frame.drop(columns=features).reset_index(drop=True)
-    table = Table(values, features, rest, row_names, named=True, source=source)
-    rewritten = tuple((str(name), how) for name, (_, how) in parsed.items() if how)
-    censored = tuple(name for name, column in written.items() if column.censored)
-    return table._replace(rewritten=rewritten, censored=censored)
+    return Table(
+        values,
+        [str(name) for name in features],
+        rest,
+        row_names,
+        named=True,
+        source=source,
+        rewritten=tuple((name, how) for name, how in rewritten.items() if how),
+        censored=tuple(str(name) for name, column in written.items() if column.censored),
+    )
 
 
 def has_only_words(values: Collection[str]) -> bool:
@@ -85,47 +94,18 @@ def _examined(column: Column, source: str, layout: Layout, *, typed: bool) -> Wr
     """Return a column that has numbers, or None if it has words only; refuse one with both."""
     absent = column.isna().to_numpy()
     values = [None if gone else value for value, gone in zip(column, absent, strict=True)]
-    present = [value for value in values if value is not None]
-    if present and isinstance(present[0], bytes):
+    first = next((value for value in values if value is not None), None)
+    if isinstance(first, bytes):
         raise TypeError(
             f"{source} has bytes in column {column.name!r}, which are neither numbers nor text; "
             "decode them, or leave the column out."
         )
-    if present and ((typed and isinstance(present[0], str)) or isinstance(present[0], bool)):
+    if (typed and isinstance(first, str)) or isinstance(first, bool):
         return None
     found = examine(str(column.name), values, layout)
-    if not found.positions and found.odd:
-        return None
-    if found.odd:
+    if found.odd and found.positions:
         raise _mixed(found, values, source)
-    return found
-
-
-def _marks(
-    frame: pd.DataFrame,
-    own: list[str],
-    written: dict[str, Written],
-    layout: Layout,
-    *,
-    doubt: bool,
-) -> Marks:
-    """Return the decimal marks of a file, those of columns that are numbers already among them."""
-    found = certain_marks(written.values())
-    if any(_has_fractions(frame[name]) for name in own if _is_number(frame[name].dtype)):
-        found |= {"."}
-    return Marks(found, layout.decimal, doubt)
-
-
-def _spread(numbers: Array, positions: list[int], n: int) -> Array:
-    """Return a column of n values that is missing wherever it has no number."""
-    values = np.full(n, np.nan)
-    values[positions] = numbers
-    return values
-
-
-def _has_fractions(column: Column) -> bool:
-    """Return whether a column of numbers was written with decimal points."""
-    return column.dtype.kind == "f" and bool((column % 1 != 0)[column.notna()].any())
+    return None if found.odd else found
 
 
 def _mixed(found: Written, values: list[object], source: str) -> ValueError:
@@ -142,13 +122,145 @@ def _mixed(found: Written, values: list[object], source: str) -> ValueError:
     )
 
 
-def _is_number(dtype: np.dtype | ExtensionDtype) -> bool:
-    number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
-    return bool(number) and not pd.api.types.is_complex_dtype(dtype)
+def _is_number(column: Column) -> bool:
+    types, dtype = pd.api.types, column.dtype
+    number = types.is_numeric_dtype(dtype) and not types.is_bool_dtype(dtype)
+    return bool(number) and not types.is_complex_dtype(dtype)
 
 
-def _precision(frame: pd.DataFrame) -> type[np.float32 | np.float64]:
-    """Return single precision if no column has more."""
-    kinds = frame.dtypes.unique()
-    single = all(isinstance(k, np.dtype) and k.kind == "f" and k.itemsize <= 4 for k in kinds)
-    return np.float32 if single else np.float64
+def _has_fractions(column: Column) -> bool:
+    """Return whether a column of numbers was written with decimal points."""
+    return column.dtype.kind == "f" and bool((column % 1 != 0)[column.notna()].any())
+
+
+def table_from_records(
+    cells: Sequence[Sequence[object]],
+    source: str,
+    annotations: Collection[str],
+    features: Collection[str] | None,
+    layout: Layout,
+    *,
+    doubt: bool = False,
+) -> Table:
+    """Return the table of lines of values, the first of which names the columns.
+
+    Examples
+    --------
+    >>> lines = [["gene", "s1", "s2"], ["A", "1,5", "2"], ["group", "case", "control"]]
+    >>> table = table_from_records(lines, "genes.csv", (), None, Layout(transpose=True))
+    >>> table.values.tolist(), table.row_names, table.annotations["group"].tolist()
+    ([[1.5], [2.0]], ['s1', 's2'], ['case', 'control'])
+    """
+    if layout.transpose:
+        for number, line in enumerate(cells):
+            if len(line) != len(cells[0]):
+                raise ragged(source, len(line), number, len(cells[0]))
+        cells = list(zip(*cells, strict=True))
+    lines = [line for line in cells if any(value not in ("", None) for value in line)]
+    first, *below = lines or [[]]
+    sample = [[_text(value) for value in line] for line in below[:100]]
+    names = name_columns([_text(value) for value in first], sample, source)
+    if layout.transpose and ROW_NAMES not in names:
+        names = [ROW_NAMES, *names[1:]]
+    frame = pd.DataFrame(below, columns=names, dtype=object)
+    frame = frame.map(lambda value: np.nan if _text(value) in MISSING else value).infer_objects()
+    rows = frame.pop(ROW_NAMES).map(_text).tolist() if ROW_NAMES in frame else None
+    others = set() if features is None else set(names).difference(features)
+    aside = {*annotations, *others, *(name for name in names if name.startswith(UNNAMED))}
+    table = table_from_frame(frame, source, aside, row_names=rows, layout=layout, doubt=doubt)
+    return without_empty(table)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return "" if value is None else str(value).strip()
+
+
+def name_columns(first: Sequence[str], below: Sequence[Sequence[str]], source: str) -> list[str]:
+    """Return the names of columns that a first line gives, or refuse it."""
+    if not first:
+        raise ValueError(f"{source} is empty; give a file with a line of column names and data.")
+    if any("\0" in name for name in first):
+        raise ValueError(f"{source} is not a text file; name a file that its ending describes.")
+    if not below:
+        raise ValueError(f"{source} has no rows below its column names; give a file with data.")
+    # `write_csv` writes an apostrophe where a spreadsheet would find a formula.
+    names = [re.sub(r"^'(?=[=+@\t\r-])", "", name).strip() for name in first]
+    if names[0] == "" and len(names) > 1:
+        names = [ROW_NAMES, *names[1:]]
+    elif len(below[0]) == len(names) + 1 and below[0][-1] != "":
+        names = [ROW_NAMES, *names]  # as R writes row names
+    if len(below[0]) != len(names):
+        raise ragged(source, len(below[0]), 1, len(names))
+    refuse_repeated([name for name in names if name], source)
+    if _is_data(names, below):
+        raise ValueError(
+            f"{source} has numbers such as {names[-1]!r} in its first line, where names of columns "
+            "belong; add a line of names, or put a letter before each if they are names."
+        )
+    return [name or f"{UNNAMED}{i}" for i, name in enumerate(names, start=1)]
+
+
+def ragged(source: str, found: int, row: int, expected: int) -> ValueError:
+    """Return the refusal of a line of another length."""
+    above = "leave lines above the names out with --skip-rows, or " if row == 1 else ""
+    return ValueError(
+        f"{source} has {found} values in row {row}, but its first line names {expected} columns; "
+        f"{above}give every row as many values."
+    )
+
+
+def _is_data(names: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether a first line is a row of data: its values are like those below it.
+
+    Numbers may be names (of wavelengths, of genes). They are in order then, or unlike the data.
+    """
+    numbers = [number for name in names if (number := _number(name)) is not None]
+    if not numbers:
+        return False
+    columns = list(zip(*below, strict=False))
+    data = [x for column in columns for cell in column if (x := _number(cell)) is not None]
+    n_words = sum(
+        any(cell.strip() not in MISSING and _number(cell) is None for cell in column)
+        for column in columns
+    )
+    if not data or len(numbers) < len(names) - n_words:
+        return False
+    words = any(name in column for name, column in zip(names, columns, strict=False) if name)
+    inside = sum(min(data) <= number <= max(data) for number in numbers) >= 0.8 * len(numbers)
+    steps = [b - a for a, b in pairwise(numbers)]
+    ordered = len(numbers) >= 3 and (min(steps) > 0 or max(steps) < 0)
+    return inside and (words or not ordered)
+
+
+def _number(text: str) -> float | None:
+    """Return a number, whatever its decimal mark."""
+    text = text.strip().replace(",", ".")
+    return float(text) if text.count(".") < 2 and NUMBER.fullmatch(text) else None
+
+
+def without_empty(table: Table) -> Table:
+    """Leave out columns without a name, if they are empty, and rows without any value."""
+    unnamed = [str(name) for name in table.annotations if str(name).startswith(UNNAMED)]
+    for name in unnamed:
+        if table.annotations[name].notna().any():
+            raise ValueError(
+                f"{table.source} has no name for column {name.removeprefix(UNNAMED)}; name every "
+                "column, or leave lines above the names out with --skip-rows."
+            )
+    table = table._replace(annotations=table.annotations.drop(columns=unnamed))
+    names, values, empty = table.row_names, np.asarray(table.values), np.zeros(table.n_rows, bool)
+    for i in np.flatnonzero(np.isnan(values[:, 0])):
+        named = names is not None and names[i] not in ("", "nan", "None")
+        empty[i] = not named and bool(np.isnan(values[i]).all())
+    if empty.any() and len(table.annotations.columns):
+        empty &= table.annotations.isna().all(axis=1).to_numpy()
+    if not empty.any():
+        return table
+    return table._replace(
+        values=values[~empty],
+        annotations=table.annotations[~empty].reset_index(drop=True),
+        row_names=None if names is None else [names[i] for i in np.flatnonzero(~empty)],
+        remarks=(*table.remarks, f"without {empty.sum():,} rows that have no value"),
+    )

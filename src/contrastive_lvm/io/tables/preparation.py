@@ -1,18 +1,17 @@
 """How the rows of a fit were read and scaled, so that new rows can be treated alike."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from contrastive_lvm.io.container import ModelFileError, clause, clipped
 from contrastive_lvm.io.tables.choose_rows import Choice
-from contrastive_lvm.io.tables.layout import Layout
 from contrastive_lvm.io.tables.standardize import Scaling, check_method
 from contrastive_lvm.io.tables.table import numbered
-from contrastive_lvm.io.value_checks import array, check_values, flag
-
-Kind = TypeVar("Kind")
+from contrastive_lvm.io.value_checks import array, check_values
 
 
 class Origin(NamedTuple):
@@ -50,66 +49,41 @@ def unprepared(estimator: Any) -> Preparation:
     return found._replace(covariates=encoding.names, categories=tuple(categories))
 
 
-def check_preparation(section: object, source: Path) -> Preparation:
+def check_preparation(section: Any, source: Path) -> Preparation:
     """Return the preparation that a model file holds, or refuse it."""
     try:
-        held = _checked(section, Preparation)
-        _checked(held.scaling, Scaling)
-        d = len(held.features)
-        check_values({"named": flag()}, held)
-        check_values({"center": array(d), "scale": array(d, values="positive")}, held.scaling)
-        check_method(held.scaling.method)
-        words = (held.layer, held.sizes, held.replicates)
-        _check_text(*held.features, *(word for word in words if word is not None))
-        _check_text(*_checked(held.covariates, tuple), *_checked(held.categories, tuple))
-        preparation: Preparation = held._replace(
-            origin=None if held.origin is None else _origin(held.origin)
-        )
-    except (TypeError, ValueError, AttributeError) as error:
+        _check_types(section)
+        d = len(section.features)
+        check_values({"center": array(d), "scale": array(d, values="positive")}, section.scaling)
+        check_method(section.scaling.method)
+    except (TypeError, ValueError) as error:
         raise ModelFileError(
             f"{source} is damaged: its preparation cannot be used ({clause(error)}); fit it again."
         ) from error
-    return preparation
+    prepared: Preparation = section
+    if prepared.origin is None:
+        return prepared
+    target, background, choice = prepared.origin
+    origin = Origin(Path(target), None if background is None else Path(background), choice)
+    return prepared._replace(origin=origin)
 
 
-def _origin(held: Origin) -> Origin:
-    """Return an origin with paths in place of their text, which is what files hold."""
-    _checked(held, Origin)
-    _checked(held.choice, Choice)
-    files = [name for name in held[:2] if name is not None]
-    choice = held.choice
-    lists = (
-        choice.target,
-        choice.background,
-        choice.where,
-        choice.annotations,
-        choice.covariates,
-    )
-    words = (choice.by, choice.layer, choice.sizes, choice.replicates)
-    _check_text(*(text for texts in lists for text in texts), *files)
-    _check_text(*(word for word in words if word is not None))
-    _check_layout(choice.layout)
-    background = None if held.background is None else Path(held.background)
-    return Origin(Path(held.target), background, held.choice)
+def _check_types(section: object) -> None:
+    if not isinstance(section, Preparation):
+        raise TypeError(f"{clipped(section)} is not a preparation")
+    for name, hint in get_type_hints(Preparation).items():
+        if not _is_of(getattr(section, name), hint):
+            raise TypeError(f"{name}={clipped(getattr(section, name))} has another type")
 
 
-def _check_layout(held: Layout) -> None:
-    _checked(held, Layout)
-    _checked(held.transpose, bool)
-    for texts in (held.missing, held.skip, held.drop):
-        _checked(texts, tuple)
-    _check_text(*held.missing, *held.drop)
-    _check_text(*(word for word in (held.decimal, held.sheet, held.row_names) if word is not None))
-    for line in held.skip:
-        _checked(line, int)
-
-
-def _check_text(*values: object) -> None:
-    for value in values:
-        _checked(value, str)
-
-
-def _checked(value: object, kind: type[Kind]) -> Kind:
-    if not isinstance(value, kind):
-        raise TypeError(f"{clipped(value)} is not a {kind.__name__}")
-    return value
+def _is_of(value: object, hint: Any) -> bool:
+    """Return whether a value is of an annotated type; files hold paths as text."""
+    kind, options = get_origin(hint), get_args(hint)
+    if kind is UnionType:
+        return value is None or _is_of(value, options[0])
+    if kind in (list, tuple, Sequence):
+        return isinstance(value, list | tuple) and all(_is_of(v, options[0]) for v in value)
+    if hasattr(hint, "_fields"):
+        fields = get_type_hints(hint).items()
+        return type(value) is hint and all(_is_of(getattr(value, n), own) for n, own in fields)
+    return type(value) is (str if hint is Path else kind or hint)

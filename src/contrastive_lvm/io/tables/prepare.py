@@ -1,7 +1,6 @@
 """From files to the two sets of a fit, and new rows in the form that a model was fitted to."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.io.tables.choose_rows import (
     Choice,
     Condition,
-    Mask,
     matching_rows,
     refuse_similar_labels,
     rows_of,
@@ -60,10 +58,8 @@ def read_sets(
 
     Parameters
     ----------
-    target_file : Path
-        The file with the target's rows.
-    background_file : Path or None
-        That of the background; None is the same file.
+    target_file, background_file : Path
+        The files of both sets; without the second, one file has both.
     choice : Choice
         Conditions on rows. A set without conditions of its own is all rows of its file; if both
         sets are in one file, the rows with another value in the column `by`.
@@ -73,10 +69,6 @@ def read_sets(
         those that name rows (see `recognize.is_identifier`).
     alone : bool
         Whether the target may go without a background.
-
-    Returns
-    -------
-    Sets
 
     Examples
     --------
@@ -151,7 +143,19 @@ def _known_features(preparation: Preparation) -> set[str] | None:
 
 
 def _prepare(table: Table, preparation: Preparation) -> Table:
-    table = _with_features(table, preparation)
+    """Return the table with the features of a model, in its order and its units."""
+    wanted = preparation.features
+    if table.named and preparation.named:
+        absent = [name for name in wanted if name not in set(table.features)]
+        if absent:
+            raise ValueError(
+                f"{table.source} lacks {len(absent)} of the {len(wanted)} columns of the model, "
+                f"{some(absent)}; add them, empty where nothing is known."
+            )
+        table = _columns_of(table, wanted)
+    else:
+        _refuse_other_number(table, len(wanted), "the model")
+        table = table._replace(features=wanted)
     return table._replace(values=preparation.scaling.apply(table.values))
 
 
@@ -159,33 +163,30 @@ def _chosen_sets(
     origin: Origin, features: set[str] | None, *, alone: bool, recognize: bool = False
 ) -> tuple[Table, Table | None, list[str]]:
     """Return both sets as the files have them, and the features that only one of two files has."""
-    choice = origin.choice
-    _check_layer(choice.layer, origin.target, origin.background)
-    read = partial(
-        read_table,
-        annotations=choice.columns(),
-        features=features,
-        layer=choice.layer,
-        layout=choice.layout,
-    )
-    tables = [read(path) for path in (origin.target, origin.background) if path is not None]
+    choice, files = origin.choice, [path for path in origin[:2] if path is not None]
+    other = [path for path in files if path.suffix.lower() != ".h5ad"]
+    if choice.layer is not None and other:
+        raise ValueError(
+            f"--layer={choice.layer} needs .h5ad files, but {other[0]} is none; leave it out."
+        )
+    tables = [
+        read_table(
+            path,
+            annotations=choice.columns(),
+            features=features,
+            layer=choice.layer,
+            layout=choice.layout,
+        )
+        for path in files
+    ]
     if recognize:
         tables = without_identifiers(*tables)
-    conditions = {name: choice.conditions(name) for name in ("target", "background")}
+    conditions = [choice.conditions(name) for name in ("target", "background")]
     for table in tables:
-        refuse_similar_labels(table, [*conditions["target"], *conditions["background"]])
-    if origin.background is None:
+        refuse_similar_labels(table, [*conditions[0], *conditions[1]])
+    if len(tables) == 1:
         return *_from_one_file(tables[0], choice, alone=alone), []
-    target, background = map(_choose, tables, conditions.values())
-    return _with_common_features(target, background)
-
-
-def _check_layer(layer: str | None, *files: Path | None) -> None:
-    other = [path for path in files if path is not None and path.suffix.lower() != ".h5ad"]
-    if layer is not None and other:
-        raise ValueError(
-            f"--layer={layer} needs .h5ad files, but {other[0]} is none; leave it out."
-        )
+    return _with_common_features(*map(_choose, tables, conditions))
 
 
 def _choose(table: Table, conditions: list[Condition]) -> Table:
@@ -203,8 +204,14 @@ def _from_one_file(table: Table, choice: Choice, *, alone: bool) -> tuple[Table,
         if alone and not choice.background:
             return _choose(table, choice.conditions("target")), None
         raise ValueError(_how_to_choose(table, choice))
-    first = matching_rows(table, choice.conditions("target"))
-    second = _background_rows(table, choice, first)
+    if not choice.background and choice.by is None:
+        raise ValueError(
+            "--background is not given; say which rows are background with --background "
+            "COLUMN=VALUE, or name a second file."
+        )
+    first, second = (matching_rows(table, choice.conditions(s)) for s in ("target", "background"))
+    if not choice.background:
+        second = second & ~first & table.annotations[choice.by].notna().to_numpy()
     both = int((first & second).sum())
     if both:
         raise ValueError(
@@ -221,18 +228,6 @@ def _from_one_file(table: Table, choice: Choice, *, alone: bool) -> tuple[Table,
     unused = table.n_rows - int(first.sum() + second.sum())
     said = (f"without {unused:,} rows that are in neither set",) if unused else ()
     return split_rows(table._replace(remarks=(*table.remarks, *said)), first, second)
-
-
-def _background_rows(table: Table, choice: Choice, target: Mask) -> Mask:
-    found = matching_rows(table, choice.conditions("background"))
-    if choice.background:
-        return found
-    if choice.by is None:
-        raise ValueError(
-            "--background is not given; say which rows are background with --background "
-            "COLUMN=VALUE, or name a second file."
-        )
-    return found & ~target & table.annotations[choice.by].notna().to_numpy()
 
 
 def _how_to_choose(table: Table, choice: Choice) -> str:
@@ -270,21 +265,6 @@ def _with_common_features(target: Table, background: Table) -> tuple[Table, Tabl
     return _columns_of(target, shared), _columns_of(background, shared), dropped
 
 
-def _with_features(table: Table, preparation: Preparation) -> Table:
-    """Return the table with the features of a model, in its order."""
-    wanted = preparation.features
-    if not (table.named and preparation.named):
-        _refuse_other_number(table, len(wanted), "the model")
-        return table._replace(features=wanted)
-    absent = [name for name in wanted if name not in set(table.features)]
-    if absent:
-        raise ValueError(
-            f"{table.source} lacks {len(absent)} of the {len(wanted)} columns of the model, "
-            f"{some(absent)}; add them, empty where nothing is known."
-        )
-    return _columns_of(table, wanted)
-
-
 def _refuse_other_number(table: Table, n_features: int, source: str) -> None:
     if len(table.features) != n_features:
         raise ValueError(
@@ -307,7 +287,12 @@ def _without_empty(sets: Iterable[Table]) -> tuple[list[Table], list[str]]:
     tables = list(sets)
     if any(is_sparse(table.values) for table in tables):
         return tables, []
-    observed = np.array([_observed(table.values) for table in tables])
+    observed = np.zeros((len(tables), len(tables[0].features)), dtype=bool)
+    for i, table in enumerate(tables):
+        for rows in row_slices(*table.values.shape):
+            observed[i] |= ~np.isnan(np.asarray(table.values[rows])).all(axis=0)
+            if observed[i].all():
+                break
     found, names = observed.any(axis=0), tables[0].features
     for table, own in zip(tables, observed, strict=True):
         absent = [names[i] for i in np.flatnonzero(found & ~own)]
@@ -319,13 +304,3 @@ def _without_empty(sets: Iterable[Table]) -> tuple[list[Table], list[str]]:
     kept = [names[i] for i in np.flatnonzero(found)]
     refuse_empty(tables[0].n_rows, len(kept), tables[0].source)
     return [_columns_of(table, kept) for table in tables], [n for n in names if n not in set(kept)]
-
-
-def _observed(values: Matrix) -> Mask:
-    """Return which columns have a value."""
-    observed: Mask = np.zeros(values.shape[1], dtype=bool)
-    for rows in row_slices(*values.shape):
-        observed |= ~np.isnan(np.asarray(values[rows])).all(axis=0)
-        if observed.all():
-            break
-    return observed

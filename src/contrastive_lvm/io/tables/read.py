@@ -1,20 +1,25 @@
 """Read any file of the known formats as a table."""
 
+import datetime as dt
 import re
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Collection
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from contrastive_lvm.io.atomic import is_special, kind_of, refuse_holes
+from contrastive_lvm.io.tables.from_frame import table_from_records
 from contrastive_lvm.io.tables.layout import Layout
 from contrastive_lvm.io.tables.read_csv import read_csv
-from contrastive_lvm.io.tables.read_excel import ENDINGS, read_excel
 from contrastive_lvm.io.tables.recognize import is_identifier
 from contrastive_lvm.io.tables.table import Table, refuse_empty, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+
+TEXT = re.compile(r"\.(csv|tsv|tab|txt)(\.gz)?$", re.IGNORECASE)
+WORKBOOK = re.compile(r"\.(xlsx|xlsm|xls|ods)$", re.IGNORECASE)
 
 
 def read_table(
@@ -23,7 +28,7 @@ def read_table(
     annotations: Collection[str] = (),
     features: Collection[str] | None = None,
     layer: str | None = None,
-    layout: Layout | None = None,
+    layout: Layout = Layout(),  # noqa: B008
 ) -> Table:
     r"""Read a file or a 10x folder; its name says which format it has.
 
@@ -36,12 +41,8 @@ def read_table(
         The only columns that are numbers for the model; others become annotations.
     layer : str, optional
         Which matrix of an h5ad file; other formats have one.
-    layout : Layout, optional
+    layout : Layout
         What is said about the layout of the file.
-
-    Returns
-    -------
-    Table
 
     Raises
     ------
@@ -58,10 +59,10 @@ def read_table(
     >>> read_table(path).values.tolist()
     [[40.0], [nan]]
     """
-    layout = Layout() if layout is None else layout
     index = () if layout.row_names is None else (layout.row_names,)
+    aside = {*annotations, *index, *layout.drop}
     try:
-        table = _read(path, {*annotations, *index, *layout.drop}, features, layer, layout)
+        table = _read(path, aside, features, layer, layout)
     except FileNotFoundError as error:
         if error.errno is None:  # a sentence of our own
             raise
@@ -80,45 +81,12 @@ def read_table(
                 f"{option}{path} has no column {some(sorted(absent))}; "
                 f"{way or f'it has {some(known)}'}."
             )
-    table = _set_aside(table, {*annotations, *index, *layout.drop})
-    return with_index(_without_codes(table, layout), layout)
-
-
-def _first_column(table: Table) -> list[str]:
-    """Return the first column of words, which names features if a file is to be transposed."""
-    if table.row_names is not None or not len(table.annotations.columns):
-        return table.row_names or []
-    return [str(value) for value in table.annotations.iloc[:, 0]]
-
-
-def looks_transposed(table: Table) -> bool:
-    """Return whether the lines of a file seem to be features, as their first column says."""
-    names, words = _first_column(table), {"gene", "genes", "protein", "probe", "feature", "symbol"}
-    if len(set(names)) < len(names) or len(names) < 2:
-        return False
-    head = "" if table.row_names is not None else str(table.annotations.columns[0])
-    ensembl = sum(bool(re.match(r"ENS[A-Z]*[GTP][0-9]{6}", name)) for name in names)
-    return bool(words & set(re.findall("[a-z]+", head.lower()))) or 2 * ensembl > len(names)
-
-
-def _without_codes(table: Table, layout: Layout) -> Table:
-    """Make numbers that stand for no value missing entries."""
-    numbers = pd.to_numeric(pd.Series(layout.missing, dtype=object), errors="coerce").dropna()
-    if numbers.empty or is_sparse(table.values):
-        return table
-    values = table.values
-    for rows in row_slices(*values.shape):
-        values[rows][np.isin(values[rows], numbers.to_numpy(np.float64))] = np.nan
-    return table
-
-
-def with_index(table: Table, layout: Layout) -> Table:
-    """Name the rows after a column, and drop what is to be left out."""
-    names, notes = table.row_names, table.annotations
-    if layout.row_names is not None:
-        names = [str(name) for name in notes[layout.row_names]]
-    gone = [name for name in (layout.row_names, *layout.drop) if name is not None]
-    return table._replace(row_names=names, annotations=notes.drop(columns=gone))
+    table = _set_aside(table, aside)
+    codes = pd.to_numeric(pd.Series(layout.missing, dtype=object), errors="coerce").dropna()
+    if len(codes) and not is_sparse(table.values):  # numbers that stand for no value
+        for rows in row_slices(*table.values.shape):
+            table.values[rows][np.isin(table.values[rows], codes.to_numpy(np.float64))] = np.nan
+    return with_index(table, layout)
 
 
 def _read(
@@ -128,54 +96,76 @@ def _read(
     layer: str | None,
     layout: Layout,
 ) -> Table:
-    name = path.name.lower()
     if is_special(path):
         raise ValueError(f"{path} is a {kind_of(path)}; save what it gives in a file.")
     if path.is_file():
         refuse_holes(path)
-    if name.removesuffix(".gz").endswith((".csv", ".tsv", ".tab", ".txt")) and not path.is_dir():
+    if not path.is_dir() and TEXT.search(path.name):
         return read_csv(path, annotations=annotations, features=features, layout=layout)
-    if name.endswith(ENDINGS) and not path.is_dir():
-        path.open("rb").close()  # whether it is there is said in our own words
-        return read_excel(path, annotations=annotations, features=features, layout=layout)
-    _refuse_layout(path, layout)
-    from contrastive_lvm.io.tables.binary import (  # only these formats need what it imports
-        read_h5ad,
-        read_npy,
-        read_npz,
-        read_parquet,
-        read_tenx,
-    )
+    if not path.is_dir() and WORKBOOK.search(path.name):
+        return _read_workbook(path, annotations, features, layout)
+    from contrastive_lvm.io.tables.binary import read_binary  # which imports much
 
-    if path.is_dir() or name.endswith((".tar", ".tar.gz", ".tgz")):
-        return read_tenx(path)
-    readers: dict[str, Callable[[Path], Table]] = {
-        ".parquet": partial(read_parquet, annotations=annotations, features=features),
-        ".h5ad": partial(read_h5ad, layer=layer),
-        ".npy": read_npy,
-        ".npz": read_npz,
-    }
-    ending = path.suffix.lower().replace(".pq", ".parquet")
-    if ending not in readers:
-        raise ValueError(
-            f"{path} has an ending that is not known; use .csv, .tsv, .csv.gz, .tsv.gz, .xlsx, "
-            ".parquet, .npy, .npz, .h5ad, or a 10x folder."
-        )
-    path.open("rb").close()  # whether it is there is said in our own words
-    return readers[ending](path)
-
-
-def _refuse_layout(path: Path, layout: Layout) -> None:
-    """Refuse what can only be said about text and workbooks."""
-    said = {
-        "--skip-rows": bool(layout.skip),
-        "--decimal": layout.decimal is not None,
-        "--transpose": layout.transpose,
-        "--sheet": layout.sheet is not None,
-    }
-    for option, given in said.items():
+    said = {"--skip-rows": layout.skip, "--decimal": layout.decimal, "--sheet": layout.sheet}
+    for option, given in (said | {"--transpose": layout.transpose}).items():
         if given:
             raise ValueError(f"{option} has no meaning for {path}; leave it out.")
+    return read_binary(path, annotations, features, layer)
+
+
+def _read_workbook(
+    path: Path, annotations: Collection[str], features: Collection[str] | None, layout: Layout
+) -> Table:
+    """Read one sheet of a workbook, the first unless the layout names another."""
+    path.open("rb").close()  # whether it is there is said in our own words
+    book = _workbook(path)
+    known = list(book.sheet_names)
+    if not known or (layout.sheet is not None and layout.sheet not in known):
+        raise ValueError(f"--sheet: {path} has no sheet {layout.sheet!r}; it has {some(known)}.")
+    sheet = layout.sheet or known[0]
+    lines = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
+    cells = [
+        [_value(cell) for cell in line]
+        for number, line in enumerate(lines, start=1)
+        if number not in layout.skip
+    ]
+    table = table_from_records(cells, f"{path}, sheet {sheet}", annotations, features, layout)
+    said = f"its sheet {sheet!r} of {len(known)}" if len(known) > 1 else f"its sheet {sheet!r}"
+    return table._replace(source=str(path), remarks=(said, *table.remarks))
+
+
+def _workbook(path: Path) -> Any:
+    try:
+        calamine = import_module("python_calamine")
+    except ImportError as error:
+        raise ImportError(
+            f"{path} needs python-calamine, which is not installed; "
+            "pip install 'contrastive-lvm[excel]', or save it as CSV."
+        ) from error
+    try:
+        return calamine.CalamineWorkbook.from_path(str(path))
+    except (calamine.CalamineError, OSError, ValueError) as error:
+        raise ValueError(
+            f"{path} is not a workbook that can be read ({str(error).rstrip('.')}); save it again, "
+            "without a password, or as CSV."
+        ) from error
+
+
+def _value(cell: object) -> object:
+    """Return a number, a truth value or text; dates become text, and 1.0 becomes 1."""
+    if isinstance(cell, dt.date | dt.time | dt.timedelta):
+        return str(cell)
+    whole = isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15
+    return int(cell) if whole and isinstance(cell, float) else cell
+
+
+def with_index(table: Table, layout: Layout) -> Table:
+    """Name the rows after a column, and drop what is to be left out."""
+    names, notes = table.row_names, table.annotations
+    if layout.row_names is not None:
+        names = [str(name) for name in notes[layout.row_names]]
+    gone = [name for name in (layout.row_names, *layout.drop) if name is not None]
+    return table._replace(row_names=names, annotations=notes.drop(columns=gone))
 
 
 def without_identifiers(*tables: Table) -> list[Table]:
@@ -191,6 +181,8 @@ def without_identifiers(*tables: Table) -> list[Table]:
 
 
 def _name_rows(table: Table, named: list[str]) -> Table:
+    if not named:
+        return table
     found = _set_aside(table, named)
     refuse_empty(found.n_rows, len(found.features), found.source)
     whole = {
@@ -210,3 +202,20 @@ def _set_aside(table: Table, annotations: Collection[str]) -> Table:
     notes = table.annotations.assign(**dict(zip(names[aside], dense.T, strict=True)))
     features = names[~aside].tolist()
     return table._replace(values=table.values[:, ~aside], features=features, annotations=notes)
+
+
+def looks_transposed(table: Table) -> bool:
+    """Return whether the lines of a file seem to be features, as their first column says."""
+    names, words = _first_column(table), {"gene", "genes", "protein", "probe", "feature", "symbol"}
+    if len(set(names)) < len(names) or len(names) < 2:
+        return False
+    head = "" if table.row_names is not None else str(table.annotations.columns[0])
+    ensembl = sum(bool(re.match(r"ENS[A-Z]*[GTP][0-9]{6}", name)) for name in names)
+    return bool(words & set(re.findall("[a-z]+", head.lower()))) or 2 * ensembl > len(names)
+
+
+def _first_column(table: Table) -> list[str]:
+    """Return the first column of words, which names features if a file is to be transposed."""
+    if table.row_names is not None or not len(table.annotations.columns):
+        return table.row_names or []
+    return [str(value) for value in table.annotations.iloc[:, 0]]

@@ -6,47 +6,58 @@ before values, odd line ends, infinities, lines of other lengths, words among nu
 `NotPlainError`, and the file is pandas' to read or to refuse.
 """
 
+import codecs
+import csv
+import gzip
 import io
 import re
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.io.tables.from_frame import has_only_words, table_from_frame
-from contrastive_lvm.io.tables.header import (
+from contrastive_lvm.io.tables.from_frame import (
     ROW_NAMES,
     UNNAMED,
-    Header,
+    has_only_words,
+    name_columns,
     ragged,
-    read_header,
-    separator_of,
+    table_from_frame,
+    table_from_records,
+    without_empty,
 )
 from contrastive_lvm.io.tables.layout import MISSING, Layout
-from contrastive_lvm.io.tables.open_text import (
-    SPREADSHEET,
-    encoding_of,
-    one_sentence,
-    opened,
-    opened_bytes,
-    records,
-)
-from contrastive_lvm.io.tables.records import table_from_records, without_empty
-from contrastive_lvm.io.tables.table import Column, Table, refuse_empty
+from contrastive_lvm.io.tables.recognize import NUMBER
+from contrastive_lvm.io.tables.table import Table, refuse_empty
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
-Progress = Callable[[int], None]
+START = 1 << 20  # bytes that tell the encoding of a file
+SPREADSHEET = "cp1252"  # what spreadsheets on Windows call ANSI; it has all of Latin-1
+CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\f\r") + b"\x7f"
 
 
 class NotPlainError(Exception):
     """The file has something that pandas might read differently."""
+
+
+class Header(NamedTuple):
+    """The first line of a file, and what its reader wants to be kept out of the numbers."""
+
+    separator: str
+    names: list[str]  # of all columns, one of which may name the rows
+    encoding: str
+    layout: Layout
+    doubt: bool  # whether points may separate thousands: no number shows that they do not
+    coded: set[str]  # columns of whole numbers with zeros before them
+    annotations: frozenset[str] = frozenset()
 
 
 def read_csv(
@@ -54,24 +65,14 @@ def read_csv(
     *,
     annotations: Collection[str] = (),
     features: Collection[str] | None = None,
-    layout: Layout | None = None,
-    progress: Progress = lambda n_bytes: None,
+    layout: Layout = Layout(),  # noqa: B008
 ) -> Table:
     r"""Read a CSV or TSV file whose first line names the columns.
 
-    Parameters
-    ----------
-    path : Path
-        Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`, and semicolons
-        or others where the first lines agree on them. A last ending `.gz` means gzip.
-    annotations : collection of str
-        Columns that are kept out of the numbers.
-    features : collection of str, optional
-        The only columns that are numbers for the model.
-    layout : Layout, optional
-        What is said about the layout of the file.
-    progress : function
-        Called with the number of bytes that have been read.
+    Commas separate columns, tabs if the name ends in `.tsv`, `.tab` or `.txt`, and semicolons or
+    others where the first lines agree on them. A last ending `.gz` means gzip. `annotations` are
+    columns that are kept out of the numbers, `features` the only ones that are numbers for the
+    model.
 
     Examples
     --------
@@ -82,52 +83,52 @@ def read_csv(
     >>> table.features, list(table.annotations), table.values.tolist()
     (['weight', 'length'], ['mouse'], [[21.5, 9.0], [nan, 8.0]])
     """
-    layout = Layout() if layout is None else layout
     with one_sentence(path):
+        encoding = encoding_of(path)
         if layout.transpose:
-            return _read_transposed(path, annotations, features, layout)
-        header = read_header(path, layout, encoding_of(path))
+            return _read_transposed(path, annotations, features, layout, encoding)
+        header = read_header(path, layout, encoding)
         try:
-            return _read_as(path, header, annotations, features, progress)
+            return _read(path, header, annotations, features)
         except UnicodeDecodeError:  # far below
-            if header.encoding == SPREADSHEET:
+            if encoding == SPREADSHEET:
                 raise
-            header = header._replace(encoding=SPREADSHEET)
-            return _read_as(path, header, annotations, features, progress)
+            return _read(path, header._replace(encoding=SPREADSHEET), annotations, features)
 
 
-def _read_as(
-    path: Path,
-    header: Header,
-    annotations: Collection[str],
-    features: Collection[str] | None,
-    progress: Progress,
+def _read(
+    path: Path, header: Header, annotations: Collection[str], features: Collection[str] | None
 ) -> Table:
-    unnamed = {name for name in header.names if name.startswith(UNNAMED)}
-    others = set() if features is None else set(header.names).difference(features, [ROW_NAMES])
-    coded = _coded_columns(path, header).difference(features or ())
-    aside = {*annotations, *others, *unnamed, *coded}
-    table = _read(path, header._replace(annotations=aside, coded=frozenset(coded)), progress)
-    named = tuple(sorted(coded.difference(others, annotations)))
-    table = without_empty(table._replace(identifiers=named))
+    known = set(header.names) - {ROW_NAMES}
+    others = set() if features is None else known.difference(features)
+    coded = header.coded.difference(features or ())
+    unnamed = {name for name in known if name.startswith(UNNAMED)}
+    aside = frozenset({*annotations, *others, *unnamed, *coded})
+    header, table = header._replace(annotations=aside, coded=coded), None
+    # Whether the bytes of the file are its lines, with numbers as Python writes them.
+    unmarked = header.encoding == "utf-8-sig" and not header.layout.skip
+    if unmarked and header.layout.decimal != "," and not header.doubt:
+        with suppress(NotPlainError, ValueError):  # refusals are worded by one reader alone
+            table = _read_with_pyarrow(path, header)
+    table = _read_with_pandas(path, header) if table is None else table
+    table = without_empty(
+        table._replace(identifiers=tuple(sorted(coded.difference(others, annotations))))
+    )
     if header.encoding == SPREADSHEET:
         said = "as text of Windows (cp1252), because it is not in UTF-8"
         return table._replace(remarks=(*table.remarks, said))
     return table
 
 
-def _read(path: Path, header: Header, progress: Progress) -> Table:
-    if header.plain:
-        with suppress(NotPlainError, ValueError):  # refusals are worded by one reader alone
-            return _read_with_pyarrow(path, header, progress)
-    return _read_with_pandas(path, header, progress)
-
-
 def _read_transposed(
-    path: Path, annotations: Collection[str], features: Collection[str] | None, layout: Layout
+    path: Path,
+    annotations: Collection[str],
+    features: Collection[str] | None,
+    layout: Layout,
+    encoding: str,
 ) -> Table:
     """Read a file whose lines are features, the first value of each their name."""
-    with opened(path, encoding_of(path), layout.skip) as (_, text):
+    with open_text(path, encoding, layout.skip) as text:
         lines = text.read()
     separator = separator_of(path, [line for line in lines.splitlines() if line.strip()][:2])
     cells = list(records(io.StringIO(lines, newline=""), separator))
@@ -136,106 +137,147 @@ def _read_transposed(
     )
 
 
-def _coded_columns(path: Path, header: Header) -> set[str]:
-    """Return columns of whole numbers that begin with zeros, which are codes, not quantities."""
-    with opened(path, header.encoding, header.layout.skip) as (_, text):
-        rows = list(islice(records(text, header.separator), 1, 21))
-    coded = set()
-    for name, cells in zip(header.names, zip(*rows, strict=False), strict=False):
-        if name != ROW_NAMES and any(re.fullmatch("0[0-9]+", cell) for cell in cells):
-            coded |= {name} if all(re.fullmatch("[0-9]*", cell) for cell in cells) else set()
-    return coded
+# Open text, and its first line
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open what a file holds, unzipped."""
+    packed = path.suffix.lower() == ".gz"
+    return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
+
+
+def open_text(path: Path, encoding: str, skip: Collection[int] = ()) -> IO[str]:
+    """Open the text of a file without some of its lines."""
+    text = io.TextIOWrapper(open_bytes(path), encoding=encoding, newline="")
+    if not skip:
+        return text
+    with text:
+        kept = [line for number, line in enumerate(text, start=1) if number not in set(skip)]
+    return io.StringIO("".join(kept), newline="")
+
+
+def encoding_of(path: Path) -> str:
+    """Return the encoding that a text file begins with: that of its mark, UTF-8, or Windows'.
+
+    What is not UTF-8 is taken for text of Windows if it has no characters that no text has.
+    """
+    with open_bytes(path) as data:
+        start = data.read(START)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8-sig")().decode(start, final=len(start) < START)
+    except UnicodeDecodeError:
+        return "utf-8-sig" if set(start) & set(CONTROLS) else SPREADSHEET
+    return "utf-8-sig"
+
+
+def records(text: IO[str], separator: str) -> Iterator[list[str]]:
+    """Return the lines of a table that are not empty, as lists of text."""
+    found = csv.reader(text, delimiter=separator, skipinitialspace=True)
+    return (record for record in found if record)
+
+
+def read_header(path: Path, layout: Layout, encoding: str) -> Header:
+    """Return what the first hundred lines say about the columns."""
+    with open_text(path, encoding, layout.skip) as text:
+        lines = list(islice((line for line in text if line.strip()), 2))
+    separator = separator_of(path, lines)
+    with open_text(path, encoding, layout.skip) as text:
+        first, *below = [*islice(records(text, separator), 100)] or [[]]
+    names = name_columns(first, below, str(path))
+    pointed = (NUMBER.fullmatch(cell.strip()) for line in below for cell in line if "." in cell)
+    doubt = separator == ";" and not any(found and found["point"] for found in pointed)
+    columns = zip(names, zip(*below[:20], strict=False), strict=False)
+    coded = {
+        name
+        for name, cells in columns
+        if any(re.fullmatch("0[0-9]+", cell) for cell in cells)
+        and all(re.fullmatch("[0-9]*", cell) for cell in cells)
+    }  # whole numbers that begin with zeros are codes, not quantities
+    return Header(separator, names, encoding, layout, doubt, coded - {ROW_NAMES})
+
+
+def separator_of(path: Path, lines: list[str]) -> str:
+    """Return the usual separator of a file's name, or another that its first lines agree on."""
+    bare = [re.sub('"[^"]*"', "", line) for line in lines]  # quoted names may hold anything
+    usual = "," if ".csv" in path.name.lower() else "\t"
+    counts = {mark: [line.count(mark) for line in bare] for mark in (usual, "\t", ";", ",")}
+    agreed = {mark: own[0] for mark, own in counts.items() if own and own[0] == own[-1] > 0}
+    if agreed and (usual not in agreed or max(agreed.values()) > agreed[usual]):
+        return max(agreed, key=agreed.__getitem__)
+    first = bare[0] if bare else ""
+    return next((mark for mark in (usual, "\t", ";", ",") if mark in first), usual)
+
+
+@contextmanager
+def one_sentence(path: Path) -> Iterator[None]:
+    """Turn errors inside a file into sentences."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not text in UTF-8 (byte {error.object[error.start]:#04x} cannot be read); "
+            "save it with the encoding UTF-8."
+        ) from error
+    except UnicodeError as error:
+        raise ValueError(
+            f"{path} is not text in UTF-16 ({error}); save it with the encoding UTF-8."
+        ) from error
+    except pd.errors.ParserError as error:
+        detail = str(error).rpartition("C error: ")[2].strip().rstrip(".")
+        raise ValueError(
+            f"{path} cannot be read as a table ({detail}); give every row as many values as the "
+            "first line names columns."
+        ) from error
+    except csv.Error as error:
+        raise ValueError(
+            f"{path} cannot be read as a table ({error}); name a text file."
+        ) from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path} is not a whole gzip file ({error}); copy or compress it again."
+        ) from error
 
 
 # Plain files
 
 
-def _read_with_pyarrow(path: Path, header: Header, progress: Progress) -> Table:
-    with opened_bytes(path) as (_, data):
-        types = _column_types(data, header)
-    is_number = [types[n] == "double" and n not in header.annotations for n in types]
-    numbers, others = np.flatnonzero(is_number).tolist(), np.flatnonzero(~np.array(is_number))
-    refuse_empty(1, len(numbers), str(path))
-    array, n, notes = np.empty((0, len(numbers))), 0, []
-    with opened_bytes(path) as (raw, data):
-        _skip_header(data)
-        for block in _parsed_blocks(data, header.separator, types):
+def _read_with_pyarrow(path: Path, header: Header) -> Table:
+    array, n, notes = np.empty((0, 0)), 0, []
+    with open_bytes(path) as data:
+        types, start = _column_types(data, header)
+        is_number = np.array(
+            [kind == "double" and own not in header.annotations for own, kind in types.items()]
+        )
+        numbers, others = (np.flatnonzero(own).tolist() for own in (is_number, ~is_number))
+        refuse_empty(1, len(numbers), str(path))
+        for block in _parsed_blocks(data, start, header.separator, types):
             rows = slice(n, n := n + block.num_rows)
             if n > len(array):  # in place: there are never two arrays
                 array.resize((max(n, int(1.05 * len(array))), len(numbers)), refcheck=False)
-            _fill(array[rows], [block.column(i) for i in numbers])
-            notes.append(block.select(others.tolist()))
-            progress(raw.tell())
+            columns = [block.column(i) for i in numbers]
+            for j, column in enumerate(columns):
+                array[rows, j] = column.to_numpy()
+            missing = sum(column.null_count for column in columns)
+            if len(numbers) * block.num_rows - np.isfinite(array[rows]).sum() != missing:
+                raise NotPlainError  # infinities and odd words for NaN
+            notes.append(block.select(others))
     array.resize((n, len(numbers)), refcheck=False)
-    none = pd.DataFrame(index=range(n), columns=pd.Index([], dtype=object))
-    rest = _annotations(notes, header) if len(others) else none
+    rest = _annotations(notes, header, n)
     row_names = rest.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in rest else None
     features = [header.names[i] for i in numbers]
     return Table(array, features, rest, row_names, named=True, source=str(path))
 
 
-def _fill(rows: np.ndarray, columns: "list[pa.ChunkedArray]") -> None:
-    """Write columns into rows; infinities and odd words for NaN are left to pandas."""
-    for j, column in enumerate(columns):
-        rows[:, j] = column.to_numpy()
-    missing = sum(column.null_count for column in columns)
-    if rows.size - np.count_nonzero(np.isfinite(rows)) != missing:
-        raise NotPlainError
-
-
-def _skip_header(file: IO[bytes]) -> None:
+def _column_types(file: IO[bytes], header: Header) -> tuple[dict[str, str], bytes]:
+    """Return what pandas makes of the columns of the first lines, in pyarrow's names."""
     line = file.readline().removeprefix(b"\xef\xbb\xbf")
     while line in (b"\n", b"\r\n"):
         line = file.readline()
     # An open quote goes on in the next line.
     if not line.strip() or line.count(b'"') % 2 or b"\r" in line.rstrip(b"\r\n"):
         raise NotPlainError
-
-
-def _parsed_blocks(file: IO[bytes], separator: str, types: dict[str, str]) -> "Iterator[pa.Table]":
-    import pyarrow as pa
-    from pyarrow import csv as arrow
-
-    parse = arrow.ParseOptions(delimiter=separator, quote_char=False)
-    convert = arrow.ConvertOptions(
-        column_types=types, null_values=MISSING, strings_can_be_null=True
-    )
-    for block in _whole_lines(file):
-        _refuse_odd(block, separator)
-        size = max(1 << 10, len(block))  # pyarrow wants to see so many
-        read = arrow.ReadOptions(column_names=list(types), block_size=size)
-        try:
-            yield arrow.read_csv(pa.BufferReader(block), read, parse, convert)
-        except pa.ArrowException as error:
-            raise NotPlainError from error
-    pa.default_memory_pool().release_unused()
-
-
-def _whole_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Cut a file into blocks that end with a line."""
-    rest = b""
-    while block := file.read(BLOCK):
-        end = block.rfind(b"\n") + 1
-        if end:
-            yield rest + block[:end]
-        rest = block[end:] if end else rest + block
-    if rest:
-        yield rest
-
-
-def _refuse_odd(block: bytes, separator: str) -> None:
-    quoted = b'"' in block or b"\0" in block
-    if quoted or block.count(b"\r") != block.count(b"\r\n"):
-        raise NotPlainError
-    # Most blocks have no blank at all, which is found much sooner than where it stands.
-    before_value = (b"\n ", f"{separator} ".encode())
-    if b" " in block and (block[:1] == b" " or any(two in block for two in before_value)):
-        raise NotPlainError
-
-
-def _column_types(file: IO[bytes], header: Header) -> dict[str, str]:
-    """Return what pandas makes of the columns of the first lines, in pyarrow's names."""
-    _skip_header(file)
     head = b"".join(file.readline() for _ in range(100))
     frame = pd.read_csv(
         io.BytesIO(head),
@@ -247,21 +289,60 @@ def _column_types(file: IO[bytes], header: Header) -> dict[str, str]:
         na_values=MISSING,
         keep_default_na=False,
     )
-    return {name: _column_type(frame[name], header) for name in header.names}
+    types = {}
+    for name, column in frame.items():
+        if name == ROW_NAMES or pd.api.types.infer_dtype(column, skipna=True) == "string":
+            types[str(name)] = "string"
+        elif column.dtype.kind not in "fi":  # truth values, for one
+            raise NotPlainError
+        else:
+            whole = column.dtype.kind == "i" and name in header.annotations
+            types[str(name)] = "int64" if whole else "double"
+    return types, head
 
 
-def _column_type(column: Column, header: Header) -> str:
-    words = pd.api.types.infer_dtype(column, skipna=True) == "string"
-    if words or column.name == ROW_NAMES:
-        return "string"
-    if column.dtype.kind not in "fi":  # truth values, for one
-        raise NotPlainError
-    return "int64" if column.dtype.kind == "i" and column.name in header.annotations else "double"
+def _parsed_blocks(
+    file: IO[bytes], start: bytes, separator: str, types: dict[str, str]
+) -> "Iterator[pa.Table]":
+    import pyarrow as pa
+    from pyarrow import csv as arrow
+
+    parse = arrow.ParseOptions(delimiter=separator, quote_char=False)
+    convert = arrow.ConvertOptions(
+        column_types=types, null_values=MISSING, strings_can_be_null=True
+    )
+    before_value = (b"\n ", f"{separator} ".encode())
+    for block in _whole_lines(file, start):
+        odd = b'"' in block or b"\0" in block or block.count(b"\r") != block.count(b"\r\n")
+        # Most blocks have no blank at all, which is found much sooner than where it stands.
+        blank = b" " in block and (block[:1] == b" " or any(two in block for two in before_value))
+        if odd or blank:
+            raise NotPlainError
+        size = max(1 << 10, len(block))  # pyarrow wants to see so many
+        read = arrow.ReadOptions(column_names=list(types), block_size=size)
+        try:
+            yield arrow.read_csv(pa.BufferReader(block), read, parse, convert)
+        except pa.ArrowException as error:
+            raise NotPlainError from error
+    pa.default_memory_pool().release_unused()
 
 
-def _annotations(blocks: "list[pa.Table]", header: Header) -> pd.DataFrame:
+def _whole_lines(file: IO[bytes], rest: bytes = b"") -> Iterator[bytes]:
+    """Cut what is left of a file into blocks that end with a line; `rest` was read before."""
+    while block := file.read(BLOCK):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+        rest = block[end:] if end else rest + block
+    if rest:
+        yield rest
+
+
+def _annotations(blocks: "list[pa.Table]", header: Header, n: int) -> pd.DataFrame:
     import pyarrow as pa
 
+    if not blocks or not blocks[0].num_columns:
+        return pd.DataFrame(index=range(n), columns=pd.Index([], dtype=object))
     frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
     for name in frame.select_dtypes("object"):
         column = frame[name].where(frame[name].notna(), np.nan)
@@ -275,54 +356,41 @@ def _annotations(blocks: "list[pa.Table]", header: Header) -> pd.DataFrame:
 # All other files
 
 
-def _read_with_pandas(path: Path, header: Header, progress: Progress) -> Table:
+def _read_with_pandas(path: Path, header: Header) -> Table:
     _refuse_nul(path, header)
     as_text = header.doubt or header.layout.decimal == ","  # where it is seen what points mean
-    frame = _frame(path, header, progress, as_text=as_text)
-    if not as_text and _has_commas(frame, header):
-        frame = _frame(path, header, progress, as_text=True)
+    frame = _frame(path, header, as_text=as_text)
+    words = [name for name in frame.select_dtypes("object") if name not in header.annotations]
+    if not as_text and any("," in str(value) for name in words for value in frame[name]):
+        frame = _frame(path, header, as_text=True)
     if frame[header.names[-1]].isna().any():  # pandas fills lines that end too early
-        _refuse_short_lines(path, header)
+        with open_text(path, header.encoding, header.layout.skip) as text:
+            for row, record in enumerate(records(text, header.separator)):
+                if row and len(record) != len(header.names):
+                    raise ragged(str(path), len(record), row, len(header.names))
     rows = frame.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in frame else None
+    aside, layout = header.annotations, header.layout
     return table_from_frame(
-        frame,
-        str(path),
-        header.annotations,
-        row_names=rows,
-        layout=header.layout,
-        doubt=header.doubt,
+        frame, str(path), aside, row_names=rows, layout=layout, doubt=header.doubt
     )
 
 
-def _frame(path: Path, header: Header, progress: Progress, *, as_text: bool) -> pd.DataFrame:
-    names, chunks = header.names, []
-    text_columns = {ROW_NAMES, *header.coded} | (
-        {*names} - header.annotations if as_text else set()
-    )
-    with opened(path, header.encoding, header.layout.skip) as (raw, text):
-        reader = pd.read_csv(
+def _frame(path: Path, header: Header, *, as_text: bool) -> pd.DataFrame:
+    own = {*header.names} - header.annotations if as_text else set()
+    text_columns = {ROW_NAMES, *header.coded, *own}.intersection(header.names)
+    with open_text(path, header.encoding, header.layout.skip) as text:
+        return pd.read_csv(
             text,
             sep=header.separator,
             header=0,
-            names=names,
+            names=header.names,
             index_col=False,
-            dtype=dict.fromkeys(text_columns.intersection(names), str),
+            dtype=dict.fromkeys(text_columns, str),
             skipinitialspace=True,
             na_values=MISSING,
             keep_default_na=False,
-            chunksize=max(100, 500_000 // len(names)),  # half a million values
             low_memory=False,
         )
-        for chunk in reader:
-            chunks.append(chunk)
-            progress(raw.tell())
-    return pd.concat(chunks, ignore_index=True)
-
-
-def _has_commas(frame: pd.DataFrame, header: Header) -> bool:
-    """Return whether a comma stands in some text that is no annotation."""
-    own = [name for name in frame.select_dtypes("object") if name not in header.annotations]
-    return any("," in str(value) for name in own for value in frame[name])
 
 
 def _refuse_nul(path: Path, header: Header) -> None:
@@ -330,7 +398,7 @@ def _refuse_nul(path: Path, header: Header) -> None:
     line = 1
     if header.encoding == "utf-16":
         return
-    with opened_bytes(path) as (_, data):
+    with open_bytes(path) as data:
         for block in _whole_lines(data):
             before, nul, _ = block.partition(b"\0")
             line += before.count(b"\n")
@@ -341,10 +409,3 @@ def _refuse_nul(path: Path, header: Header) -> None:
                     f"{path} has a NUL byte in line {line}, column {column}; remove it, or export "
                     "the file again."
                 )
-
-
-def _refuse_short_lines(path: Path, header: Header) -> None:
-    with opened(path, header.encoding, header.layout.skip) as (_, text):
-        for row, record in enumerate(records(text, header.separator)):
-            if row and len(record) != len(header.names):
-                raise ragged(str(path), len(record), row, len(header.names))

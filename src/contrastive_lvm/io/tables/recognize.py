@@ -90,24 +90,26 @@ def examine(name: str, values: Sequence[object], layout: Layout) -> Written:
     return Written(name, positions, text, kinds, percent, spaced, censored, odd)
 
 
-class Marks(NamedTuple):
-    """What is known about the decimal marks of a file."""
-
-    found: frozenset[str]  # those that some number has without a doubt
-    given: str | None = None  # the one that its user names
-    doubt: bool = False  # whether points may separate thousands, as in files with semicolons
-
-
 def certain_marks(columns: Iterable[Written]) -> frozenset[str]:
     """Return the decimal marks that some number of the columns has without a doubt."""
     kinds = {kind for column in columns for kind in column.kinds}
     return frozenset(CERTAIN[kind] for kind in kinds if kind in CERTAIN)
 
 
-def parse_written(column: Written, marks: Marks, source: str) -> tuple[Array, str]:
+def parse_written(
+    column: Written,
+    marks: frozenset[str],
+    source: str,
+    *,
+    given: str | None = None,
+    doubt: bool = False,
+) -> tuple[Array, str]:
     """Return the numbers of a column, and in what other way they were written, if in any.
 
-    A per cent sign must stand in every value or in none; the numbers are read as they are written.
+    `marks` are the decimal marks that some number of the file has without a doubt, and `given` the
+    one that its user names; `doubt` says whether points may separate thousands, as in files with
+    semicolons. A per cent sign must stand in every value or in none; the numbers are read as they
+    are written.
 
     Raises
     ------
@@ -117,11 +119,11 @@ def parse_written(column: Written, marks: Marks, source: str) -> tuple[Array, st
     Examples
     --------
     >>> column = examine("a", ["1,5", "-0,25", "3"], Layout())
-    >>> parse_written(column, Marks(certain_marks([column])), "here.csv")
+    >>> parse_written(column, certain_marks([column]), "here.csv")
     (array([ 1.5 , -0.25,  3.  ]), 'decimal commas')
     """
-    mark, some_percent = _decimal_mark(column, marks), 0 < column.percent < len(column.text)
-    if mark is None or some_percent:
+    mark = _decimal_mark(column, marks, given, doubt=doubt)
+    if mark is None or 0 < column.percent < len(column.text):
         told = [t for t in column.text if mark is not None or "," in t or "." in t]
         odd = f"{told[0]}%" if mark is not None else told[0]
         raise ValueError(
@@ -134,23 +136,25 @@ def parse_written(column: Written, marks: Marks, source: str) -> tuple[Array, st
     return np.array(numbers), _ways_of_writing(column, mark)
 
 
-def _decimal_mark(column: Written, marks: Marks) -> str | None:
+def _decimal_mark(
+    column: Written, marks: frozenset[str], given: str | None, *, doubt: bool
+) -> str | None:
     """Return the decimal mark of a column, or None if it can be read in more than one way."""
     kinds, own = column.kinds, certain_marks([column])
     doubtful = {mark for mark, kind in ((",", "maybe_comma"), (".", "maybe_point")) if kinds[kind]}
     if len(own) == 2 or not own | doubtful:
         return None if own else "."
-    if marks.given:
-        return None if own - {marks.given} else marks.given
+    if given:
+        return None if own - {given} else given
     if own:
         mark = min(own)
         grouped = kinds["grouped_by_commas" if mark == "." else "grouped_by_points"]
         return mark if grouped or not doubtful - own else None
-    if len(doubtful) == 2 or len(marks.found) == 2:
+    if len(doubtful) == 2 or len(marks) == 2:
         return None
-    if marks.found:
-        return min(marks.found)
-    return "." if doubtful == {"."} and not marks.doubt else None
+    if marks:
+        return min(marks)
+    return "." if doubtful == {"."} and not doubt else None
 
 
 def _ways_of_writing(column: Written, mark: str) -> str:
