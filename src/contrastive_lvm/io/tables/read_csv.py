@@ -379,7 +379,7 @@ def _frame(path: Path, header: Header, *, as_text: bool) -> pd.DataFrame:
     own = {*header.names} - header.annotations if as_text else set()
     text_columns = {ROW_NAMES, *header.coded, *own}.intersection(header.names)
     with open_text(path, header.encoding, header.layout.skip) as text:
-        return pd.read_csv(
+        chunks = pd.read_csv(
             text,
             sep=header.separator,
             header=0,
@@ -390,7 +390,9 @@ def _frame(path: Path, header: Header, *, as_text: bool) -> pd.DataFrame:
             na_values=MISSING,
             keep_default_na=False,
             low_memory=False,
+            chunksize=max(100, 500_000 // len(header.names)),  # half a million values, for memory
         )
+        return pd.concat(chunks, ignore_index=True)
 
 
 def _refuse_nul(path: Path, header: Header) -> None:
