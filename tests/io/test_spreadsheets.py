@@ -240,6 +240,6 @@ def test_layouts_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_wrong_reading_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recognize, "_decimal_mark", lambda *_: ".")
+    monkeypatch.setattr(recognize, "_decimal_mark", lambda *_, **__: ".")
     said = [run_case("spreadsheets", number).trouble for number in range(0, 90, 18)]
     assert any("the values of" in trouble for trouble in said), said
