@@ -59,6 +59,15 @@ class Draws(NamedTuple):
         kept = {name: v for name, v in self.values.items() if " latents of " not in name}
         return self._replace(values=kept, rhat={}, ess={})
 
+    def _in_coordinates(self, block: str, A: Array) -> "Draws":
+        """Return the draws with loadings `L A` and latents `A^-1 h` of a block."""
+        turned = {f"{block} loadings": A}
+        latents = [name for name in self.values if name.startswith(f"{block} latents of ")]
+        turned |= dict.fromkeys(latents, np.asarray(np.linalg.inv(A).T, dtype=np.float64))
+        values = {n: v @ turned[n] if n in turned else v for n, v in self.values.items()}
+        rhat, ess = ({n: v for n, v in d.items() if n not in turned} for d in (self.rhat, self.ess))
+        return self._replace(values=values, rhat=rhat, ess=ess)
+
     def to_arviz(self) -> Any:
         """Return an ArviZ `InferenceData` (a `DataTree` from 1.0 on), log densities as `lp`."""
         arviz = _arviz()

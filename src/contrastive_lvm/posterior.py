@@ -9,8 +9,9 @@ from contrastive_lvm.arrays import Array, RowWeights, noise_of
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.likelihoods.base import Nuisance
 from contrastive_lvm.linalg import packed
+from contrastive_lvm.linalg.gauge import ROTATIONS, canonical_rotation
 from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
-from contrastive_lvm.linalg.normal_mixture import NormalMixture
+from contrastive_lvm.linalg.normal_mixture import NormalMixture, standard_normal
 
 if TYPE_CHECKING:
     from contrastive_lvm.black_box.svi.svi_loop import SVIState
@@ -38,6 +39,7 @@ class Posterior(NamedTuple):
     draws: Draws | None = None  # of everything that is not observed, under NUTS
     effects: dict[str, Array] = {}  # noqa: RUF012 - (D, C) of covariates, of each set
     latent_mixtures: dict[str, NormalMixture] = {}  # noqa: RUF012 - of blocks with subgroups
+    rotations: dict[str, str] = {}  # noqa: RUF012 - of blocks that are not in the canonical gauge
 
     @property
     def lower_bound(self) -> float:
@@ -76,6 +78,59 @@ class Posterior(NamedTuple):
             draws=None,
         )
 
+    def column_variances(self, block: str) -> Array:
+        """Return the variance that each column of a block adds to the rows, (n,).
+
+        That of correlated latents is `diag(L' L cov(h))`, whose sum is the variance of `L h`.
+        """
+        L = self.loadings[block]
+        if self.rotations.get(block) != "promax":
+            return np.asarray((L**2).sum(axis=0))
+        return np.asarray(((L.T @ L) * _covariance(self.latent_mixtures[block])).sum(axis=0))
+
+    def rotated(self, block: str, method: str | None) -> "Posterior":
+        """Return the same fit with the loadings and latents of a block in other coordinates.
+
+        With `L' = L A` and `h' = A^-1 h` nothing else changes: the rows have the same distribution.
+        Latents are correlated after `"promax"`, `cov(h') = (A' A)^-1`. None is the canonical gauge.
+        """
+        old, L = self.latent_mixtures.get(block), self.loadings[block]
+        oblique = self.rotations.get(block) == "promax"
+        root: Array = np.eye(L.shape[1])
+        if oblique and old is not None:  # back to latents of unit covariance
+            root = np.asarray(np.linalg.cholesky(_covariance(old)), dtype=np.float64)
+        find = canonical_rotation if method is None else ROTATIONS[method]
+        A = root @ find(L @ root)
+        mixtures = dict(self.latent_mixtures)
+        if old is not None or method == "promax":
+            moved = (old or standard_normal(L.shape[1])).rotated(np.linalg.inv(A).T)
+            mixtures[block] = moved
+            if oblique and method != "promax" and len(moved.weights) == 1:
+                del mixtures[block]  # standard normal again
+        rotations = {name: how for name, how in self.rotations.items() if name != block}
+        return self._in_coordinates(block, A)._replace(
+            latent_mixtures=mixtures,
+            rotations=rotations if method is None else {**rotations, block: method},
+        )
+
+    def _in_coordinates(self, block: str, A: Array) -> "Posterior":
+        """Return the fit with loadings `L A` of a block, their errors and draws."""
+        covariance, draws = self.loading_covariance, self.draws
+        if covariance is not None:
+            sizes = [L.shape[1] for L in self.loadings.values()]
+            start = int(np.sum(sizes[: list(self.loadings).index(block)]))
+            own = slice(start, start + len(A))
+            whole = np.eye(sum(sizes))
+            whole[own, own] = A
+            none = np.zeros(covariance.shape[1])
+            covariance = PackedCovariance(covariance, none, sum(sizes)).transformed(whole).values
+        return self._replace(
+            loadings={**self.loadings, block: np.ascontiguousarray(self.loadings[block] @ A)},
+            loading_covariance=covariance,
+            draws=None if draws is None else draws._in_coordinates(block, A),
+            state=None,
+        )
+
     def nuisance_of(self, name: str) -> Nuisance:
         """Return what the likelihood has learned about a set."""
         noise = noise_of(self.noise_variance, list(self.means).index(name))
@@ -107,3 +162,10 @@ class Posterior(NamedTuple):
         ends = np.cumsum([L.shape[1] for L in self.loadings.values()])[:-1]
         parts = zip(self.loadings, np.split(std, ends, axis=1), strict=True)
         return {name: part if part.any() else None for name, part in parts}
+
+
+def _covariance(mixture: NormalMixture) -> Array:
+    """Return the covariance of latents that follow a mixture, whose mean is zero."""
+    between = np.einsum("c,ci,cj->ij", mixture.weights, mixture.means, mixture.means)
+    within = np.einsum("c,cij->ij", mixture.weights, mixture.covariances)
+    return np.asarray(within + between)

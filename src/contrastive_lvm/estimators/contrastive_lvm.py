@@ -364,7 +364,8 @@ class ContrastiveLVM(LinearPredictions):
         mixture = posterior.latent_mixtures.get("target")
         self.n_subgroups_ = 1 if mixture is None else len(mixture.weights)
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
-        shares = np.concatenate([(W**2).sum(axis=0), (S**2).sum(axis=0), [psi.sum()]])
+        of_blocks = [posterior.column_variances(name) for name in ("target", "shared")]
+        shares = np.concatenate([*of_blocks, [psi.sum()]])
         shares /= shares.sum()
         self.target_variance_ratio_ = shares[: self.n_target_]
         self.shared_variance_ratio_ = shares[self.n_target_ : -1]
@@ -384,6 +385,9 @@ class ContrastiveLVM(LinearPredictions):
 
     def _restore(self, state: dict[str, Any]) -> None:
         self._publish(state["posterior"], self._model(state["posterior"]))
+
+    def _fitted_model(self) -> Model:
+        return self._model(self.posterior_)
 
     def _model(self, posterior: Posterior) -> Model:
         """Return the model that the parameters describe, for as many rows as one likes."""

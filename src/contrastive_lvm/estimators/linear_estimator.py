@@ -1,6 +1,7 @@
 """What estimators of linear models share once they are fitted, whatever their sets are."""
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
@@ -25,6 +26,8 @@ from contrastive_lvm.estimators.prediction_model import (
     RowFacts,
     tail_probabilities,
 )
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.linalg.gauge import ROTATIONS
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -100,6 +103,60 @@ class LinearEstimator(Estimator):
         check_posterior_of(model, posterior)
         check_integer("n_init", self.n_init, 1)
         parse_params.engine(self.inference, model)
+
+    def _fitted_model(self) -> Model:
+        """Return the model that was fitted."""
+        raise NotImplementedError
+
+    def rotate(self, method: str | None = "varimax", *, block: str = "target") -> Self:
+        """Return the same fit with the loadings and latents of a block rotated together.
+
+        The rows have the same distribution, so that scores, reconstructions and imputed entries do
+        not change. Components are ordered by their size, the largest loading of each positive;
+        `bootstrap` rotates the fit of every resample in the same way.
+
+        Parameters
+        ----------
+        method : {"varimax", "promax"} or None
+            `"varimax"` is the orthogonal rotation to few large loadings in each component, as in
+            scikit-learn's `FactorAnalysis`; `"promax"` goes further and lets latents be correlated.
+            None goes back to orthogonal components, ordered by variance.
+        block : str
+            The block of dimensions, such as `"target"` or `"shared"`.
+
+        Returns
+        -------
+        A fitted copy of the estimator
+
+        Examples
+        --------
+        >>> import contrastive_lvm as clvm
+        >>> data = clvm.datasets.make_subgroups(random_state=0)
+        >>> model = clvm.ContrastiveLVM(2).fit(data.target, background=data.background)
+        >>> simple = model.rotate("varimax")
+        >>> bool(abs(simple.score(data.target) - model.score(data.target)) < 1e-9)
+        True
+        """
+        check_is_fitted(self)
+        if method is not None:
+            check_choice("method", method, tuple(ROTATIONS))
+        posterior = self.posterior_
+        check_choice("block", block, tuple(posterior.loadings))
+        prior = next(b.prior for b in self._fitted_model().blocks if b.name == block)
+        if prior._has_own_columns:
+            reason = f"cannot be used under {prior!r}, which tells columns apart; fit without it."
+            raise InvalidParameterError("method", method, reason)
+        others = [name for name, how in posterior.rotations.items() if how == "promax"]
+        if method == "promax" and not self._fitted().likelihood._has_closed_form:
+            reason = f"makes latents correlated, which {self._fitted().likelihood!r} does not allow"
+            raise InvalidParameterError("method", method, f"{reason}; use 'varimax'.")
+        if method == "promax" and (set(others) | set(posterior.latent_mixtures)) - {block}:
+            reason = "can be used for one block only; rotate the other one by 'varimax'."
+            raise InvalidParameterError("method", method, reason)
+        rotated = copy(self)
+        rotated._restore({**self._fitted_state(), "posterior": posterior.rotated(block, method)})
+        rotated.n_iter_ = self.n_iter_
+        return rotated
 
     def draws(self, n: int = 1000, *, random_state: RandomState = None) -> Draws:
         """Draw everything that is not observed from its posterior, in the canonical gauge.

@@ -314,8 +314,9 @@ class MultiSetLVM(MultiSetPredictions):
         loadings = self.posterior_.loadings
         sizes = [[L.shape[1] * (b in active[s]) for b, L in loadings.items()] for s in active]
         self.activity_ = pd.DataFrame(sizes, index=list(active), columns=list(loadings))
+        variances = {b: float(self.posterior_.column_variances(b).sum()) for b in loadings}
         shares = [
-            [*(float((L**2).sum()) * (b in active[s]) for b, L in loadings.items()), psi.sum()]
+            [*(variances[b] * (b in active[s]) for b in loadings), psi.sum()]
             for s, psi in noise.items()
         ]
         table = np.array(shares) / np.sum(shares, axis=1, keepdims=True)
@@ -360,6 +361,9 @@ class MultiSetLVM(MultiSetPredictions):
         ):
             raise ValueError("its evidence is not that of its blocks")
         self._check_saved(state["posterior"], model_of_blocks(self, blocks, sizes), sizes)
+
+    def _fitted_model(self) -> Model:
+        return model_of_blocks(self, self.blocks_, self.set_sizes_)
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.set_sizes_ = state["set_sizes"]

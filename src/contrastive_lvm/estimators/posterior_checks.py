@@ -45,6 +45,8 @@ def check_posterior(posterior: object, n_features: int, n_rows: dict[str, int]) 
         variances = posterior.loading_covariance[np.diagonal(packed.full_index(K))]
         if (variances < 0).any():
             raise ValueError("loading_covariance has a negative variance")
+    if not set(posterior.rotations) <= set(loadings):
+        raise ValueError("it rotates blocks that it has not")
     _check_bound_parts(posterior)
     _check_weights(posterior, n_features, n_rows)
     if posterior.draws is not None:
@@ -101,11 +103,13 @@ def _check_block(block: LoadingBlock, posterior: Posterior) -> None:
         raise ValueError(f"it has {sizes}")
     if state is not None:
         _check_prior_state(block.prior, state, L)
-    mixture = posterior.latent_mixtures.get(block.name)
-    if (mixture is None) != (block.latent_prior is None):
+    mixture, prior = posterior.latent_mixtures.get(block.name), block.latent_prior
+    if prior is None and posterior.rotations.get(block.name) == "promax":
+        prior = Mixture(1)  # normal latents that are correlated
+    if (mixture is None) != (prior is None):
         raise ValueError(f"its {block.name} latents are not those of the model")
-    if mixture is not None and block.latent_prior is not None:
-        _check_mixture(block.latent_prior, mixture, L.shape[1])
+    if mixture is not None and prior is not None:
+        _check_mixture(prior, mixture, L.shape[1])
 
 
 def _check_mixture(prior: Mixture, mixture: object, n_dimensions: int) -> None:

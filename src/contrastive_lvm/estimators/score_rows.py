@@ -1,5 +1,6 @@
 """Scores of new rows: how much they look like the target, and whether they are normal."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,6 +122,8 @@ def _complete(model: "ContrastiveLVM", X: Any) -> Array:
 def _normal_rows(model: "ContrastiveLVM") -> NormalRows:
     """Return what rows of the background follow, or refuse a model without closed form."""
     fitted = model._fitted()
+    for block in fitted.posterior.rotations:  # latents are then uncorrelated
+        fitted = replace(fitted, posterior=fitted.posterior.rotated(block, None))
     view = fitted.view("background")
     if not isinstance(view, Linear):
         reason = "has no charts, which need noise variances; use Gaussian() or StudentT()."

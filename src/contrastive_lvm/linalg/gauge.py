@@ -4,12 +4,16 @@ The likelihood depends on `S` and `W` through `S S'` and `W W'` only, so each bl
 with orthogonal columns, ordered by the variance they explain, the largest loading of each column
 positive. Two fits that reach one optimum then give the same numbers. A prior that singles out
 columns (ARD) keeps its own columns; they are ordered and signed.
+
+Rotations to simple structure are for readers who want few large loadings in each column.
 """
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array
 
+MOST_ROTATIONS = 1000  # steps of varimax, of which well separated columns take ten
+PROMAX_POWER = 4  # of the varimax loadings, as in Hendrickson & White (1964)
 TIE = 1e-6  # loadings this close to the largest, relatively, count as largest: the first decides
 
 
@@ -50,3 +54,53 @@ def signs(block: Array) -> Array:
 def signed(block: Array) -> Array:
     """Columns with their largest entry positive."""
     return np.ascontiguousarray(block * signs(block))
+
+
+def varimax(block: Array) -> Array:
+    """Return the rotation, (K, K), under which squared loadings vary most within columns.
+
+    The criterion of Kaiser (1958) without his weights of rows, `sum_k var_d(l_dk^2)`, raised by the
+    orthogonal matrix nearest to its gradient until it stands still.
+
+    >>> import numpy as np
+    >>> turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    >>> simple = np.array([[3.0, 0.0], [2.0, 0.0], [0.0, 2.0], [0.0, 1.0]])
+    >>> (simple @ turn @ varimax(simple @ turn)).round(6) + 0.0
+    array([[3., 0.],
+           [2., 0.],
+           [0., 2.],
+           [0., 1.]])
+    """
+    R, reached = np.eye(block.shape[1]), 0.0
+    for _ in range(MOST_ROTATIONS):
+        rotated = block @ R
+        gradient = block.T @ (rotated**3 - rotated * (rotated**2).mean(axis=0))
+        U, sizes, Vt = np.linalg.svd(gradient)
+        R = U @ Vt
+        if sizes.sum() <= reached * (1.0 + 1e-12):
+            break
+        reached = float(sizes.sum())
+    return _ordered(block, R)
+
+
+def promax(block: Array) -> Array:
+    """Return the transformation, (K, K), to columns that are simpler still, of correlated latents.
+
+    The varimax loadings, raised to a power that keeps their signs, are what the loadings are fitted
+    to by least squares (Hendrickson & White 1964). `h' = A^-1 h` then has unit variances and the
+    correlations `(A' A)^-1`.
+    """
+    R = varimax(block)
+    simple = block @ R
+    U = np.linalg.lstsq(simple, simple * np.abs(simple) ** (PROMAX_POWER - 1), rcond=None)[0]
+    A = R @ (U * np.sqrt(np.diagonal(np.linalg.inv(U.T @ U))))
+    return _ordered(block, A)
+
+
+def _ordered(block: Array, A: Array) -> Array:
+    """Return the transformation with columns of its result ordered by size and signed."""
+    A = A[:, np.argsort(-((block @ A) ** 2).sum(axis=0), kind="stable")]
+    return np.ascontiguousarray(A * signs(block @ A))
+
+
+ROTATIONS = {"varimax": varimax, "promax": promax}

@@ -36,6 +36,7 @@ from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_positive
+from contrastive_lvm.draws import signed_permutations
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.covariates import effects_table
 from contrastive_lvm.estimators.input_rows import read_rows
@@ -43,6 +44,7 @@ from contrastive_lvm.estimators.linear_fit import FitInput, read_input
 from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.linalg.gauge import ROTATIONS
 from contrastive_lvm.model import LoadingBlock
 from contrastive_lvm.resampling.block_rows import refuse_background
 from contrastive_lvm.resampling.parallel import resample, seed_sequence
@@ -210,7 +212,7 @@ def bootstrap(
     drawn = (draw_halves, study, seeds, halves) if selects else (_draw, study, seeds, options)
     results = _resampled(*drawn)
     fit: Array = study.fitted.target_components_
-    W = aligned(np.array([found.loadings["target"].T for found in results]), fit)
+    W = aligned(_components_of(study, results, "target"), fit)
     fewest = int(study.replicates.members().sum(axis=1).min())
     errors, half = _errors(W, fit, fewest, level)
     effects = _effect_errors(study, results, "target", fewest)
@@ -243,7 +245,7 @@ def _of_blocks(
     found = BlockBootstrap({}, {}, {}, {}, {}, {}, level, "", fitted.covariate_effects_)
     for name, block in zip(fitted.components_, study.refit.model.blocks, strict=True):
         fit: Array = fitted.components_[name]
-        W = aligned(np.array([each.loadings[name].T for each in results]), fit)
+        W = aligned(_components_of(study, results, name), fit)
         errors, half = _errors(W, fit, min(fewest[own] for own in block.sets), level)
         covers = block.prior._treats_features_alike
         found.components[name] = fit
@@ -327,7 +329,10 @@ def _study_of_sets(
 def _checked(fitted: Any, given: FitInput, replicates: Replicates, n_resamples: int) -> _Study:
     """Return a study, unless the rows are not those of the fit."""
     closed_form_engine(given)
-    refit = Refit.of_fit(given, fitted.posterior_, n_refits=n_resamples)
+    posterior = fitted.posterior_
+    for block in posterior.rotations:  # resamples are fitted with uncorrelated latents
+        posterior = posterior.rotated(block, None)
+    refit = Refit.of_fit(given, posterior, n_refits=n_resamples)
     gain = refit([np.ones(rows.shape[0]) for rows in given.sets]).lower_bound - fitted.lower_bound_
     if not abs(gain) < ANOTHER_FIT:
         reason = (
@@ -391,6 +396,17 @@ def _effect_errors(
     effects = fitted.covariate_effects_
     table = effects[name] if isinstance(effects, dict) else effects
     return effects_table(fitted._encoding, errors, table.columns.tolist())
+
+
+def _components_of(study: _Study, results: list[Refitted], block: str) -> Array:
+    """Return the components of all resamples, (B, K, D), rotated as those of the fit are."""
+    method = study.fitted.posterior_.rotations.get(block)
+    if method is None:
+        return np.array([found.loadings[block].T for found in results])
+    blocks = [found.loadings[block] for found in results]
+    L = np.array([own @ ROTATIONS[method](own) for own in blocks])
+    turns = signed_permutations(L, study.fitted.posterior_.loadings[block])
+    return np.swapaxes(L @ turns, 1, 2)
 
 
 def aligned(components: Array, fit: Array) -> Array:
