@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.resampling.comparison import Comparison, compare_methods
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
     from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
+    from contrastive_lvm.resampling.mean_difference import mean_difference
     from contrastive_lvm.resampling.subgroup_number import SubgroupChoice, choose_subgroups
     from contrastive_lvm.vae.networks import ConvolutionalDecoder, ConvolutionalEncoder
 
@@ -131,6 +132,7 @@ __all__ = [
     "group_lasso_path",
     "leakage",
     "load_model",
+    "mean_difference",
     "plots",
     "responders",
 ]
@@ -139,6 +141,7 @@ __all__ = [
 _HOMES = {
     "ContrastTest": "resampling.contrast_test",
     "contrast_test": "resampling.contrast_test",
+    "mean_difference": "resampling.mean_difference",
     "ContrastiveVAE": "estimators.contrastive_vae",
     "ConvolutionalDecoder": "vae.networks",
     "ConvolutionalEncoder": "vae.networks",

@@ -112,6 +112,9 @@ class ContrastiveLVM(LinearPredictions):
         small for that: a quarter to three quarters of exact ones on a small test problem.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of the two sets, of rows whose covariates are average where there are covariates.
+    mean_difference_ : ndarray of shape (n_features,)
+        `mean_ - background_mean_`: a shift that all rows of the target share, which is no contrast
+        and not part of the loadings. `contrastive_lvm.mean_difference` has its standard errors.
     covariate_effects_, background_covariate_effects_ : DataFrame or None
         Change of the mean of each feature (column) with each covariate (row), in the two sets,
         which differ only with `covariate_effects="own"`. A category has a row for each level but
@@ -358,6 +361,7 @@ class ContrastiveLVM(LinearPredictions):
         )
         self.mean_ = posterior.means["target"]
         self.background_mean_ = posterior.means.get("background", self.mean_)
+        self.mean_difference_ = self.mean_ - self.background_mean_
         one_noise = model.likelihood._is_isotropic or not psi.any()
         self.noise_variance_ = float(psi[0]) if one_noise else psi
         self.background_noise_variance_ = float(background_psi[0]) if one_noise else background_psi
