@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.priors.horseshoe import Horseshoe
     from contrastive_lvm.priors.mixture import Mixture
     from contrastive_lvm.priors.ridge import Ridge
+    from contrastive_lvm.resampling.annotations import explain_annotations
     from contrastive_lvm.resampling.bootstrap import BlockBootstrap, Bootstrap, bootstrap
     from contrastive_lvm.resampling.comparison import Comparison, compare_methods
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
@@ -129,6 +130,7 @@ __all__ = [
     "datasets",
     "density",
     "designs",
+    "explain_annotations",
     "group_lasso_path",
     "leakage",
     "load_model",
@@ -160,6 +162,7 @@ _HOMES = {
     "NegativeBinomial": "likelihoods.negative_binomial",
     "Poisson": "likelihoods.poisson",
     "density": "black_box.density",
+    "explain_annotations": "resampling.annotations",
     "Unobserved": "black_box.density",
     "group_lasso_path": "estimators.lasso_path",
     "Outliers": "estimators.prediction_model",

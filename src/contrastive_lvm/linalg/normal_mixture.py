@@ -134,7 +134,9 @@ def condition(
     relative = np.exp(joint - most)
     total = relative.sum(axis=0)
     probabilities = (relative / total).T
-    return MixturePosterior(most + np.log(total), probabilities, means, 0.5 * (V + np.swapaxes(V, 2, 3)))
+    return MixturePosterior(
+        most + np.log(total), probabilities, means, 0.5 * (V + np.swapaxes(V, 2, 3))
+    )
 
 
 def objective(mixture: NormalMixture, sums: Array) -> float:
