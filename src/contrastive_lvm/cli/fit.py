@@ -19,42 +19,49 @@ WITHOUT_ERRORS = (
     "Loadings have no standard errors, which would take a while; --bootstrap 200 gives them."
 )
 ESTIMATOR: options.Group = {
-    "model": options.text(
+    "model": options.option(
         "KIND",
         "clvm (linear) or vae (neural networks); settings follow a colon, as in "
         "vae:hidden_layer_sizes=128+256,max_epochs=50.",
-        "clvm",
+        kind=str,
+        default="clvm",
     ),
     **options.N_TARGET,
     **options.MODEL,
-    "n_background": options.whole("Number of dimensions only the background has.", 0, least=0),
-    "block": options.texts(
+    "n_background": options.option(
+        "N", "Number of dimensions only the background has.", kind=int, default=0, min=0
+    ),
+    "block": options.option(
         "NAME=N:SETS",
         "For any number of sets, told apart by --by: dimensions that the named sets have and "
         "others have not, as in drugs=2:a+b; without names, all sets (shared=10). Repeatable. N "
         "may be auto, and --block auto alone finds which sets have which dimensions.",
+        kind=options.Texts,
     ),
-    "own_noise": options.flag("--own-noise", "Give each set noise variances of its own."),
-    "shared_prior": options.text(
+    "own_noise": options.option(None, "Give each set noise variances of its own.", "--own-noise"),
+    "shared_prior": options.option(
         "KIND", "Prior of the shared loadings: flat, ard, group_lasso or horseshoe."
     ),
-    "target_prior": options.text(
+    "target_prior": options.option(
         "KIND",
         "Prior of the target loadings; settings follow a colon, as in group_lasso:rho=400 or "
         "horseshoe:scale=0.1,groups=FILE (a table with the columns feature and group).",
     ),
-    "subgroups": options.text(
+    "subgroups": options.option(
         "N",
         "Look for so many subgroups of the target's rows, or auto for as many as are separated by "
         "valleys, which may be one.",
     ),
-    "inference": options.text(
+    "inference": options.option(
         "ENGINE",
         "auto, em, vb, svi or nuts; settings follow a colon, as in em:max_iter=5000 or "
         "nuts:n_draws=1000.",
-        "auto",
+        kind=str,
+        default="auto",
     ),
-    "n_init": options.whole("Number of fits from different starts; the best is kept.", 1),
+    "n_init": options.option(
+        "N", "Number of fits from different starts; the best is kept.", kind=int, default=1
+    ),
 }
 # What has no meaning with --block.
 TWO_SETS_ONLY = (

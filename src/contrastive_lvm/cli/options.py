@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Said = dict[str, Any]  # values of options by their parameters
 Group = dict[str, tuple[object, object]]  # annotations and defaults
+Texts = list[str] | None
 Command = TypeVar("Command", bound=Callable[..., object])
 
 # The options by which the parameters of the library are given.
@@ -41,25 +42,18 @@ OPTION_OF |= {
 }
 
 
-def text(metavar: str, meaning: str, default: str | None = None) -> tuple[object, object]:
-    """Describe an option with a value."""
-    kind = str if default else str | None
-    return Annotated[kind, typer.Option(metavar=metavar, help=meaning)], default
-
-
-def texts(metavar: str, meaning: str, *names: str) -> tuple[object, object]:
-    """Describe an option that may be repeated."""
-    return Annotated[list[str] | None, typer.Option(*names, metavar=metavar, help=meaning)], None
-
-
-def whole(meaning: str, default: int, least: int | None = None) -> tuple[object, object]:
-    """Describe an option with a number."""
-    return Annotated[int, typer.Option(metavar="N", help=meaning, min=least)], default
-
-
-def flag(name: str, meaning: str) -> tuple[object, object]:
-    """Describe an option without a value."""
-    return Annotated[bool, typer.Option(name, help=meaning)], False
+def option(
+    metavar: str | None,
+    meaning: str,
+    *names: str,
+    kind: Any = str | None,
+    default: object = None,
+    **more: Any,
+) -> tuple[object, object]:
+    """Describe an option; one without a `metavar` is a flag."""
+    if metavar is None:
+        kind, default = bool, False
+    return Annotated[kind, typer.Option(*names, metavar=metavar, help=meaning, **more)], default
 
 
 def file(metavar: str, meaning: str) -> tuple[object, object]:
@@ -86,40 +80,45 @@ BackgroundFile = Annotated[
 ]
 
 LAYOUT: Group = {  # how a file is laid out
-    "index": text("COLUMN", "Column that names the rows."),
-    "drop": texts("COLUMN", "Leave a column out altogether. Repeatable."),
-    "na": texts(
+    "index": option("COLUMN", "Column that names the rows."),
+    "drop": option("COLUMN", "Leave a column out altogether. Repeatable.", kind=Texts),
+    "na": option(
         "VALUE",
         "Value that stands for a missing entry among numbers, beside NA, #N/A, n.d., -, ? and "
         "others that the guide lists. Repeatable.",
+        kind=Texts,
     ),
-    "decimal": text(
+    "decimal": option(
         "MARK", "Decimal mark of a text file, point or comma, where its numbers leave it open."
     ),
-    "skip_rows": text(
+    "skip_rows": option(
         "LINES",
         "Lines of a file to leave out, by their numbers from 1: 2 for units below the names, 1-3 "
         "for three lines above them.",
     ),
-    "transpose": flag("--transpose", "Lines of the file are features, columns are rows."),
-    "sheet": text("NAME", "Sheet of a workbook (.xlsx); by default, the first."),
+    "transpose": option(None, "Lines of the file are features, columns are rows.", "--transpose"),
+    "sheet": option("NAME", "Sheet of a workbook (.xlsx); by default, the first."),
 }
 WHERE: Group = {
-    "where": texts(
+    "where": option(
         "COLUMN=VALUE",
         "Use only rows that match (or COLUMN!=VALUE). Repeatable: values of the same column are "
         "alternatives; conditions on different columns must all hold.",
+        kind=Texts,
     )
 }
 SIDES: Group = {  # which rows are target and background
-    "by": text("COLUMN", "Column of FILE that tells the sets apart."),
-    "target": texts(
-        "VALUE", "Rows of the target: a value of the --by column, or COLUMN=VALUE. Repeatable."
+    "by": option("COLUMN", "Column of FILE that tells the sets apart."),
+    "target": option(
+        "VALUE",
+        "Rows of the target: a value of the --by column, or COLUMN=VALUE. Repeatable.",
+        kind=Texts,
     ),
-    "background": texts(
+    "background": option(
         "VALUE",
         "Rows of the background, given in the same way; by default, all other values of the --by "
         "column.",
+        kind=Texts,
     ),
     **WHERE,
 }
@@ -130,53 +129,60 @@ SETS: Group = {  # two sets that something is fitted to
     ),
     "background_file": (BackgroundFile, None),
     **SIDES,
-    "annotation": texts("COLUMN", "Keep a numeric column out of the model. Repeatable."),
-    "features": texts(
+    "annotation": option(
+        "COLUMN", "Keep a numeric column out of the model. Repeatable.", kind=Texts
+    ),
+    "features": option(
         "COLUMN",
         "Use only these columns as features (repeatable), or all columns of numbers (all), also "
         "those that seem to name rows.",
+        kind=Texts,
     ),
-    "scale": text(
+    "scale": option(
         "METHOD",
         "How to scale the features, using both sets together: standard, robust or none.",
-        "none",
+        kind=str,
+        default="none",
     ),
-    "layer": text("NAME", "Layer of an .h5ad file to use instead of X, or raw for its .raw."),
-    "replicates": text(
+    "layer": option("NAME", "Layer of an .h5ad file to use instead of X, or raw for its .raw."),
+    "replicates": option(
         "COLUMN",
         "Column that names the replicate (donor, animal, run) of each row; rows of one replicate "
         "are not independent, so tests and errors resample whole replicates.",
     ),
 }
 MODEL: Group = {  # what every linear model of two sets has
-    "n_shared": text(
+    "n_shared": option(
         "N", "Number of dimensions shared by both sets, or auto (default auto; vae 8)."
     ),
-    "likelihood": text(
+    "likelihood": option(
         "KIND",
         "gaussian, student_t, poisson, negative_binomial, bernoulli or mixed; settings follow a "
         "colon, as in gaussian:noise=feature, student_t:df=learn,per=sample or "
         "mixed:features=FILE (a table with the columns feature and kind).",
-        "gaussian",
+        kind=str,
+        default="gaussian",
     ),
-    "size_factors": text(
+    "size_factors": option(
         "WHICH",
         "Size factors of rows of counts: total (row totals, the default), none, or a COLUMN of "
         "the file, which the other commands then read as well.",
     ),
-    "covariate": texts(
+    "covariate": option(
         "COLUMN",
         "Estimate the effect of a column, such as age or batch, on the mean of the rows, so that "
         "it is not taken for structure; a category if it has words. Repeatable. Commands that "
         "apply the model read the column from their file.",
+        kind=Texts,
     ),
 }
 N_TARGET: Group = {
-    "n_target": text(
+    "n_target": option(
         "N",
         "Number of dimensions that only the target has, or auto for as many as the test of "
         "contrast supports.",
-        "2",
+        kind=str,
+        default="2",
     )
 }
 MODEL_FILE: Group = {"model": file("MODEL", "A model file written by clvm fit.")}
@@ -199,12 +205,12 @@ APPLY: Group = {  # a model and the rows that it is applied to
     "as_json": (Json, False),
 }
 OF: Group = {
-    "of": text(
+    "of": option(
         "SET",
         "Set that the rows belong to: target (the default) or background; of a model of several "
         "sets its name, by default that in the column of the fit.",
     ),
-    "std": flag("--std", "Add posterior standard deviations as columns NAME_std."),
+    "std": option(None, "Add posterior standard deviations as columns NAME_std.", "--std"),
 }
 
 

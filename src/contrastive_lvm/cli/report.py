@@ -103,10 +103,11 @@ def write_page(
 ) -> None:
     """Write the page of a model and two sets."""
     from contrastive_lvm.report.page import page
+    from contrastive_lvm.report.page_data import page_data
 
     announce("Writing the report")
-    text = page(estimator, sets, title=title, evidence=evidence)
-    write_text_atomically(path, text)
+    facts = page_data(estimator, sets, title=title, evidence=evidence)
+    write_text_atomically(path, page(facts))
 
 
 def _confirm(origin: "Origin", model: Path, *, yes: bool) -> None:

@@ -23,14 +23,14 @@ from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
 from contrastive_lvm.estimators.prediction_model import Latents
 from contrastive_lvm.estimators.reporting import report
 from contrastive_lvm.estimators.units import log_volumes, scaling_of
-from contrastive_lvm.io.value_checks import check_values, number, optional, whole
+from contrastive_lvm.io.value_checks import Check, check_values, number, whole
 from contrastive_lvm.vae.fit_networks import NetworkFit
 from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
 
 LEAST_HELD_OUT, MOST_JUDGED = 10, 2000  # rows of a set whose latents are judged
 JUDGED = {
-    "leakage": optional(check_leakage),
+    "leakage": Check((Leakage,), "that of held-out rows", optional=True),
     "target_gain": number("any"),
     "target_gain_error": number("any"),
     "background_gain": number("any"),
@@ -287,6 +287,8 @@ class ContrastiveVAE(Autoencoder):
     def _check_state(self, state: dict[str, Any]) -> None:
         super()._check_state(state)
         check_values(JUDGED, state)
+        if state["leakage"] is not None:
+            check_leakage(state["leakage"])
         if (state["n_target"], state["n_shared"]) != self._sizes():
             raise ValueError("its networks have other dimensions than its parameters say")
         self._separation()

@@ -105,10 +105,10 @@ def latents_leakage(
     return Leakage(set_auc, target_r2, None, None, None)
 
 
-def check_leakage(name: str, value: object, _: dict[str, int]) -> None:
+def check_leakage(value: Leakage) -> None:
     """Refuse what is not the leakage of held-out rows; for model files."""
-    if not isinstance(value, Leakage) or value[2:] != (None, None, None):
-        raise ValueError(f"{name} is not that of held-out rows")
+    if value[2:] != (None, None, None):
+        raise ValueError("leakage is not that of held-out rows")
     check_values({"set_auc": number(), "target_r2": number()}, value)
 
 

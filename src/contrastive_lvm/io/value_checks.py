@@ -7,8 +7,8 @@ first array that has one decides, and all others must agree.
 >>> check_values(table, {"mean": np.ones(3), "loadings": np.ones((3, 2)), "n_iter": 5}, {"D": 3})
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,7 +16,17 @@ from contrastive_lvm.io.container import clipped
 
 Values = Literal["any", "finite", "not negative", "positive"]
 Sizes = dict[str, int]
-Check = Callable[[str, object, Sizes], None]
+
+
+class Check(NamedTuple):
+    """What a value must be: an array of a shape, or a number of some types without one."""
+
+    types: tuple[type, ...]
+    wanted: str = ""  # for messages
+    values: Values = "any"
+    shape: tuple[str | int, ...] | None = None
+    least: int | None = None
+    optional: bool = False  # whether None passes
 
 
 class Record(Protocol):
@@ -25,72 +35,67 @@ class Record(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
 
-def check_values(
-    table: Mapping[str, Check], held: Mapping[str, object] | Record, sizes: Sizes | None = None
-) -> None:
-    """Refuse values that the table does not describe."""
-    values = held if isinstance(held, Mapping) else held._asdict()
-    lacking = [name for name in table if name not in values]
-    if lacking:
-        raise ValueError(f"it lacks {lacking[0]!r}")
-    known: Sizes = {} if sizes is None else sizes
-    for name, check in table.items():
-        check(name, values[name], known)
-
-
 def array(
     *shape: str | int, values: Values = "finite", dtype: type[np.generic] = np.float64
 ) -> Check:
     """Return the check of an array with this shape and such values."""
-
-    def check(name: str, value: object, sizes: Sizes) -> None:
-        if not isinstance(value, np.ndarray) or value.dtype != dtype:
-            raise ValueError(f"{name} is not an array of {dtype.__name__}")
-        if value.ndim != len(shape):
-            raise ValueError(f"{name} has {value.ndim} dimensions in place of {len(shape)}")
-        pairs = zip(shape, value.shape, strict=True)
-        wanted = tuple(n if isinstance(n, int) else sizes.setdefault(n, size) for n, size in pairs)
-        if value.shape != wanted:
-            raise ValueError(f"{name} has shape {value.shape} in place of {wanted}")
-        if not _within(values, value):
-            raise ValueError(f"{name} has a value that is not {values}, or too large")
-
-    return check
+    return Check((dtype,), values=values, shape=shape)
 
 
 def number(values: Values = "finite") -> Check:
     """Return the check of a real number."""
-    wanted = f"a number that is {values}"
-    return _scalar((int, float), lambda value: _within(values, np.float64(value)), wanted)
+    return Check((int, float), f"a number that is {values}", values)
 
 
 def whole(least: int = 0) -> Check:
     """Return the check of an integer that is at least so large."""
-    return _scalar((int,), lambda value: value >= least, f"an integer of at least {least}")
+    return Check((int,), f"an integer of at least {least}", least=least)
 
 
 def flag() -> Check:
     """Return the check of True and False."""
-    return _scalar((bool,), lambda value: True, "true or false")
-
-
-def _scalar(kinds: tuple[type, ...], fits: Callable[[Any], bool], wanted: str) -> Check:
-    def check(name: str, value: object, _: Sizes) -> None:
-        plain = value.item() if isinstance(value, np.generic) else value
-        if type(plain) not in kinds or not fits(plain):
-            raise ValueError(f"{name}={clipped(plain)} must be {wanted}")
-
-    return check
+    return Check((bool,), "true or false")
 
 
 def optional(inner: Check) -> Check:
     """Return a check that lets None pass."""
+    return inner._replace(optional=True)
 
-    def check(name: str, value: object, sizes: Sizes) -> None:
-        if value is not None:
-            inner(name, value, sizes)
 
-    return check
+def check_values(
+    table: Mapping[str, Check], held: Mapping[str, object] | Record, sizes: Sizes | None = None
+) -> None:
+    """Refuse values that the table does not describe."""
+    found = held if isinstance(held, Mapping) else held._asdict()
+    known: Sizes = {} if sizes is None else sizes
+    for name, check in table.items():
+        if name not in found:
+            raise ValueError(f"it lacks {name!r}")
+        value = found[name]
+        if value is None and check.optional:
+            continue
+        if check.shape is not None:
+            _check_array(name, value, check, known)
+            continue
+        plain: Any = value.item() if isinstance(value, np.generic) else value
+        fits = type(plain) in check.types and (check.least is None or plain >= check.least)
+        if not fits or (check.values != "any" and not _within(check.values, np.float64(plain))):
+            raise ValueError(f"{name}={clipped(plain)} must be {check.wanted}")
+
+
+def _check_array(name: str, value: object, check: Check, sizes: Sizes) -> None:
+    """Compare an array with a shape, whose words are sizes that all arrays must agree on."""
+    shape: Any = check.shape
+    if not isinstance(value, np.ndarray) or value.dtype != check.types[0]:
+        raise ValueError(f"{name} is not an array of {check.types[0].__name__}")
+    if value.ndim != len(shape):
+        raise ValueError(f"{name} has {value.ndim} dimensions in place of {len(shape)}")
+    pairs = zip(shape, value.shape, strict=True)
+    wanted = tuple(n if isinstance(n, int) else sizes.setdefault(n, size) for n, size in pairs)
+    if value.shape != wanted:
+        raise ValueError(f"{name} has shape {value.shape} in place of {wanted}")
+    if not _within(check.values, value):
+        raise ValueError(f"{name} has a value that is not {check.values}, or too large")
 
 
 def _within(values: Values, array: np.ndarray | np.float64) -> bool:

@@ -11,10 +11,10 @@ from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.row_columns import facts_of_rows
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices
-from contrastive_lvm.report.evidence import Evidence
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
+    from contrastive_lvm.report.evidence import Evidence
 
 Fitted: TypeAlias = "ContrastiveLVM | ContrastiveVAE"
 
@@ -79,7 +79,7 @@ class Outlyingness(NamedTuple):
 
 
 def findings(
-    model: Fitted, sets: Sets, evidence: Evidence, *, top: int, rows: Outlyingness | None = None
+    model: Fitted, sets: Sets, evidence: "Evidence", *, top: int, rows: Outlyingness | None = None
 ) -> Facts:
     """Collect what is printed about a fit, without advice; `rows` may be known already."""
     facts: Facts = {

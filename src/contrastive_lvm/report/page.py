@@ -17,21 +17,18 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.plots.style import PALETTE, visible
-from contrastive_lvm.report.evidence import Evidence
-from contrastive_lvm.report.findings import Fitted
-from contrastive_lvm.report.page_data import page_data
 
 
-def page(model: Fitted, sets: Sets, *, title: str, evidence: Evidence | None = None) -> str:
-    """Return the HTML page of a fitted model and the rows of both sets."""
-    facts = page_data(model, sets, title=title, evidence=evidence)
-    facts |= {"palette": PALETTE, "ramp": _ramp()}
+def page(facts: dict[str, object]) -> str:
+    """Return the HTML page that shows what `page_data` has collected."""
+    # Colours for numbers from low to high, in an order that any colour vision sees.
+    ramp = [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0.0, 1.0, 64))]
+    facts = facts | {"palette": PALETTE, "ramp": ramp}
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     parts = {
-        "TITLE": html.escape(visible(title)),
+        "TITLE": html.escape(visible(str(facts["title"]))),
         "POLICY": f"default-src 'none'; script-src 'sha256-{digest}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         "STYLE": _web("page.css"),
@@ -70,8 +67,3 @@ def _script() -> str:
 
 def _web(name: str) -> str:
     return files("contrastive_lvm.report").joinpath("web", name).read_text(encoding="utf-8")
-
-
-def _ramp() -> list[str]:
-    """Return colours for numbers from low to high, in an order that any colour vision sees."""
-    return [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0.0, 1.0, 64))]

@@ -18,6 +18,7 @@ from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.report.findings import Fitted
 from contrastive_lvm.report.page import page
+from contrastive_lvm.report.page_data import page_data
 
 COLUMNS = {"size_factors": "size factor", "groups": "replicate"}  # as the page names them
 
@@ -65,7 +66,7 @@ def write_report(
         rows = read_rows(model, background.X, name="background")
         second = _table(rows, background, preparation.features)
     sets, bare = Sets(first, second, preparation, []), without_preparation(model)
-    return write_text_atomically(place, page(bare, sets, title=title))
+    return write_text_atomically(place, page(page_data(bare, sets, title=title)))
 
 
 def _is_given(name: str, *sets: GivenRows) -> bool:

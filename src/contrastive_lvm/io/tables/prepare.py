@@ -190,6 +190,8 @@ def _chosen_sets(
 
 
 def _choose(table: Table, conditions: list[Condition]) -> Table:
+    if not conditions:
+        return table
     mask = matching_rows(table, conditions)
     if not mask.any():
         raise ValueError(

@@ -19,33 +19,26 @@ WORDS = {
 NUMBERED = re.compile(r"(.+)[_.\-]\d+$")
 
 
-def sizes_of(table: Table | None, column: str | None, name: str = "size_factors") -> dict[str, Any]:
-    """Return the argument `name` of an estimator's method; none without a column or a table."""
-    if table is None or column is None:
-        return {}
-    given = annotation(table, column, "--size-factors", "add it, one positive number per row")
-    sizes, wrong = positive_numbers(given)
-    if len(wrong):
-        raise ValueError(
-            f"--size-factors: column {column!r} of {table.source} has "
-            f"{str(given.iloc[wrong[0]])!r} in row {table.labels()[wrong[0]]}; give one positive "
-            "number per row."
-        )
-    return {name: sizes}
-
-
 def facts_of_rows(table: Table | None, prepared: Preparation, prefix: str = "") -> dict[str, Any]:
     """Return the size factors and covariates of rows as an estimator's methods take them."""
-    if table is None:
-        return {}
-    found = sizes_of(table, prepared.sizes, f"{prefix}size_factors")
-    if not prepared.covariates:
-        return found
-    columns = {
-        name: covariate(table, name, is_text=name in prepared.categories)
-        for name in prepared.covariates
-    }
-    return {**found, f"{prefix}covariates": pd.DataFrame(columns)}
+    found: dict[str, Any] = {}
+    if table is not None and prepared.sizes is not None:
+        way = "add it, one positive number per row"
+        given = annotation(table, prepared.sizes, "--size-factors", way)
+        found[f"{prefix}size_factors"], wrong = positive_numbers(given)
+        if len(wrong):
+            raise ValueError(
+                f"--size-factors: column {prepared.sizes!r} of {table.source} has "
+                f"{str(given.iloc[wrong[0]])!r} in row {table.labels()[wrong[0]]}; give one "
+                "positive number per row."
+            )
+    if table is not None and prepared.covariates:
+        columns = {
+            name: covariate(table, name, is_text=name in prepared.categories)
+            for name in prepared.covariates
+        }
+        found[f"{prefix}covariates"] = pd.DataFrame(columns)
+    return found
 
 
 def covariate(table: Table, name: str, *, is_text: bool) -> Column:
