@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
     from contrastive_lvm.resampling.mean_difference import mean_difference
     from contrastive_lvm.resampling.subgroup_number import SubgroupChoice, choose_subgroups
+    from contrastive_lvm.resampling.subgroup_stability import SubgroupStability, subgroup_stability
     from contrastive_lvm.vae.networks import ConvolutionalDecoder, ConvolutionalEncoder
 
 __version__ = "0.1.0"
@@ -116,6 +117,7 @@ __all__ = [
     "ScaleMixture",
     "StudentT",
     "SubgroupChoice",
+    "SubgroupStability",
     "Subgroups",
     "Unobserved",
     "VariationalBayes",
@@ -137,6 +139,7 @@ __all__ = [
     "mean_difference",
     "plots",
     "responders",
+    "subgroup_stability",
 ]
 
 # Names are imported when first used: scikit-learn alone takes a second.
@@ -163,6 +166,8 @@ _HOMES = {
     "Poisson": "likelihoods.poisson",
     "density": "black_box.density",
     "explain_annotations": "resampling.annotations",
+    "SubgroupStability": "resampling.subgroup_stability",
+    "subgroup_stability": "resampling.subgroup_stability",
     "Unobserved": "black_box.density",
     "group_lasso_path": "estimators.lasso_path",
     "Outliers": "estimators.prediction_model",

@@ -86,3 +86,25 @@ def test_choice_is_a_table_and_respects_the_seed() -> None:
     assert first.pvalue == second.pvalue == 1 / 40
     assert list(first.table.n_components) == [1, 2, 3]
     assert (first.table.log_likelihood == second.table.log_likelihood).all()
+
+
+def test_stability_is_that_of_refits_to_resampled_replicates() -> None:
+    """Clear subgroups stay; halves of one cloud do not. Few replicates say less than many rows."""
+    rng = np.random.default_rng(0)
+    W, groups = rng.standard_normal((2, 8)), np.repeat(np.arange(20), 10)
+
+    def found(away: float, replicates: Any) -> clvm.SubgroupStability:
+        centres = rng.standard_normal((20, 2)) + away * (np.arange(20) % 2)[:, None]
+        t = centres[groups] + 0.2 * rng.standard_normal((200, 2))
+        X = t @ W + 0.3 * rng.standard_normal((200, 8))
+        model = clvm.ContrastiveLVM(2, 0, latent_prior=Mixture(2)).fit(X)
+        return clvm.subgroup_stability(model, X, groups=replicates, random_state=0)
+
+    clear, unclear = found(8.0, groups), found(0.0, groups)
+    assert clear.adjusted_rand.shape == (20,)
+    assert clear.adjusted_rand.min() > 0.99
+    assert clear.comembership.min() > 0.99
+    assert unclear.adjusted_rand.mean() < 0.8
+    assert unclear.adjusted_rand.mean() < found(0.0, None).adjusted_rand.mean()
+    with pytest.raises(clvm.exceptions.InvalidParameterError, match="no subgroups"):
+        clvm.subgroup_stability(clvm.ContrastiveLVM(1, 0).fit(np.eye(5)), np.eye(5))
