@@ -54,7 +54,9 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> object:
-        return getattr(module(self._name), attribute)
+        found = getattr(module(self._name), attribute)
+        setattr(self, attribute, found)  # the next time nothing is asked
+        return found
 
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def all_finite(tree: object) -> bool:
 
 def double_precision() -> AbstractContextManager[None]:
     """Return a context in which JAX has 64 bits; outside nothing changes."""
-    context: AbstractContextManager[None] = jax.enable_x64(True)  # type: ignore[arg-type, unused-ignore] # noqa: FBT003
+    context: AbstractContextManager[None] = module("jax").enable_x64(True)  # noqa: FBT003
     return context
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from contrastive_lvm._jax import AnyArray, JaxArray, dist, flat_site, jnp, numpyro
 from contrastive_lvm.black_box.marginal import CompleteRows, marginal_factor
-from contrastive_lvm.model import LoadingBlock, Model
+from contrastive_lvm.model import Model
 
 
 class Unobserved(NamedTuple):
@@ -71,7 +71,7 @@ def density(
     if collapsed and not has_marginal(model):
         raise TypeError(f"{model.likelihood!r} does not allow collapsed=True; use Gaussian().")
     D = rows[0].shape[1]
-    loadings = {block.name: _loadings(block, D, augmented=augmented) for block in model.blocks}
+    loadings = sample_loadings(model, D, augmented=augmented)
     learned = model.likelihood._parameters_of_sets(D, len(model.sets))
     latents = {}
     for i, (name, data) in enumerate(zip(model.sets, rows, strict=True)):
@@ -97,11 +97,16 @@ def has_marginal(model: Model) -> bool:
     return model.likelihood._has_closed_form and not model.likelihood._is_scale_mixture
 
 
-def _loadings(block: LoadingBlock, n_features: int, *, augmented: bool) -> JaxArray:
-    shape = (n_features, block.n_components)
-    if block.n_components == 0:
-        return jnp.zeros(shape)
-    return block.prior.sample(f"{block.name} loadings", shape, augmented=augmented)
+def sample_loadings(model: Model, n_features: int, *, augmented: bool) -> dict[str, JaxArray]:
+    """Draw the loadings of all blocks, with the scales of their priors."""
+    found = {}
+    for block in model.blocks:
+        shape, name = (n_features, block.n_components), f"{block.name} loadings"
+        empty = block.n_components == 0
+        found[block.name] = (
+            jnp.zeros(shape) if empty else block.prior.sample(name, shape, augmented=augmented)
+        )
+    return found
 
 
 def _latents(block: str, set_name: str, n_rows: int, L: JaxArray) -> JaxArray:

@@ -26,6 +26,4 @@ def cached_program(
     return program
 
 
-@lru_cache(maxsize=MOST_PROGRAMS)
-def _cached(make: Callable[[Hashable], object], layout: Hashable, shapes: Hashable) -> object:
-    return make(layout)
+_cached: Callable[..., object] = lru_cache(MOST_PROGRAMS)(lambda make, layout, shapes: make(layout))

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from contrastive_lvm._jax import JaxArray, dist, jax, jnp, numpyro
+from contrastive_lvm._jax import JaxArray, dist, jax, numpyro
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.density import Unobserved, density
-from contrastive_lvm.black_box.initialization import StartingPoint
+from contrastive_lvm.black_box.density import density, sample_loadings
+from contrastive_lvm.black_box.start import StartingPoint
 from contrastive_lvm.model import Model
 from contrastive_lvm.priors.base import LogMoments
 
@@ -55,12 +55,6 @@ def turn_columns(
     return turned
 
 
-def row_sites(model: Model) -> set[str]:
-    """Return the sites that have a value for every row: latents, and scales of entries."""
-    latents = {site for name in model.sets for site in latent_sites(model, name)}
-    return latents | {f"{name} rows scale" for name in model.sets}
-
-
 def unobserved_sites(
     model: Model,
     n_features: int,
@@ -74,42 +68,30 @@ def unobserved_sites(
 
     def trace() -> None:
         rows = [np.zeros((n, n_features)) for n in n_rows]
-        seeded = numpyro.handlers.trace(numpyro.handlers.seed(_flat_as_zero(density), 0))
-        sites = seeded.get_trace(model, *rows, augmented=augmented, collapsed=collapsed)
+        seeded = numpyro.handlers.seed(density, 0)
+        feasible = numpyro.handlers.substitute(
+            seeded, substitute_fn=numpyro.infer.init_to_feasible()
+        )
+        sites = numpyro.handlers.trace(feasible).get_trace(
+            model, *rows, augmented=augmented, collapsed=collapsed
+        )
         for name, site in sites.items():
             if site["type"] == "sample" and not site["is_observed"]:
                 transform = dist.transforms.biject_to(site["fn"].support)
-                found[name] = Site(np.shape(site["value"]), _is_flat(site), transform)
+                flat = isinstance(site["fn"], dist.ImproperUniform)
+                found[name] = Site(np.shape(site["value"]), flat, transform)
 
     jax.eval_shape(trace)
     return found
 
 
-def _is_flat(site: dict[str, Any]) -> bool:
-    return site["type"] == "sample" and isinstance(site["fn"], dist.ImproperUniform)
-
-
-def _flat_as_zero(function: Callable[..., Unobserved]) -> Callable[..., Unobserved]:
-    """Substitute zeros for flat sites, which cannot be drawn; their shape is enough here."""
-
-    def value(site: dict[str, Any]) -> JaxArray | None:
-        return jnp.zeros(site["fn"].event_shape) if _is_flat(site) else None
-
-    substituted: Callable[..., Unobserved] = numpyro.handlers.substitute(
-        function, substitute_fn=value
-    )
-    return substituted
-
-
 def loadings_at(
     model: Model, n_features: int, values: Mapping[str, JaxArray], *, augmented: bool
-) -> JaxArray:
-    """Return the loadings of all blocks, (D, K), at values of the sites without rows."""
-    empty = [np.zeros((0, n_features))] * len(model.sets)
-    known = _flat_as_zero(numpyro.handlers.substitute(density, values))
-    blind = numpyro.handlers.block(numpyro.handlers.seed(known, 0))
-    found: Unobserved = blind(model, *empty, augmented=augmented)
-    return jnp.concatenate(list(found.loadings.values()), axis=1)
+) -> dict[str, JaxArray]:
+    """Return the loadings of all blocks, (D, n), at values of their sites."""
+    known = numpyro.handlers.substitute(sample_loadings, values)
+    loadings: dict[str, JaxArray] = known(model, n_features, augmented=augmented)
+    return loadings
 
 
 def initial_values(start: StartingPoint, *, augmented: bool) -> dict[str, Array]:
@@ -126,7 +108,8 @@ def initial_values(start: StartingPoint, *, augmented: bool) -> dict[str, Array]
         variance = block.prior._site_variance(scales, len(L)) if scales else None
         if variance is not None and not augmented:
             values[f"{name}{block.prior._loading_site}"] = L / np.sqrt(np.asarray(variance))
-    values |= {f"{name} mean": mean for name, mean in zip(model.sets, start.means, strict=True)}
+    for name, mean, latents in zip(model.sets, start.means, start.latents, strict=True):
+        values |= {f"{name} mean": mean, **split_columns(latents, latent_sites(model, name))}
     return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
 
 
@@ -146,8 +129,9 @@ def public_draws(model: Model, n_features: int, values: dict[str, Array]) -> dic
         own.pop((block.prior._loading_site or "").strip(), None)
         scales = block.prior._public_draws(own)
         public |= {f"{prefix}{site}": value for site, value in scales.items()}
-    kept = {"log density", *row_sites(model), *(f"{name} mean" for name in model.sets)}
-    kept |= {f"{block.name} loadings" for block in model.blocks}
+    kept = {"log density", *(f"{block.name} loadings" for block in model.blocks)}
+    for name in model.sets:
+        kept |= {f"{name} mean", f"{name} rows scale", *latent_sites(model, name)}
     found = {name: left.pop(name) for name in list(left) if name in kept}
     learned = model.likelihood._public_draws(left, n_features)
     if model.likelihood._has_own_noise:

@@ -51,16 +51,9 @@ def deterministic_starts(problem: Problem) -> list[tuple[Problem, Array]]:
     active block than the data supports. Otherwise there are two where the sets differ in their
     blocks: the most active block from the sets that have least beside it, or from all of them.
     """
-    starts = _Starts(problem)
-    first, *others = starts.blocks
-    exclusive = starts.least_shared_sets(first, others)
-    if exclusive is None or first.n_components == 0:
-        found = [starts.from_sets(first.sets)]
-    elif problem.model.drops_columns:
-        found = [starts.sized(first, others, exclusive)]
-    else:
-        found = [starts.from_sets(exclusive), starts.from_sets(first.sets)]
-    return [_started(problem, *start) for start in found]
+    data = problem.data
+    starts = SpectralStarts(problem.model, data.covariances(), problem.floor, data.n_features)
+    return [_started(problem, *start) for start in starts.deterministic()]
 
 
 def with_supported_sizes(model: Model, data: Data) -> Model:
@@ -70,11 +63,9 @@ def with_supported_sizes(model: Model, data: Data) -> Model:
     covariance of all sets of the block less what the other blocks explain, but no more than it
     takes to explain 99 % of the variance.
     """
-    starts = _Starts(Problem(model, data))
-    first, *others = starts.blocks
-    most = first.n_components if data.complete else min(first.n_components, MOST_OF_ROWS)
-    source = starts.without_others(first, others, starts.least_shared_sets(first, others))
-    return model.with_sizes({first.name: starts.supported(source, most, EXPLAINED)})
+    floor = Problem(model, data).floor
+    starts = SpectralStarts(model, data.covariances(), floor, data.n_features)
+    return starts.sized_model(None if data.complete else MOST_OF_ROWS)
 
 
 def random_start(problem: Problem, rng: np.random.Generator) -> Array:
@@ -105,17 +96,39 @@ def _started(problem: Problem, loadings: dict[str, Array], psi: Array) -> tuple[
     return problem, point_at(problem, L, psi)
 
 
-class _Starts:
+class SpectralStarts:
     """The covariances of the sets by name, and blocks in the order in which they start."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.model: Model = problem.model
-        self.isotropic = problem.likelihood._is_isotropic
-        self.own_noise, self.floors = problem.likelihood._has_own_noise, problem.floor
-        self.floor = problem.floor.mean(axis=0) if self.own_noise else problem.floor
-        self.n_features = problem.data.n_features
-        self.sets = dict(zip(self.model.sets, problem.data.covariances(), strict=True))
-        self.blocks = sorted(self.model.blocks, key=lambda block: -len(block.sets))
+    def __init__(
+        self,
+        model: Model,
+        covariances: Sequence[CovarianceOperator],
+        floor: Array,  # least noise variances, (D,), or (S, D) of each set's own
+        n_features: int,
+    ) -> None:
+        self.model, self.n_features = model, n_features
+        self.isotropic = model.likelihood._is_isotropic
+        self.own_noise, self.floors = model.likelihood._has_own_noise, floor
+        self.floor = floor.mean(axis=0) if self.own_noise else floor
+        self.sets = dict(zip(model.sets, covariances, strict=True))
+        self.blocks = sorted(model.blocks, key=lambda block: -len(block.sets))
+
+    def deterministic(self) -> list[Start]:
+        """Return the starts of `deterministic_starts`."""
+        first, *others = self.blocks
+        exclusive = self.least_shared_sets(first, others)
+        if exclusive is None or first.n_components == 0:
+            return [self.from_sets(first.sets)]
+        if self.model.drops_columns:
+            return [self.sized(first, others, exclusive)]
+        return [self.from_sets(exclusive), self.from_sets(first.sets)]
+
+    def sized_model(self, most: int | None = None) -> Model:
+        """Return the model with as many columns in its automatic block as the data supports."""
+        first, *others = self.blocks
+        most = first.n_components if most is None else min(first.n_components, most)
+        source = self.without_others(first, others, self.least_shared_sets(first, others))
+        return self.model.with_sizes({first.name: self.supported(source, most, EXPLAINED)})
 
     def least_shared_sets(
         self, first: LoadingBlock, others: list[LoadingBlock]

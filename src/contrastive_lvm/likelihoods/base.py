@@ -403,7 +403,7 @@ class ScaleMixture(Likelihood):
 
     def _parameters_of_sets(self, n_features: int, n_sets: int) -> list[SiteParameters]:
         if not self._has_own_noise:
-            return super()._parameters_of_sets(n_features, n_sets)
+            return [self.parameters(n_features)] * n_sets
         found = self.parameters(n_features, n_sets=n_sets)
         return [{**found, "noise": found["noise"][i]} for i in range(n_sets)]
 
@@ -444,7 +444,7 @@ class ScaleMixture(Likelihood):
         return Expected(value, precision * residual, precision)
 
     def _first_nuisance(self, noise: Array) -> Nuisance:
-        return Nuisance(noise, np.zeros(len(noise)), self._first_df() or None)
+        return Nuisance(noise, np.zeros(noise.shape[-1]), self._first_df() or None)
 
     def _nuisance_statistics(
         self,

@@ -11,7 +11,6 @@ import numpy as np
 from contrastive_lvm._jax import double_precision, to_numpy
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.density import has_marginal
-from contrastive_lvm.black_box.initialization import StartingPoint, starting_point
 from contrastive_lvm.black_box.marginal import complete_rows
 from contrastive_lvm.black_box.nuts.nuts_chains import (
     SEGMENT,
@@ -26,6 +25,7 @@ from contrastive_lvm.black_box.nuts.nuts_parametrization import (
     freedom,
 )
 from contrastive_lvm.black_box.sites import prior_states, public_draws, turn_columns
+from contrastive_lvm.black_box.start import StartingPoint, starting_point
 from contrastive_lvm.checks import check_integer, check_positive
 from contrastive_lvm.draws import Draws, diagnosed, packed_covariance, turns
 from contrastive_lvm.inference import MIXTURES_NEED_CLOSED_FORM, Engine

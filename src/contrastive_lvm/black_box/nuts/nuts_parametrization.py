@@ -23,8 +23,8 @@ from scipy.linalg import qr
 
 from contrastive_lvm._jax import AnyArray, JaxArray, jnp
 from contrastive_lvm.arrays import Array, noise_of
-from contrastive_lvm.black_box.initialization import StartingPoint
 from contrastive_lvm.black_box.sites import Site, initial_values, latent_sites, split_columns
+from contrastive_lvm.black_box.start import StartingPoint
 from contrastive_lvm.draws import Freedom
 from contrastive_lvm.model import LoadingBlock, Model
 

@@ -4,18 +4,18 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from contrastive_lvm._jax import double_precision
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import placement
-from contrastive_lvm.black_box.initialization import StartingPoint, starting_point
-from contrastive_lvm.black_box.svi.guides import GuideFamily, SviLayout
-from contrastive_lvm.black_box.svi.svi_batches import SviRows
-from contrastive_lvm.black_box.svi.svi_loop import StepSchedule, SviLoop, SVIState
+from contrastive_lvm.black_box.start import StartingPoint, starting_point
+from contrastive_lvm.black_box.svi.guide import GuideFamily, SviLayout
+from contrastive_lvm.black_box.svi.svi_loop import SviLoop, SVIState
 from contrastive_lvm.black_box.svi.svi_posterior import svi_posterior
+from contrastive_lvm.black_box.svi.svi_rows import SviRows
 from contrastive_lvm.checks import check_choice, check_integer, check_positive
 from contrastive_lvm.inference import MIXTURES_NEED_CLOSED_FORM, Engine
 from contrastive_lvm.model import Model
@@ -25,7 +25,6 @@ from contrastive_lvm.rows.reader import Rows
 
 logger = logging.getLogger(__name__)
 
-LatentParameters = Literal["rows", "amortised"]
 WHOLE = 1 << 18  # entries up to which all rows are used at every step
 LEAST_BATCH = 32  # rows of a minibatch that is chosen here
 
@@ -35,11 +34,12 @@ class SVI(Engine):
     """Gradient ascent on Monte-Carlo estimates of the bound (reparameterised, Adam).
 
     Algorithm 1 of the paper for every likelihood and prior: Gaussian latents and loadings,
-    log-normal scales, points where there is no prior. It begins at the closed form (of a Gaussian
-    stand-in for counts and binary data). Every 100 steps the bound is estimated at the mean of the
-    parameters since the last time, always with the same draws, so that its changes are smooth;
-    when it stands still the learning rate drops to a third, and after four drops the fit has
-    converged. Float32 rows are fitted in single precision, others in double.
+    log-normal scales, points where there is no prior. It begins at probabilistic PCA, one block
+    after another (for counts and binary data, of rows in which the predictor is about linear).
+    Every 100 steps the bound is estimated at the mean of the parameters since the last time, always
+    with the same draws, so that its changes are smooth; when it stands still the learning rate
+    drops to a third, and after four drops the fit has converged. Float32 rows are fitted in single
+    precision, others in double.
 
     Parameters
     ----------
@@ -58,16 +58,14 @@ class SVI(Engine):
         chunks, the rows of several shuffled together.
     n_particles : int
         Draws per step.
-    family : {"structured", "mean_field", "low_rank", "full_rank"}
+    family : {"structured", "mean_field", "low_rank"}
         What is correlated in the posterior. `"structured"`: the latents of a row, and the loadings
         of a feature, as under `VariationalBayes`. `"mean_field"`: nothing, as in the paper; target
-        loadings then turn away from shared ones, by 27 degrees on a small test problem. The other
-        two: latents of a row, and all loadings and scales, with a covariance of rank `rank` plus a
-        diagonal, or any (up to 2,000 of them).
+        loadings then turn away from shared ones, by 27 degrees on a small test problem.
+        `"low_rank"`: the latents of a row, and all loadings and scales, with a covariance of rank
+        `rank` plus a diagonal.
     rank : int
         Rank of `"low_rank"`.
-    local : {"rows", "amortised"}
-        Whether every row has parameters of its latents, or an encoder is shared by a set's rows.
     augmented : bool
         Whether the scales of entries (Student-t) and half-Cauchys (horseshoe) are variables with
         log-normal posteriors, as in the paper and in `VariationalBayes`; False integrates them
@@ -81,7 +79,7 @@ class SVI(Engine):
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> clvm.SVI(batch_size=256, local="amortised").family
+    >>> clvm.SVI(batch_size=256).family
     'structured'
     """
 
@@ -92,7 +90,6 @@ class SVI(Engine):
     n_particles: int = 1
     family: GuideFamily = "structured"
     rank: int = 10
-    local: LatentParameters = "rows"
     augmented: bool = True
     start: SVIState | None = None
     # A property of the machine, not of the model: neither shown nor saved.
@@ -109,7 +106,6 @@ class SVI(Engine):
         if not callable(self.learning_rate):
             check_positive("learning_rate", self.learning_rate)
         check_choice("family", self.family, get_args(GuideFamily))
-        check_choice("local", self.local, get_args(LatentParameters))
 
     def _unsupported_reason(self, model: Model) -> str | None:
         """Say why this engine cannot fit a model, and what can; None when it can."""
@@ -121,11 +117,6 @@ class SVI(Engine):
                     f"SVI cannot fit {prior!r}: it has no NumPyro density; give it a method "
                     "sample(name, shape, augmented)."
                 )
-        if self.local == "amortised" and self.augmented and model.likelihood._scale_width(1):
-            return (
-                f"SVI(local='amortised') cannot fit {model.likelihood!r}: scales of entries have "
-                "no encoder; use augmented=False, which integrates them out."
-            )
         return None
 
     def _convergence_hint(self) -> str:
@@ -149,19 +140,35 @@ class SVI(Engine):
 
         Sets are in the order of `model.sets`, in memory or out of core; their values are checked.
         """
-        sizes = log_sizes or [np.zeros(X.shape[0]) for X in sets]
+        sizes, rng = log_sizes or [np.zeros(X.shape[0]) for X in sets], np.random.default_rng(seed)
         if start is None:
             sized = model if self.start is None else self.start.layout.model
-            start = starting_point(sized, sets, sizes, seed=seed if restart else None, sample=seed)
+            start = starting_point(sized, sets, sizes, seed=seed, restart=restart)
         with double_precision():
-            return self._fit(start, sets, sizes, seed)
-
-    def _layout(self, model: Model, rows: SviRows) -> SviLayout:
-        """Return all that decides what has to be compiled."""
-        amortised = self.local == "amortised"
-        missing = amortised and rows.any_missing
-        guide = (self.family, self.rank, self.augmented, self.n_particles)
-        return SviLayout(model, rows.n_features, *guide, amortised, missing)
+            rows = SviRows(sets, sizes, self._batch_rows(sets), rng, placement(self.n_devices))
+            guide = (self.family, self.rank, self.augmented, self.n_particles)
+            loop = SviLoop(
+                SviLayout(start.model, rows.n_features, *guide),
+                rows,
+                start,
+                rng,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                learning_rate=self.learning_rate,
+                state=self.start,
+            )
+            try:
+                with progress("SVI", self.max_iter, logger) as advance:
+                    while loop.goes_on:
+                        advance(loop.window(), f"bound {loop.trace[-1]:.6g}")
+            except KeyboardInterrupt:
+                warnings.warn(
+                    f"interrupted after {loop.step} steps; the best state so far is kept, and "
+                    "SVI(start=model.posterior_.state) goes on from it.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+            return svi_posterior(loop)
 
     def _batch_rows(self, sets: Sequence[Rows]) -> int | None:
         """Return the number of rows of a minibatch; None for all."""
@@ -170,26 +177,3 @@ class SVI(Engine):
         n_rows, n_features = sum(X.shape[0] for X in sets), sets[0].shape[1]
         few = n_rows * n_features <= WHOLE
         return None if few else max(LEAST_BATCH, WHOLE // 2 // n_features)
-
-    def _fit(
-        self, start: StartingPoint, sets: Sequence[Rows], sizes: Sequence[Array], seed: int
-    ) -> Posterior:
-        single = all(X.dtype == np.float32 for X in sets)
-        dtype = np.float32 if single else np.float64
-        n_devices = placement(self.n_devices).n_devices
-        rows = SviRows(sets, sizes, self._batch_rows(sets), dtype, n_devices)
-        schedule = StepSchedule(self.max_iter, self.tol, self.learning_rate)
-        layout = self._layout(start.model, rows)
-        loop = SviLoop(layout, rows, start, schedule, seed, self.start)
-        try:
-            with progress("SVI", self.max_iter, logger) as advance:
-                while loop.goes_on:
-                    advance(loop.window(), f"bound {loop.trace[-1]:.6g}")
-        except KeyboardInterrupt:
-            warnings.warn(
-                f"interrupted after {loop.step} steps; the best state so far is kept, and "
-                "SVI(start=model.posterior_.state) goes on from it.",
-                UserWarning,
-                stacklevel=4,
-            )
-        return svi_posterior(loop)

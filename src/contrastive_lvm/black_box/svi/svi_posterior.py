@@ -1,7 +1,7 @@
 """What a guide says once it is fitted: loadings, gauge, scales, draws."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -16,8 +16,7 @@ from contrastive_lvm.black_box.sites import (
     split_columns,
     turn_columns,
 )
-from contrastive_lvm.black_box.svi.guides import Guide, GuideParameters, SviLayout, random_key
-from contrastive_lvm.black_box.svi.row_gaussians import RowGaussians
+from contrastive_lvm.black_box.svi.guide import Guide, GuideParameters
 from contrastive_lvm.black_box.svi.svi_loop import SviLoop, SVIState
 from contrastive_lvm.draws import Draws, packed_covariance
 from contrastive_lvm.linalg import packed
@@ -26,76 +25,95 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import LogMoments
 
+MOMENT_DRAWS = 1000  # of loadings whose moments have no closed form
 
-@dataclass(frozen=True)
-class FittedGuide:
+
+class FittedGuide(NamedTuple):
     """A guide with its parameters."""
 
     guide: Guide
-    layout: SviLayout
     parameters: GuideParameters
     units: Mapping[str, AnyArray]
 
     def draws(self, n: int, seed: int) -> dict[str, Array]:
-        """Draw the sites that do not belong to rows, and `L`, (n, D, K)."""
-        layout = self.layout
+        """Draw the sites that do not belong to rows, and the loadings of all blocks."""
+        layout = self.guide.layout
         keys = np.random.default_rng(seed).integers(0, 2**32, size=(n, 4), dtype=np.uint32)
 
         def one(key: JaxArray) -> dict[str, JaxArray]:
-            values = self.guide.draw_without_rows(self.parameters, random_key(key), self.units)
+            values = self.guide.draw(self.parameters, key, self.units)[0]
             L = loadings_at(layout.model, layout.n_features, values, augmented=layout.augmented)
-            return {**values, "L": L}
+            return {**values, **{f"{name} loadings": own for name, own in L.items()}}
 
         drawn = jax.jit(lambda k: jax.lax.map(one, k))(keys)
         return {name: np.asarray(value, dtype=np.float64) for name, value in drawn.items()}
 
     def centre(self) -> dict[str, Array]:
         """Return values of sites at the centre of their distributions; medians of log-normals."""
-        found = {}
-        for name, real in {**self.parameters.globals.points, **self.parameters.globals.loc}.items():
-            value = self.guide.sites[name].transform(np.asarray(real) * self.units.get(name, 1.0))
-            found[name] = np.asarray(value, dtype=np.float64)
-        return found
+        found = self.guide.points_at(self.parameters, self.units)
+        loc = {name: q.loc for name, q in self.parameters.gaussians.items()}
+        for name, real in self.guide.by_site(loc).items():
+            found[name] = self.guide.sites[name].transform(real * self.units.get(name, 1.0))
+        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
 
-    def log_moments(self, name: str) -> LogMoments | None:
-        """Return moments of the logarithm of a log-normal site."""
-        parameters = self.parameters.globals
-        if name not in parameters.loc:
-            return None
-        loc, std = np.asarray(parameters.loc[name]), np.exp(parameters.log_std[name])
-        return LogMoments(loc.astype(np.float64), np.asarray(std**2, dtype=np.float64))
+    def log_moments(self) -> dict[str, LogMoments]:
+        """Return moments of the logarithms of log-normal sites."""
+        fitted = self.parameters.gaussians
+        loc = self.guide.by_site({name: q.loc for name, q in fitted.items()})
+        log_std = self.guide.by_site({name: q.log_std for name, q in fitted.items()})
+        return {name: LogMoments(mean, np.exp(2.0 * log_std[name])) for name, mean in loc.items()}
 
     def loading_moments(self, seed: int) -> tuple[Array, Array | None]:
         """Return posterior mean (D, K) and packed covariances (Q, D) of the rows of L.
 
-        They are exact where loadings are points or independent Gaussians; otherwise from draws.
+        They are exact where loadings are points or Gaussians; otherwise from draws.
         """
-        blocks = self.layout.model.blocks
-        names = [f"{block.name} loadings" for block in blocks if block.n_components]
-        direct, guide = all(name in self.guide.sites for name in names), self.guide
-        points = direct and all(guide.sites[name].flat for name in names)
-        if points or (direct and guide.family in ("mean_field", "structured")):
-            centre = self.centre()
-            mean = np.hstack([centre[name] for name in names])
-            return mean, None if points else self._exact_covariance(names)
-        L = self.draws(1000, seed)["L"]
-        return L.mean(axis=0), packed_covariance(L)
+        sites, layout = self.guide.sites, self.guide.layout
+        names = [f"{block.name} loadings" for block in layout.model.blocks if block.n_components]
+        if layout.family == "low_rank" or any(name not in sites for name in names):
+            drawn = self.draws(MOMENT_DRAWS, seed)
+            L = np.concatenate([drawn[name] for name in names], axis=2)
+            return L.mean(axis=0), packed_covariance(L)
+        centre = self.centre()
+        mean = np.hstack([centre[name] for name in names])
+        widths = [sites[name].shape[1] for name in names]
+        columns = np.flatnonzero(np.repeat([not sites[name].flat for name in names], widths))
+        if not len(columns):
+            return mean, None
+        roots = np.zeros((*mean.shape, mean.shape[1]))
+        unit = np.asarray(self.units[names[0]])[:, :, None]
+        roots[:, columns[:, None], columns] = self.parameters.gaussians["loadings"].roots() * unit
+        i, j = packed.pair_indices(mean.shape[1])
+        return mean, np.ascontiguousarray((roots @ roots.transpose(0, 2, 1))[:, i, j].T)
 
-    def _exact_covariance(self, names: list[str]) -> Array:
-        """Return packed covariances of each feature's loadings, zero where they are points."""
-        guide, parameters = self.guide, self.parameters.globals
-        D, widths = self.layout.n_features, [guide.sites[name].shape[1] for name in names]
-        K, uncertain = sum(widths), [name in guide.loadings for name in names]
-        columns = np.flatnonzero(np.repeat(uncertain, widths))
-        root = np.zeros((D, K, K))
-        root[:, columns, columns] = 1.0
-        if parameters.root is not None:
-            i, j = np.tril_indices(len(columns), -1)
-            root[:, columns[i], columns[j]] = parameters.root
-        std = [np.exp(parameters.log_std[name]) for name in names if name in guide.loadings]
-        root[:, columns] *= (np.hstack(std) * self.units[names[0]])[:, :, None]
-        i, j = packed.pair_indices(K)
-        return np.ascontiguousarray((root @ root.transpose(0, 2, 1))[:, i, j].T)
+
+def svi_posterior(loop: SviLoop) -> Posterior:
+    """Return the best parameters of a fit in the canonical gauge, with their bound and state."""
+    bound, error = loop.finish()
+    model, D = loop.layout.model, loop.rows.n_features
+    best = to_numpy(loop.best)
+    fitted = FittedGuide(loop.guide, best, loop.scaling.units)
+    mean, covariance = fitted.loading_moments(seed=int(loop.rng.integers(2**31)))
+    turns, centre = canonical_turns(model, mean, covariance), fitted.centre()
+    learned = model.likelihood._learned(centre, D)
+    named = zip(turns.items(), model.columns, strict=True)
+    scales = [best.gaussians.get(f"{name} rows scale") for name in model.sets]
+    return Posterior(
+        loadings={n: np.ascontiguousarray(mean[:, c] @ turn) for (n, turn), c in named},
+        means={name: centre[f"{name} mean"] for name in model.sets},
+        noise_variance=learned.noise,
+        lower_bounds=np.append(loop.trace, bound),
+        n_iter=loop.step,
+        converged=loop.converged,
+        loading_covariance=_turned_covariance(covariance, turns),
+        prior_states=_prior_states(fitted, turns),
+        weights=tuple(np.exp(s.loc + 0.5 * np.exp(2.0 * s.log_std)) for s in scales if s),
+        df=learned.df,
+        unit_variance=float((loop.start.unit**2).mean()),
+        dispersion=learned.dispersion if learned.dispersion.any() else None,
+        lower_bound_error=error,
+        state=loop.state(turns),
+    )
 
 
 def canonical_turns(model: Model, mean: Array, covariance: Array | None) -> dict[str, Array]:
@@ -116,34 +134,6 @@ def canonical_turns(model: Model, mean: Array, covariance: Array | None) -> dict
     return turns
 
 
-def svi_posterior(loop: SviLoop) -> Posterior:
-    """Return the best parameters of a fit in the canonical gauge, with their bound and state."""
-    bound, error = loop.finish()
-    model, D = loop.layout.model, loop.rows.n_features
-    best = to_numpy(loop.best)
-    fitted = FittedGuide(loop.guide, loop.layout, best, loop.scaling.units)
-    mean, covariance = fitted.loading_moments(seed=int(loop.rng.integers(2**31)))
-    turns, centre = canonical_turns(model, mean, covariance), fitted.centre()
-    learned = model.likelihood._learned(centre, D)
-    named = zip(turns.items(), model.columns, strict=True)
-    return Posterior(
-        loadings={n: np.ascontiguousarray(mean[:, c] @ turn) for (n, turn), c in named},
-        means={name: centre[f"{name} mean"] for name in model.sets},
-        noise_variance=learned.noise,
-        lower_bounds=np.append(loop.trace, bound),
-        n_iter=loop.step,
-        converged=loop.converged,
-        loading_covariance=_turned_covariance(covariance, turns),
-        prior_states=_prior_states(fitted, turns),
-        weights=tuple(np.exp(s.loc + 0.5 * np.exp(2.0 * s.log_std)) for s in best.scales),
-        df=learned.df,
-        unit_variance=float((loop.start.unit**2).mean()),
-        dispersion=learned.dispersion if learned.dispersion.any() else None,
-        lower_bound_error=error,
-        state=loop.state(turns),
-    )
-
-
 def _turned_covariance(covariance: Array | None, turns: dict[str, Array]) -> Array | None:
     """Return packed covariances of the turned loadings."""
     if covariance is None:
@@ -156,43 +146,30 @@ def _turned_covariance(covariance: Array | None, turns: dict[str, Array]) -> Arr
 
 def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, object]:
     """Return the states of the priors, values per column in the canonical order."""
-    model, sites = fitted.layout.model, fitted.guide.sizes
-    found = {name: moments for name in sites if (moments := fitted.log_moments(name)) is not None}
+    model, found = fitted.guide.layout.model, fitted.log_moments()
     means, variances = (
         turn_columns(model, {name: m[i] for name, m in found.items()}, turns) for i in (0, 1)
     )
     kept = model.with_sizes({name: turn.shape[1] for name, turn in turns.items()})
     return prior_states(
         kept,
-        fitted.layout.n_features,
+        fitted.guide.layout.n_features,
         lambda name: LogMoments(means[name], variances[name]) if name in found else None,
     )
 
 
 def guide_draws(state: SVIState, n: int, seed: int) -> Draws:
     """Return `n` independent draws as one chain; points are the same in each."""
-    layout, model = state.layout, state.layout.model
+    model, rng = state.layout.model, np.random.default_rng(seed)
     with double_precision():
-        guide = FittedGuide(Guide(layout), layout, state.parameters, state.units)
-        values = guide.draws(n, seed)
-    L, rng = values.pop("L"), np.random.default_rng(seed)
-    for block, columns in zip(model.blocks, model.columns, strict=True):
-        values[f"{block.name} loadings"] = L[:, :, columns]
-    for name, latents in zip(model.sets, state.latents, strict=True):
-        values |= split_columns(_draw_latents(latents, n, rng), latent_sites(model, name))
+        values = FittedGuide(Guide(state.layout), state.parameters, state.units).draws(n, seed)
+    for name in model.sets:
+        sites = latent_sites(model, name)
+        if sites:
+            latents = state.parameters.gaussians[f"latents of {name}"]
+            noise = rng.standard_normal((n, *latents.loc.shape))
+            drawn = latents.loc + np.einsum("nij,snj->sni", latents.roots(), noise)
+            values |= split_columns(drawn, sites)
     turned = turn_columns(model, values, state.turns)
     chain = {name: value[None] for name, value in turned.items()}
-    return Draws(public_draws(model, layout.n_features, chain), {}, {})
-
-
-def _draw_latents(rows: RowGaussians, n: int, rng: np.random.Generator) -> Array:
-    """Draw the latents of all rows, (n, N, K)."""
-    N, K = rows.loc.shape
-    noise = rng.standard_normal((n, N, K))
-    mixed = noise.copy()
-    if rows.root is not None:
-        T = np.zeros((N, K, K))
-        i, j = np.tril_indices(K, -1)
-        T[:, i, j] = rows.root
-        mixed += np.einsum("nij,snj->sni", T, noise)
-    return np.asarray(rows.loc + np.exp(rows.log_std) * mixed)
+    return Draws(public_draws(model, state.layout.n_features, chain), {}, {})

@@ -1,0 +1,167 @@
+"""Where black-box inference begins: at probabilistic PCA, one block after another.
+
+Random starts of gradient ascent end at poor optima; these cost less than the first gradient steps.
+Rows of counts and binary data are first replaced by rows in which the predictor is about linear.
+Large sets are represented by random rows; only the latents are found for all of them, in one pass.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from contrastive_lvm.arrays import Array, Matrix, noise_of
+from contrastive_lvm.coordinate_ascent.starts import SpectralStarts
+from contrastive_lvm.likelihoods.base import FLOOR, Likelihood, Nuisance, ScaleMixture
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.model import Model
+from contrastive_lvm.rows.data import CovarianceOperator
+from contrastive_lvm.rows.minibatches import taken
+from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.scale_mixture_rows import CLIP
+
+MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
+START_ENTRIES = 1 << 24  # of all sets, from which a start is found
+START_ROWS = 2000  # of each set, at least
+
+
+class StartingPoint(NamedTuple):
+    """Values of everything that is not observed; the model has the sizes that it begins with.
+
+    Means, latents and their standard deviations are in the order of `model.sets`; the columns of a
+    set's latents are its active columns of L.
+    """
+
+    model: Model
+    L: Array  # (D, K)
+    means: tuple[Array, ...]  # (D,)
+    nuisance: Nuisance
+    latents: tuple[Array, ...]  # (N, active columns)
+    latent_stds: tuple[Array, ...]  # (active columns,)
+    unit: Array  # (D,) of loadings and means: standard deviations of the predictor
+
+
+class _CentredRows(NamedTuple):
+    """Rows of a set about their centre, clipped so that outliers do not decide."""
+
+    centre: Array  # (D,)
+    limit: Array  # (D,) where entries are clipped
+    rows: Array  # (N, D); missing entries are zero
+    covariance: CovarianceOperator  # of available pairs of entries
+    counts: Array  # (D,) of observed entries
+
+
+def starting_point(
+    model: Model,
+    sets: Sequence[Rows],
+    log_sizes: Sequence[Array],
+    *,
+    seed: int = 0,
+    restart: bool = False,
+) -> StartingPoint:
+    """Return where a fit begins; a restart begins with random combinations of rows as loadings."""
+    likelihood, rng = model.likelihood, np.random.default_rng(seed)
+    some = [_some_rows(X, s, sets, rng) for X, s in zip(sets, log_sizes, strict=True)]
+    linear = [likelihood._linearize(X, s) for X, s in some]
+    heavy = likelihood._is_scale_mixture
+    rows = [_centred(widen(one.rows), heavy=heavy) for one in linear]
+    gaussian = likelihood if isinstance(likelihood, ScaleMixture) else Gaussian("feature")
+    stand_in, L, psi, unit = _loadings_and_noise(
+        replace(model, likelihood=gaussian), gaussian, rows
+    )
+    if restart:
+        L = np.asarray(sum(R.rows.T @ rng.standard_normal((len(R.rows), L.shape[1])) for R in rows))
+        L *= np.sqrt(0.5 * len(L) / max(float(((L / unit[:, None]) ** 2).sum()), FLOOR))
+    latents, stds = [], []
+    for i, (name, X, R) in enumerate(zip(model.sets, sets, rows, strict=True)):
+        own = L[:, stand_in.active_columns(name)]
+        scaled = own / noise_of(psi, i)[:, None]
+        covariance = np.linalg.inv(np.eye(own.shape[1]) + scaled.T @ own)
+        known = (likelihood, R.centre, R.limit, scaled @ covariance, log_sizes[i])
+        latents.append(_all_latents(X, partial(_latents, *known)))
+        stds.append(np.sqrt(np.diagonal(covariance)))
+    slope = np.average([one.slope for one in linear], axis=0, weights=[len(R.rows) for R in rows])
+    on_scale = likelihood._is_on_data_scale(len(L))
+    shrunk = np.clip(L / slope[:, None], -MOST_LOADING, MOST_LOADING)
+    return StartingPoint(
+        replace(stand_in, likelihood=likelihood),
+        np.where(on_scale[:, None], L, shrunk),
+        tuple(R.centre if heavy else one.intercept for R, one in zip(rows, linear, strict=True)),
+        likelihood._first_nuisance(psi),
+        tuple(latents),
+        tuple(stds),
+        np.where(on_scale, unit, 1.0),
+    )
+
+
+def _some_rows(
+    X: Rows, log_sizes: Array, sets: Sequence[Rows], rng: np.random.Generator
+) -> tuple[Matrix, Array]:
+    """Return rows in memory and their log sizes; of large sets, random ones."""
+    n_rows, n_features = X.shape
+    share = START_ENTRIES / (n_features * sum(other.shape[0] for other in sets))
+    n = min(n_rows, max(START_ROWS, int(share * n_rows)))
+    at = np.arange(n_rows) if n == n_rows else np.sort(rng.choice(n_rows, n, replace=False))
+    return taken(X, at), log_sizes[at]
+
+
+def _centred(rows: Array, *, heavy: bool) -> _CentredRows:
+    """Centre rows at their means; heavy-tailed ones at their medians, with entries clipped."""
+    rows = np.where(np.isnan(rows).all(axis=0), 0.0, rows)  # features that none of them observes
+    centre, limit = np.nanmean(rows, axis=0), np.full(rows.shape[1], np.inf)
+    if heavy:
+        spread, centre = np.nanstd(rows, axis=0), np.nanmedian(rows, axis=0)
+        robust = 1.4826 * np.nanmedian(np.abs(rows - centre), axis=0)
+        limit = CLIP * np.where(robust > 0, robust, spread)
+    n, share = len(rows), (~np.isnan(rows)).mean(axis=0)
+    residual = np.clip(np.nan_to_num(rows - centre), -limit, limit)
+    variance, scaled = (residual**2).mean(axis=0) / share, residual / share
+    excess = (variance / share - variance)[:, None]  # of the diagonal, where entries are missing
+    covariance = CovarianceOperator(
+        lambda M: scaled.T @ (scaled @ M) / n - excess * M, variance, float(n)
+    )
+    return _CentredRows(centre, limit, residual, covariance, n * share)
+
+
+def _loadings_and_noise(
+    model: Model, likelihood: ScaleMixture, rows: Sequence[_CentredRows]
+) -> tuple[Model, Array, Array, Array]:
+    """Return the model with the sizes that rows support, loadings, noise variances and units."""
+    covariances, D = [R.covariance for R in rows], len(rows[0].centre)
+    variances = [covariance.variance for covariance in covariances]
+    pooled = np.average(variances, axis=0, weights=[R.counts for R in rows])
+    floor = likelihood._noise_floor(pooled, D)
+    unit = np.sqrt(floor / FLOOR)
+    if likelihood._has_own_noise:
+        own = [likelihood._noise_floor(variance, D) for variance in variances]
+        floor = np.maximum(own, FLOOR * floor)
+    if any(block.automatic for block in model.blocks):
+        model = SpectralStarts(model, covariances, floor, D).sized_model()
+    start = SpectralStarts(model, covariances, floor, D).deterministic()[0]
+    sized = model.with_sizes({name: L.shape[1] for name, L in start.loadings.items()})
+    L = np.hstack([start.loadings[block.name] for block in model.blocks])
+    return sized, L, np.clip(start.psi, floor, 10.0 * floor / FLOOR), unit
+
+
+def _latents(
+    likelihood: Likelihood,
+    centre: Array,
+    limit: Array,
+    weights: Array,
+    log_sizes: Array,
+    X: Matrix,
+    at: slice,
+) -> Array:
+    """Return posterior means of the latents of rows under Gaussian noise."""
+    rows = widen(likelihood._linearize(X, log_sizes[at]).rows)
+    return np.asarray(np.clip(np.nan_to_num(rows - centre), -limit, limit) @ weights)
+
+
+def _all_latents(X: Rows, latents: Callable[[Matrix, slice], Array]) -> Array:
+    """Return the latents of all rows of a set."""
+    if isinstance(X, RowReader):
+        return np.asarray(X.map(latents))
+    return np.concatenate([latents(X[at], at) for at in row_slices(*X.shape)])
