@@ -17,9 +17,10 @@ import contrastive_lvm as clvm
 from benchmarks.measure import Result, best_seconds
 from contrastive_lvm._jax import double_precision, module
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.initialization import starting_point
-from contrastive_lvm.black_box.svi.svi_batches import SviRows
-from contrastive_lvm.black_box.svi.svi_loop import StepSchedule, SviLoop
+from contrastive_lvm.black_box.start import starting_point
+from contrastive_lvm.black_box.svi.guide import SviLayout
+from contrastive_lvm.black_box.svi.svi_loop import SviLoop
+from contrastive_lvm.black_box.svi.svi_rows import SviRows
 
 STEPS, RATE, LIMIT = 100, 0.01, 1.5
 N, M, D, K, T = 1000, 500, 100, 4, 2
@@ -62,16 +63,15 @@ def _ours(X: Array, B: Array) -> tuple[Callable[[], Any], float]:
     model = clvm.contrastive_model(T, K, clvm.Poisson("none"))
     sizes = [np.zeros(N), np.zeros(M)]
     begin = starting_point(model, [X, B], sizes)
-    rows = SviRows([X, B], sizes, None, np.float64)
-    engine = clvm.SVI(learning_rate=RATE)
-    schedule = StepSchedule(engine.max_iter, engine.tol, RATE)
-    loop = SviLoop(engine._layout(begin.model, rows), rows, begin, schedule, 0)
-    rates = np.full(STEPS, RATE)
+    rng, rates = np.random.default_rng(0), np.full(STEPS, RATE)
+    rows = SviRows([X, B], sizes, None, rng)
+    layout = SviLayout(begin.model, D, "structured", 1, augmented=True, n_particles=1)
+    loop = SviLoop(layout, rows, begin, rng, max_iter=STEPS, tol=1e-4, learning_rate=RATE)
 
     def run() -> Any:
-        keys = loop.rng.integers(0, 2**32, size=(STEPS, 4), dtype=np.uint32)
+        keys = loop.rng.integers(0, 2**32, size=(STEPS, 1, 4), dtype=np.uint32)
         found = loop.compiled.steps(
-            loop.parameters, loop.optimiser, keys, rates, loop._batches(STEPS), loop.scaling
+            loop.parameters, loop.optimiser, keys, rates, rows.next(STEPS), loop.scaling
         )
         return module("jax").block_until_ready(found)
 

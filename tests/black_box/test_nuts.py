@@ -37,12 +37,12 @@ jax = pytest.importorskip("jax", reason="the extra jax is not installed")
 numpyro = pytest.importorskip("numpyro", reason="the extra jax is not installed")
 
 from contrastive_lvm.black_box import program_cache  # noqa: E402
-from contrastive_lvm.black_box.initialization import starting_point  # noqa: E402
 from contrastive_lvm.black_box.marginal import complete_rows  # noqa: E402
 from contrastive_lvm.black_box.nuts.nuts import NUTS, log_moments  # noqa: E402
 from contrastive_lvm.black_box.nuts.nuts_chains import CompiledNuts, NutsLayout  # noqa: E402
 from contrastive_lvm.black_box.nuts.nuts_parametrization import coordinates_at, values_at  # noqa: E402
 from contrastive_lvm.black_box.sites import prior_states, unobserved_sites  # noqa: E402
+from contrastive_lvm.black_box.start import starting_point  # noqa: E402
 
 PRIORS: dict[str, Any] = {
     "flat": clvm.Flat(),

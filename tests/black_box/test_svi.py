@@ -12,12 +12,14 @@ import pytest
 from scipy.linalg import subspace_angles
 
 import contrastive_lvm as clvm
-from contrastive_lvm.black_box.initialization import StartingPoint, starting_point
-from contrastive_lvm.black_box.program_cache import MOST_PROGRAMS
-from contrastive_lvm.black_box.svi.svi_batches import SviRows
-from contrastive_lvm.black_box.svi.svi_loop import StepSchedule, SviLoop
+from contrastive_lvm._jax import double_precision
+from contrastive_lvm.black_box.program_cache import MOST_PROGRAMS, cached_program
+from contrastive_lvm.black_box.start import StartingPoint, starting_point
+from contrastive_lvm.black_box.svi.guide import SviLayout
+from contrastive_lvm.black_box.svi.svi_loop import SviLoop
 from contrastive_lvm.black_box.svi.svi_posterior import guide_draws
-from contrastive_lvm.black_box.svi.svi_step import compiled_svi
+from contrastive_lvm.black_box.svi.svi_rows import SviRows
+from contrastive_lvm.black_box.svi.svi_step import CompiledSvi
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import progress
 from tests.oracles import Array
@@ -66,7 +68,7 @@ def closed_form(model: clvm.Model, X: Array, B: Array) -> Posterior | None:
 
 def rough_start(model: clvm.Model, X: Array, B: Array) -> StartingPoint:
     """Moments, turned at random, with twice the noise."""
-    start = starting_point(model, [X, B], [np.zeros(N)] * 2, settle=False)
+    start = starting_point(model, [X, B], [np.zeros(N)] * 2)
     turn = np.random.default_rng(0).standard_normal(start.L.shape) * 0.1
     noisy = start.nuisance._replace(noise=2.0 * start.nuisance.noise)
     return start._replace(L=start.L + turn * start.unit[:, None], nuisance=noisy)
@@ -125,14 +127,12 @@ def fit(small: Problem) -> Posterior:
     "settings",
     [
         pytest.param({"family": "low_rank", "rank": 3}, marks=pytest.mark.slow),
-        pytest.param({"family": "full_rank"}, marks=pytest.mark.slow),
         pytest.param({"batch_size": 40}, marks=pytest.mark.slow),
-        pytest.param({"batch_size": 40, "local": "amortised"}, marks=pytest.mark.slow),
         pytest.param({"n_particles": 4}, marks=pytest.mark.slow),
         pytest.param({"augmented": False}, marks=pytest.mark.slow),
         {"learning_rate": lambda step: 0.02 * 0.999**step},
     ],
-    ids=["low rank", "full rank", "minibatch", "amortised", "particles", "collapsed", "schedule"],
+    ids=["low rank", "minibatch", "particles", "collapsed", "schedule"],
 )
 def test_families_and_batches_find_the_same(
     small: Problem, fit: Posterior, settings: dict[str, Any]
@@ -159,15 +159,13 @@ def test_the_scaled_bound_of_minibatches_is_unbiased(
     model, sets = small
     sizes = [np.zeros(len(X)) for X in sets]
     start = starting_point(model, sets, sizes)
-    from contrastive_lvm._jax import double_precision
-
     means = []
     for batch_size in (None, 14):
-        settings = clvm.SVI(batch_size=batch_size)
+        rng, settings = np.random.default_rng(0), {"max_iter": 1, "tol": 1e-4}
         with double_precision():
-            rows = SviRows(sets, sizes, batch_size, np.float64)
-            layout, schedule = settings._layout(start.model, rows), StepSchedule(1, 1e-4, 0.02)
-            means.append(SviLoop(layout, rows, start, schedule, seed=0).finish())
+            rows = SviRows(sets, sizes, batch_size, rng)
+            layout = SviLayout(start.model, D, "structured", 1, augmented=True, n_particles=1)
+            means.append(SviLoop(layout, rows, start, rng, **settings, learning_rate=0.02).finish())
     (whole, first), (parts, second) = means
     assert abs(whole - parts) < 4.0 * np.hypot(first, second)
 
@@ -189,8 +187,7 @@ def test_trace_climbs_and_ends_at_the_bound(fit: Posterior) -> None:
 @pytest.mark.slow
 def test_resume_goes_on(small: Problem, fit: Posterior) -> None:
     model, (X, B) = small
-    start = starting_point(model, [X, B], [np.zeros(80), np.zeros(60)], settle=False)
-    begun = clvm.SVI(max_iter=150, tol=1e-4)._run(model, [X, B], start=start)
+    begun = clvm.SVI(max_iter=150)._run(model, [X, B])
     assert not begun.converged
     assert begun.n_iter == 150
     ended = clvm.SVI(start=begun.state)._run(model, [X, B])
@@ -251,8 +248,8 @@ def test_float32_rows_are_fitted_in_single_precision(small: Problem, fit: Poster
     model, sets = small
     single = clvm.SVI()._run(model, [X.astype(np.float32) for X in sets])
     assert single.state is not None
-    assert single.state.latents[0].loc.dtype == np.float32
-    assert single.state.parameters.globals.points["log noise"].dtype == np.float32
+    assert single.state.parameters.gaussians["latents of target"].loc.dtype == np.float32
+    assert single.state.parameters.points["log noise"].dtype == np.float32
     assert angle(single.loadings["target"], fit.loadings["target"]) < 5.0
 
 
@@ -263,7 +260,7 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("compiled before the input was checked")
 
-    monkeypatch.setattr("contrastive_lvm.black_box.svi.svi_loop.compiled_svi", refuse)
+    monkeypatch.setattr("contrastive_lvm.black_box.svi.svi_loop.cached_program", refuse)
 
 
 @pytest.mark.parametrize(
@@ -300,15 +297,6 @@ def test_a_mixed_likelihood_must_have_every_feature_once() -> None:
             clvm.ContrastiveLVM(1, 1, likelihood=clvm.Mixed(kinds)).fit(X, background=B)
 
 
-@pytest.mark.usefixtures("blocked")
-def test_engines_that_cannot_serve_say_so() -> None:
-    X, B = np.random.default_rng(0).integers(0, 3, (2, 30, 4)).astype(float)
-    amortised = clvm.SVI(local="amortised")
-    model = clvm.ContrastiveLVM(1, 1, likelihood="student_t", inference=amortised)
-    with pytest.raises(ValueError, match="use augmented=False"):
-        model.fit(X, background=B)
-
-
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
@@ -320,7 +308,6 @@ def test_engines_that_cannot_serve_say_so() -> None:
         ({"tol": -1.0}, "tol=-1.0 must be a positive number"),
         ({"learning_rate": "fast"}, "learning_rate='fast' must be a positive number"),
         ({"family": "gauss"}, "family='gauss' is unknown; use one of 'structured'"),
-        ({"local": "both"}, "local='both' is unknown; use one of 'rows', 'amortised'"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], sentence: str) -> None:
@@ -334,15 +321,6 @@ def test_steps_that_are_too_long_are_taken_back_or_refused(small: Problem, fit: 
     assert found.lower_bound <= fit.lower_bound + 4.0 * fit.lower_bound_error + 1.0
     with pytest.raises(ValueError, match=r"bound is not finite at learning_rate=1000000\.0; lower"):
         clvm.SVI(learning_rate=1e6)._run(*small)
-
-
-def test_full_rank_has_a_limit() -> None:
-    X, B = np.random.default_rng(0).standard_normal((2, 60, 60))
-    prior = clvm.Horseshoe()
-    model = clvm.contrastive_model(10, 30, shared_prior=prior, target_prior=prior)
-    start = starting_point(model, [X, B], [np.zeros(60)] * 2, settle=False)
-    with pytest.raises(ValueError, match=r"covariance of 2644 loadings .* use family='low_rank'"):
-        clvm.SVI(family="full_rank")._run(model, [X, B], start=start)
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_in_a_log(
@@ -402,11 +380,10 @@ def test_draws_of_svi_go_to_arviz(small: Problem, fit: Posterior) -> None:
 
 def test_programs_for_other_shapes_are_freed() -> None:
     """What is compiled for the shapes of one fit is not kept for ever."""
-    model, X = clvm.contrastive_model(1, 1), np.zeros((12, 3))
-    rows = [SviRows([X[:n], X[:5]], [], None, np.float64) for n in range(6, 11)]
-    layout = clvm.SVI()._layout(model, rows[0])
-    programs = [weakref.ref(compiled_svi(layout, own.shapes).guide) for own in rows]
-    assert compiled_svi(layout, rows[-1].shapes).guide is programs[-1]()
+    model, shapes = clvm.contrastive_model(1, 1), range(6, 11)
+    layout = SviLayout(model, 3, "structured", 1, augmented=True, n_particles=1)
+    programs = [weakref.ref(cached_program(CompiledSvi, layout, n).guide) for n in shapes]
+    assert cached_program(CompiledSvi, layout, shapes[-1]).guide is programs[-1]()
     gc.collect()
     alive = [program() is not None for program in programs]
     assert alive == [False, *[True] * MOST_PROGRAMS]

@@ -15,9 +15,9 @@ import pytest
 import scipy.sparse as sp
 
 import contrastive_lvm as clvm
-from contrastive_lvm.black_box import initialization as starting
-from contrastive_lvm.black_box.initialization import starting_point
-from contrastive_lvm.black_box.svi.svi_batches import ShuffledBatches, SviRows
+from contrastive_lvm.black_box import start as starting
+from contrastive_lvm.black_box.start import starting_point
+from contrastive_lvm.black_box.svi.svi_rows import SviRows
 from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.rows import file_rows as stored
@@ -153,14 +153,17 @@ def test_nothing_reads_all_rows_at_once() -> None:
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_a_start_from_some_rows_has_latents_of_all(tmp_path: Path) -> None:
+def test_a_start_from_some_rows_has_latents_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, B = counts()
     state = in_memory().posterior_.state
     assert state is not None
     model = state.layout.model
     sizes = [np.zeros(N), np.zeros(M)]
     sets: list[Any] = [source(memory_map(X, tmp_path / "X.npy")), source(Spied(B))]
-    start = starting_point(model, sets, sizes, sample=1)
+    start = starting_point(model, sets, sizes, seed=1)
+    monkeypatch.setattr(starting, "START_ROWS", N)
     whole = starting_point(model, [X, B], sizes)
     assert [len(h) for h in start.latents] == [N, M]
     for which in (0, 1):
@@ -200,27 +203,20 @@ def test_chunks_are_computed_once_an_epoch() -> None:
 
     X = counts()[0]
     array = da.from_array(X, chunks=(CHUNK, D)).map_blocks(noted, dtype=X.dtype, meta=X[:0])
-    rows = SviRows([source(array)], [np.zeros(N)], 30, np.float64)
-    order = ShuffledBatches(rows, np.random.default_rng(0))
+    rows = SviRows([source(array)], [np.zeros(N)], 30, np.random.default_rng(0))
     computed.clear()
     for _ in range(20):
-        order.next(1)
+        rows.next(1)
     assert sum(computed) == 2 * N
-    assert rows.any_missing
-    found = list(rows.in_order(0))
-    np.testing.assert_array_equal(np.concatenate([x for _, x, _ in found]), X)
-    np.testing.assert_array_equal(np.concatenate([at for at, _, _ in found]), np.arange(N))
 
 
 def test_memory_maps_are_not_copied(tmp_path: Path) -> None:
     """Half a gigabyte on a disk that keeps no zeros, minibatches of 32 rows."""
     big = np.memmap(tmp_path / "X", dtype=np.float64, mode="w+", shape=(1 << 17, 512))
-    rows = SviRows([source(big)], [np.zeros(len(big))], 32, np.float64)
-    order = ShuffledBatches(rows, np.random.default_rng(0))
+    rows = SviRows([source(big)], [np.zeros(len(big))], 32, np.random.default_rng(0))
     tracemalloc.start()
     try:
-        batch = order.next(4)
-        rows.some(0, np.random.default_rng(0), 100)
+        batch = rows.next(4)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -305,16 +301,16 @@ def test_size_factors_of_another_length_are_refused(tmp_path: Path) -> None:
 TWO_DEVICES = """
 import sys, warnings
 import jax, numpy as np
-from contrastive_lvm.black_box.svi.svi_loop import SviLoop
+from contrastive_lvm.black_box.svi.svi_rows import SviRows
 from tests.black_box.test_svi_sources import counts, fit
 assert len(jax.devices()) == 2
 warnings.simplefilter("ignore")
-next_batches, parts = SviLoop._batches, set()
+next_batches, parts = SviRows.next, set()
 def spied(self, n):
     batches = next_batches(self, n)
     parts.update(shard.data.shape[1:] for shard in batches.rows[0].addressable_shards)
     return batches
-SviLoop._batches = spied
+SviRows.next = spied
 model = fit(*counts(), n_devices=2)
 assert parts == {(15, 8)}, parts  # of 30 rows
 W, S = model.target_components_, model.shared_components_

@@ -23,7 +23,7 @@ LIKELIHOODS: dict[str, Any] = {
 PRIORS: dict[str, Any] = {"ard": clvm.ARD(), "laplace": Laplace(), "student": StudentLoadings()}
 ENGINES: dict[str, Any] = {
     "svi": clvm.SVI(max_iter=400),
-    "minibatches": clvm.SVI(max_iter=400, batch_size=60, local="amortised"),
+    "minibatches": clvm.SVI(max_iter=400, batch_size=60),
     "marginal": clvm.SVI(max_iter=400, augmented=False),
     "nuts": clvm.NUTS(n_warmup=100, n_draws=100, n_chains=2),
 }

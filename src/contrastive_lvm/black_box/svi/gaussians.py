@@ -11,6 +11,8 @@ import numpy as np
 from contrastive_lvm._jax import AnyArray, JaxArray, dist, jax, jnp
 from contrastive_lvm.arrays import LOG_2PI, Array
 
+MOST_WRITTEN_OUT = 8  # columns of a triangular system that is faster written out
+
 
 class Gaussians(NamedTuple):
     """Gaussian distributions of N vectors of K values, `u = loc + diag(std) (I + T) noise`.
@@ -50,8 +52,7 @@ class Gaussians(NamedTuple):
         if self.root is not None:
             T = _unpacked(self.root, noise.shape[1])
             mixed = noise + jnp.einsum("nij,nj->ni", T, noise)
-            for j in reversed(range(1, noise.shape[1])):  # (I + T)' pull = noise, from the last
-                pull = pull - stop(T[:, j]) * pull[:, j : j + 1]
+            pull = _transposed_solve(stop(T), noise)
         u = jnp.asarray(self.loc) + jnp.exp(self.log_std) * mixed
         value = -0.5 * (noise**2 + LOG_2PI) - log_std
         return u, value - (u - stop(u)) * pull * jnp.exp(-log_std)
@@ -80,3 +81,17 @@ def _unpacked(root: AnyArray, K: int) -> JaxArray:
     place[np.tril_indices(K, -1)] = np.arange(root.shape[1])
     zero = jnp.zeros((root.shape[0], 1), root.dtype)
     return jnp.concatenate([root, zero], axis=1)[:, place]
+
+
+def _transposed_solve(T: JaxArray, noise: JaxArray) -> JaxArray:
+    """Return `(I + T)^-T noise` of every row, the last column first."""
+    K, columns = noise.shape[1], noise
+    if K > MOST_WRITTEN_OUT:
+        for j in reversed(range(1, K)):
+            columns = columns - T[:, j] * columns[:, j : j + 1]
+        return columns
+    found: list[JaxArray] = []
+    for k in reversed(range(K)):
+        later = zip(range(K - 1, k, -1), found, strict=True)
+        found.append(noise[:, k] - sum((T[:, j, k] * x for j, x in later), jnp.zeros(())))
+    return jnp.stack(found[::-1], axis=1)
