@@ -161,11 +161,12 @@ def test_the_scaled_bound_of_minibatches_is_unbiased(
     start = starting_point(model, sets, sizes)
     means = []
     for batch_size in (None, 14):
-        rng, settings = np.random.default_rng(0), {"max_iter": 1, "tol": 1e-4}
+        rng = np.random.default_rng(0)
         with double_precision():
             rows = SviRows(sets, sizes, batch_size, rng)
             layout = SviLayout(start.model, D, "structured", 1, augmented=True, n_particles=1)
-            means.append(SviLoop(layout, rows, start, rng, **settings, learning_rate=0.02).finish())
+            loop = SviLoop(layout, rows, start, rng, max_iter=1, tol=1e-4, learning_rate=0.02)
+            means.append(loop.finish())
     (whole, first), (parts, second) = means
     assert abs(whole - parts) < 4.0 * np.hypot(first, second)
 

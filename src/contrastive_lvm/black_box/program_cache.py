@@ -22,8 +22,8 @@ def cached_program(
         hash(layout)
     except TypeError:
         return make(layout)
-    program: Program = _cached(make, layout, shapes)  # type: ignore[assignment]
+    program: Program = _cached(make, layout, shapes)
     return program
 
 
-_cached: Callable[..., object] = lru_cache(MOST_PROGRAMS)(lambda make, layout, shapes: make(layout))
+_cached = lru_cache(MOST_PROGRAMS)(lambda make, layout, shapes: make(layout))
