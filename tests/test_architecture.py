@@ -39,7 +39,8 @@ LAYERS = {  # a package may import packages of a lower layer, and itself
     "plots": 11,
     "report": 12,
     "experiments": 12,
-    "cli": 13,
+    "app": 13,
+    "cli": 14,
 }
 DATASETS_MAY = {"datasets", "checks", "exceptions"}
 DOORS = {  # what users look for on the model itself

@@ -17,6 +17,7 @@ from typing import Annotated, cast
 import typer
 
 from contrastive_lvm import __version__
+from contrastive_lvm.cli.app import app as open_app
 from contrastive_lvm.cli.apply import denoise, impute, score, transform
 from contrastive_lvm.cli.compare import compare
 from contrastive_lvm.cli.contrast import contrast
@@ -135,6 +136,7 @@ def main(
 
 
 app.command("test")(contrast)
+app.command("app")(open_app)
 for command in (
     fit, report, transform, impute, denoise, score, monitor, select, compare, demo, reproduce,
     datasets,

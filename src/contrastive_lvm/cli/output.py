@@ -1,6 +1,7 @@
 """What commands share in writing: messages, folders, files and tables."""
 
 import json
+import logging
 import re
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+logger = logging.getLogger(__name__)
 
 Facts = dict[str, Any]  # what is printed as JSON, or as text
 Contrastive = Any  # a ContrastiveLVM or a ContrastiveVAE, whose methods have the same names
@@ -50,9 +53,11 @@ def with_warnings(facts: Facts, lines: list[str], *last: str) -> str:
 
 
 def announce(text: str) -> None:
-    """Say on a terminal what is being done."""
+    """Say on a terminal what is being done, or to whoever listens to the log."""
     if sys.stderr.isatty():
         say(f"{text} ...", err=True)
+    else:
+        logger.info("%s ...", text)
 
 
 @contextmanager

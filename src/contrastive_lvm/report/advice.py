@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.leakage import separation_warnings
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.read import looks_transposed
+from contrastive_lvm.io.tables.recognize import look_like_counts, look_uneven
 from contrastive_lvm.io.tables.row_columns import replicate_sign
 from contrastive_lvm.io.tables.table import some
 from contrastive_lvm.likelihoods.base import FLOOR
@@ -84,14 +85,14 @@ def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list
     """Return what the data themselves call for, given the noise that a fitted model has."""
     found = rows_advice(sets, remedies)
     unscaled = sets.preparation.scaling.method == "none" and bool(np.any(model.noise_variance_))
-    if unscaled and np.ndim(model.noise_variance_) == 0 and _uneven(sets.target.values):
+    if unscaled and np.ndim(model.noise_variance_) == 0 and look_uneven(sets.target.values):
         found.append(
             "The features' variances differ by more than a factor of 1,000, so a few of them "
             f"determine the result: {remedies.scale}."
         )
     else:
         found += _noise_advice(sets, model, remedies)
-    if unscaled and _counts(sets.target.values):
+    if unscaled and look_like_counts(sets.target.values):
         found.append(f"The target looks like counts: {remedies.counts}.")
     return found
 
@@ -149,19 +150,6 @@ def fit_advice(facts: Facts, remedies: Remedies = COMMAND, *, automatic: bool = 
             f"{remedies.robust}."
         )
     return found
-
-
-def _uneven(values: Matrix) -> bool:
-    variances, _ = column_variances(values[:2000])
-    varying = variances[variances > 0]
-    return bool(len(varying) and varying.max() > 1000.0 * varying.min())
-
-
-def _counts(values: Matrix) -> bool:
-    block = widen(values[:200])
-    observed = block[~np.isnan(block)]
-    counts = bool((observed >= 0).all() and (observed == np.round(observed)).all())
-    return counts and float(observed.max(initial=0.0)) > 1.0
 
 
 def diagnostics(

@@ -118,7 +118,7 @@ def _read_workbook(
 ) -> Table:
     """Read one sheet of a workbook, the first unless the layout names another."""
     path.open("rb").close()  # whether it is there is said in our own words
-    book = _workbook(path)
+    book = open_workbook(path)
     known = list(book.sheet_names)
     if not known or (layout.sheet is not None and layout.sheet not in known):
         raise ValueError(f"--sheet: {path} has no sheet {layout.sheet!r}; it has {some(known)}.")
@@ -134,7 +134,8 @@ def _read_workbook(
     return table._replace(source=str(path), remarks=(said, *table.remarks))
 
 
-def _workbook(path: Path) -> Any:
+def open_workbook(path: Path) -> Any:
+    """Open a workbook, or refuse it in a sentence."""
     try:
         calamine = import_module("python_calamine")
     except ImportError as error:

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.io.tables.layout import CENSORED, Layout
+from contrastive_lvm.linalg.matrices import column_variances, widen
 
 # The name of the group that matches says what the marks of a number mean.
 NUMBER = re.compile(
@@ -220,3 +221,18 @@ def _all_dates(values: Array) -> bool:
         pd.Series(values.astype(np.int64).astype(str)), format="%Y%m%d", errors="coerce"
     )
     return bool(days.notna().all())
+
+
+def look_like_counts(values: Matrix) -> bool:
+    """Tell whether all values are whole numbers from zero, and not only zeros and ones."""
+    block = widen(values[:200])
+    observed = block[~np.isnan(block)]
+    counts = bool((observed >= 0).all() and (observed == np.round(observed)).all())
+    return counts and float(observed.max(initial=0.0)) > 1.0
+
+
+def look_uneven(values: Matrix) -> bool:
+    """Tell whether the scales of features differ so much that they determine a result."""
+    variances, _ = column_variances(values[:2000])
+    varying = variances[variances > 0]
+    return bool(len(varying) and varying.max() > 1000.0 * varying.min())

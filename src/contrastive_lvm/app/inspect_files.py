@@ -1,0 +1,161 @@
+"""What files hold, and how far two models agree, as JSON; run in a process of its own."""
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.io.tables.layout import layout_of
+from contrastive_lvm.io.tables.preparation import check_preparation
+from contrastive_lvm.io.tables.read import (
+    WORKBOOK,
+    looks_transposed,
+    open_workbook,
+    read_table,
+    without_identifiers,
+)
+from contrastive_lvm.io.tables.recognize import look_like_counts, look_uneven
+from contrastive_lvm.io.tables.row_columns import replicate_sign, replicates_in
+from contrastive_lvm.io.tables.table import Table
+from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+
+MOST_COLUMNS = 2000  # that the page lists
+MOST_VALUES = 40  # different ones of a column that may tell sets apart
+FEW_NUMBERS = 8  # different numbers of a column that may tell sets apart
+FIRST = 200  # rows that are looked at for that
+
+
+def describe(path: str, said: dict[str, Any]) -> dict[str, Any]:
+    """Read a file, and say what it holds."""
+    words = ("sheet", "decimal", "skip_rows")
+    layout = layout_of(
+        **{name: said[name] or None for name in words}, na=said["na"], transpose=said["transpose"]
+    )
+    place = Path(path)
+    sheets = list(open_workbook(place).sheet_names) if WORKBOOK.search(path) else []
+    table = read_table(place, layer=said["layer"] or None, layout=layout)
+    (table,) = without_identifiers(table)
+    return {
+        "rows": table.n_rows,
+        "features": len(table.features),
+        "missing": _missing(table),
+        "columns": _columns(table),
+        "sheets": sheets,
+        "rewritten": sorted({how for _, how in table.rewritten}),
+        "remarks": list(table.remarks),
+        "censored": list(table.censored),
+        "transposed": looks_transposed(table),
+        "values": _kind(table),
+        "uneven": look_uneven(table.values),
+        "replicates": _replicates(table),
+        "sign": replicate_sign([table]),
+    }
+
+
+def _replicates(table: Table) -> list[tuple[str, int]]:
+    """List the columns that may name replicates, and how many each names."""
+    found = []
+    for name in table.annotations.columns:
+        with contextlib.suppress(ValueError):
+            n = len(np.unique(replicates_in([table], str(name))[0].astype(str)))
+            found += [(str(name), n)] if 1 < n < table.n_rows else []
+    return found
+
+
+def _kind(table: Table) -> str:
+    """Say what the values seem to be."""
+    if look_like_counts(table.values):
+        return "counts"
+    values = table.values[:FIRST]
+    observed = values.data if is_sparse(values) else values[np.isfinite(values)]
+    return "binary" if np.isin(observed, (0.0, 1.0)).all() else "measurements"
+
+
+def _missing(table: Table) -> float:
+    values = table.values
+    if is_sparse(values):
+        return 0.0
+    absent = sum(int(np.isnan(values[rows]).sum()) for rows in row_slices(*values.shape))
+    return absent / max(1, values.size)
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    """Describe the columns: annotations with their values first, then features."""
+    found = []
+    for name, column in table.annotations.items():
+        kind = "identifier" if name in table.identifiers else "annotation"
+        found.append({"name": str(name), "kind": kind, **_values(column, MOST_VALUES)})
+    sparse = is_sparse(table.values)
+    for i, name in enumerate(table.features[:MOST_COLUMNS]):
+        own: dict[str, Any] = {"name": name, "kind": "feature", "values": None, "missing": 0}
+        if not sparse:
+            numbers = np.asarray(table.values[:, i])
+            own["missing"] = int(np.isnan(numbers).sum())
+            if len(np.unique(numbers[:FIRST])) <= FEW_NUMBERS:
+                own |= _values(pd.Series(numbers), FEW_NUMBERS)
+        found.append(own)
+    return found
+
+
+def _values(column: "pd.Series[Any]", most: int) -> dict[str, Any]:
+    """Count the values of a column, if there are not too many."""
+    counts = column.value_counts(sort=False)
+    missing = int(column.isna().sum())
+    counts = counts[counts > 0]
+    different = len(counts)
+    if different > most:
+        return {"values": None, "different": different, "missing": missing}
+    named = sorted(((_written(value), int(n)) for value, n in counts.items()), key=lambda v: v[0])
+    return {"values": named, "different": different, "missing": missing}
+
+
+def _written(value: object) -> str:
+    """Write a value as a condition on rows names it."""
+    return f"{value:g}" if isinstance(value, float) and value == round(value) else str(value)
+
+
+def agreement(first: str, second: str) -> dict[str, Any]:
+    """Compare the target dimensions of two models: the angles between them, in degrees."""
+    from scipy.linalg import subspace_angles
+
+    from contrastive_lvm.io.model_files import read_model
+
+    found = [read_model(Path(path)) for path in (first, second)]
+    one, two = (check_preparation(section, Path(first)) for _, section in found)
+    if one.features != two.features:
+        return {"angles": None, "why": "they have different features"}
+    if not np.array_equal(one.scaling.scale, two.scaling.scale):
+        return {"angles": None, "why": "their features have different units"}
+    loadings = [np.asarray(model.target_components_) for model, _ in found]
+    if not all(np.linalg.matrix_rank(own) for own in loadings):
+        return {"angles": None, "why": "one of them has no target dimension"}
+    angles = np.degrees(subspace_angles(*(own.T for own in loadings)))
+    return {"angles": angles.tolist(), "why": ""}
+
+
+def main() -> int:
+    """Answer the question on stdin; what is refused is a sentence."""
+    asked = json.load(sys.stdin)
+    try:
+        found = (
+            agreement(*asked["models"])
+            if "models" in asked
+            else describe(asked["file"], asked["choices"])
+        )
+    except InvalidDataError as error:
+        found = {"error": f"{error.name} {error.reason}"}
+    except MemoryError:
+        found = {"error": "there is not enough memory to read the file; use a smaller one."}
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, KeyError) as error:
+        found = {"error": " ".join(str(error).split()) or "the file cannot be read."}
+    json.dump(found, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
