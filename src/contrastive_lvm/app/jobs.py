@@ -28,11 +28,11 @@ QUESTION = "from contrastive_lvm.app.inspect_files import main; main()"
 
 
 class Workers:
-    """Run processes, a few at a time, and end those that are left."""
+    """Run processes, a few at a time."""
 
     def __init__(self) -> None:
-        self.free = asyncio.Semaphore(MOST_AT_ONCE)
-        self.running: set[Process] = set()
+        self.fits = asyncio.Semaphore(MOST_AT_ONCE)
+        self.questions = asyncio.Semaphore(MOST_AT_ONCE)  # which do not wait for fits
 
     async def command(
         self, arguments: list[str], folder: Path, output: Path, heard: Callable[[str], None]
@@ -42,10 +42,10 @@ class Workers:
         Its output goes to a file, and `heard` is called with each line of what it says meanwhile.
         """
         said: list[str] = []
-        async with self.free:
+        async with self.fits:
             heard("Starting ...")
             with output.open("wb") as stdout:
-                process = await self._start(COMMAND, folder, stdout.fileno())
+                process = await _start(COMMAND, folder, stdout.fileno())
             try:
                 await _give(process, arguments)
                 assert process.stderr is not None
@@ -54,51 +54,46 @@ class Workers:
                     heard(said[-1])
                 code = await process.wait()
             finally:
-                self._end(process)
+                await _end(process)
         return None if code == 0 else _failure(code, said)
 
     async def answer(self, question: dict[str, Any], folder: Path) -> dict[str, Any]:
         """Ask a process about files in a folder; what it refuses is under `error`."""
-        async with self.free:
-            process = await self._start(QUESTION, folder, PIPE)
+        async with self.questions:
+            process = await _start(QUESTION, folder, PIPE)
             try:
                 await _give(process, question)
                 assert process.stdout is not None
                 text, said = await asyncio.gather(process.stdout.read(), _read(process))
                 code = await process.wait()
             finally:
-                self._end(process)
+                await _end(process)
         if code == 0 and len(text) <= LONGEST_ANSWER:
             found: dict[str, Any] = json.loads(text)
             return found
         return {"error": _failure(code, said)}
 
-    def end_all(self) -> None:
-        """End all processes."""
-        for process in list(self.running):
-            self._end(process)
 
-    async def _start(self, code: str, folder: Path, stdout: int) -> Process:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            code,
-            cwd=folder,
-            stdin=PIPE,
-            stdout=stdout,
-            stderr=PIPE,
-            limit=1 << 20,
-            start_new_session=True,
-        )
-        self.running.add(process)
-        return process
+async def _start(code: str, folder: Path, stdout: int) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        code,
+        cwd=folder,
+        stdin=PIPE,
+        stdout=stdout,
+        stderr=PIPE,
+        limit=1 << 20,
+        start_new_session=True,
+    )
 
-    def _end(self, process: Process) -> None:
-        """End a process and those that it has started."""
-        self.running.discard(process)
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+
+async def _end(process: Process) -> None:
+    """End a process and those that it has started."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+        await process.wait()
 
 
 async def _give(process: Process, what: object) -> None:

@@ -152,7 +152,6 @@ class Server:
             for task in self.closing.values():
                 task.cancel()
             await asyncio.gather(*(own.close() for own in self.sessions.values()))
-            self.workers.end_all()
 
     def _route(self, path: str, answer: Answer, method: str = "GET") -> Route:
         """Answer requests about a session; one that is open is not closed any more."""
