@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection, LineCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Ellipse
 from scipy.integrate import trapezoid
 from sklearn.exceptions import NotFittedError
 
@@ -464,3 +465,23 @@ def test_bad_input_is_refused_in_one_sentence(name: str) -> None:
 def test_models_that_are_not_fitted_are_refused(call: Callable[[], Any]) -> None:
     with pytest.raises(NotFittedError, match=r"is not fitted.*call its fit first\."):
         call()
+
+
+@pytest.mark.parametrize("n_target", [1, 2])
+def test_subgroups_have_their_rows_names_and_ellipses(n_target: int) -> None:
+    data = clvm.datasets.make_subgroups(random_state=0)
+    prior = clvm.Mixture(2 * n_target)
+    model = clvm.ContrastiveLVM(n_target, 10, latent_prior=prior)
+    model.fit(data.target, background=data.background)
+    ax = plots.plot_subgroups(model, data.target, title="Subgroups")
+    shares = model.subgroups(data.target).weights
+    wanted = [f"subgroup {c + 1}, {100 * share:.0f} %" for c, share in enumerate(shares)]
+    assert sorted(text.get_text() for text in ax.texts) == sorted(wanted)
+    if n_target == 1:
+        assert len(ax.lines) == 2
+        return
+    ellipses = [patch for patch in ax.patches if isinstance(patch, Ellipse)]
+    mixture = model.posterior_.latent_mixtures["target"]
+    drawn = mixture.draw(4000, np.random.RandomState(0))
+    inside = [ellipse.contains_points(ax.transData.transform(drawn)) for ellipse in ellipses]
+    assert np.any(inside, axis=0).mean() == pytest.approx(0.9, abs=0.02)

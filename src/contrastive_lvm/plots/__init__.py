@@ -14,6 +14,7 @@ from contrastive_lvm.plots.monitoring_plots import plot_monitoring
 from contrastive_lvm.plots.outlier_plots import plot_outliers, plot_weights
 from contrastive_lvm.plots.sparsity import plot_lasso_path, plot_scales
 from contrastive_lvm.plots.spectra import plot_spectrum, plot_variance_shares
+from contrastive_lvm.plots.subgroup_plot import plot_subgroups
 from contrastive_lvm.plots.uncertainty import plot_uncertainty
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "plot_shared",
     "plot_spectrum",
     "plot_stability",
+    "plot_subgroups",
     "plot_trace",
     "plot_uncertainty",
     "plot_variance_shares",
