@@ -14,6 +14,8 @@ def format_summary(facts: Facts) -> str:
     lines = [facts["verdict"], "", *_data(facts), "", *_shares(facts["variance"])]
     for dimension in facts["dimensions"]:
         lines += ["", *_dimension(dimension)]
+    if facts["means"] is not None:
+        lines += ["", *_means(facts["means"])]
     if facts["selected_features"] is not None:
         lines += ["", f"{len(facts['selected_features'])} of {facts['features']} features selected"]
     lines += ["", _outliers(facts["outliers"])]
@@ -137,6 +139,14 @@ def _dimension(facts: Facts) -> list[str]:
         error = [f"± {feature['standard_error']:.2g}"] if known else []
         table.append((f"  {feature['feature']}", f"{feature['loading']:.3g}", *error))
     return [head, *(line.rstrip() for line in aligned(table))]
+
+
+def _means(facts: Facts) -> list[str]:
+    table = [("  feature", "target - background", "standard error")]
+    for feature in facts["features"]:
+        error = f"± {feature['standard_error']:.2g}"
+        table.append((f"  {feature['feature']}", f"{feature['difference']:+.3g}", error))
+    return [facts["sentence"], *aligned(table)] if len(table) > 1 else [facts["sentence"]]
 
 
 def _outliers(facts: Facts) -> str:

@@ -10,6 +10,7 @@ from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.row_columns import facts_of_rows, replicates_in
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
+from contrastive_lvm.report.shift import Shift, shift_of
 from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Evidence(NamedTuple):
 
     verdict: Verdict
     bootstrap: "Bootstrap | None" = None
+    means: Shift | None = None  # None without a background
 
     def standard_errors(self, model: "Fitted") -> Array | None:
         """Return standard errors of the target loadings that cover, (n_target, D), or None.
@@ -68,19 +70,21 @@ def gather(
     and for refits if they take about a second (`has_cheap_errors`) and are possible.
     """
     said = judge(model, sets, n_resamples=n_resamples, shown=int(model.n_target_), seed=seed)
+    evidence = Evidence(said, means=shift_of(sets, replicates_of(sets), said["pvalue"]))
     unasked = n_bootstrap is None
     n_bootstrap = ERROR_RESAMPLES * has_cheap_errors(model, sets) if unasked else n_bootstrap
     if not n_bootstrap or _untestable(model, sets) or not isinstance(model, ContrastiveLVM):
-        return Evidence(said)
+        return evidence
     try:
-        return Evidence(said, resampled(model, sets, n_resamples=n_bootstrap, seed=seed))
+        found = resampled(model, sets, n_resamples=n_bootstrap, seed=seed)
+        return evidence._replace(bootstrap=found)
     except InvalidParameterError as error:
         if error.parameter == "inference":  # it cannot fit weighted rows
-            return Evidence(said)
+            return evidence
         raise
     except InvalidDataError:
         if unasked:  # the summary names the option, which says why there are no errors
-            return Evidence(said)
+            return evidence
         raise
 
 

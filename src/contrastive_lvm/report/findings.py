@@ -15,6 +15,7 @@ from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
     from contrastive_lvm.report.evidence import Evidence
+    from contrastive_lvm.report.shift import MeanFacts
 
 Fitted: TypeAlias = "ContrastiveLVM | ContrastiveVAE"
 
@@ -66,6 +67,7 @@ class Facts(TypedDict):
     dimensions: list[dict[str, object]]
     selected_features: list[str] | None
     outliers: OutlierFacts
+    means: "MeanFacts | None"  # None without a background
     lower_bound: float
     iterations: int
     converged: bool
@@ -103,6 +105,7 @@ def findings(
         "dimensions": _dimensions(model, sets, top, evidence.standard_errors(model)),
         "selected_features": ranked_features(model, sets) if drops_features(model) else None,
         "outliers": _outliers(rows or outlyingness(model, sets), sets.target),
+        "means": None if evidence.means is None else evidence.means.leading(top),
         "lower_bound": float(model.lower_bound_),
         "iterations": int(model.n_iter_),
         "converged": bool(model.converged_),

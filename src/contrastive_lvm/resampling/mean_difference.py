@@ -26,9 +26,11 @@ from scipy.stats import t as student_t
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import rows_for_fit
-from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.linalg.matrices import widen
 from contrastive_lvm.resampling.replicates import check_replicates
-from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.reader import RowReader
+from contrastive_lvm.rows.scatter import Moments, first_pass
 
 
 def mean_difference(
@@ -58,24 +60,34 @@ def mean_difference(
     (30, 4)
     """
     shell = ContrastiveLVM()
-    sets = [rows_for_fit(shell, X), rows_for_fit(shell, background, name="background")]
-    replicates = check_replicates((groups, background_groups), [rows.shape[0] for rows in sets])
-    of_sets = zip(sets, replicates.rows, strict=True)
-    (mean, part, df), (other_mean, other_part, other_df) = (
-        _influence(rows, numbers, replicates.n_replicates) for rows, numbers in of_sets
-    )
+    given = rows_for_fit(shell, X), rows_for_fit(shell, background, name="background")
+    readers = [rows if isinstance(rows, RowReader) else LocalRows(rows) for rows in given]
+    replicates = check_replicates((groups, background_groups), [r.shape[0] for r in readers])
+    first, second = (first_pass(reader, scatter=False) for reader in readers)
+    if replicates.labelled:
+        of_sets = zip(readers, (first, second), replicates.rows, strict=True)
+        (part, df), (other_part, other_df) = (
+            _influence(*own, replicates.n_replicates) for own in of_sets
+        )
+        own, other = (part**2).sum(axis=0), (other_part**2).sum(axis=0)
+    else:
+        df, other_df = first.counts - 1.0, second.counts - 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own, other = (
+                np.where(m.counts > 1, m.square / m.counts / (m.counts - 1.0), np.inf)
+                for m in (first, second)
+            )
+    variance = own + other
     if replicates.in_several_sets:
         variance, degrees = ((part - other_part) ** 2).sum(axis=0), np.minimum(df, other_df)
     else:
-        own, other = (part**2).sum(axis=0), (other_part**2).sum(axis=0)
-        variance = own + other
         with np.errstate(divide="ignore", invalid="ignore"):
             degrees = variance**2 / (own**2 / df + other**2 / other_df)
-    difference, std = mean - other_mean, np.sqrt(variance)
+    difference, std = first.mean - second.mean, np.sqrt(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(difference == 0, 0.0, np.abs(difference) / std)
         p = 2.0 * student_t.sf(ratio, np.maximum(np.nan_to_num(degrees), 1e-3))
-    names = getattr(shell, "feature_names_in_", [f"x{i}" for i in range(sets[0].shape[1])])
+    names = getattr(shell, "feature_names_in_", [f"x{i}" for i in range(len(first.mean))])
     columns = {
         "difference": difference,
         "std": std,
@@ -85,23 +97,17 @@ def mean_difference(
     return pd.DataFrame(columns, index=pd.Index(names))
 
 
-def _influence(rows: Rows, numbers: np.ndarray, n_groups: int) -> tuple[Array, Array, Array]:
-    """Return means of features, (D,), what each replicate adds to their errors, (G, D), and df."""
-    values = rows.load() if isinstance(rows, RowReader) else rows
-    slices = list(row_slices(*values.shape))
-    total, counts = np.zeros(values.shape[1]), np.zeros(values.shape[1])
-    for at in slices:
-        block = widen(values[at])
-        total += np.nansum(block, axis=0)
-        counts += (~np.isnan(block)).sum(axis=0)
-    mean = total / counts
-    parts, entries = np.zeros((n_groups, len(mean))), np.zeros((n_groups, len(mean)))
-    for at in slices:
-        residuals = widen(values[at]) - mean
+def _influence(
+    reader: RowReader, moments: Moments, numbers: np.ndarray, n_replicates: int
+) -> tuple[Array, Array]:
+    """Return what each replicate adds to the error of a set's means, (G, D), and its df, (D,)."""
+    mean, counts = moments.mean, moments.counts
+    parts, entries = np.zeros((n_replicates, len(mean))), np.zeros((n_replicates, len(mean)))
+    for at, rows in zip(reader.slices, reader.read(), strict=True):
+        residuals = widen(rows) - mean
         np.add.at(parts, numbers[at], np.nan_to_num(residuals))
         np.add.at(entries, numbers[at], ~np.isnan(residuals))
     rest = 1.0 - entries / counts
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # observed in one replicate only
         scaled = np.where(rest > 0, parts / counts / np.sqrt(rest), np.inf)
-    df = (entries**2).sum(axis=0) ** 2 / (entries**4).sum(axis=0) - 1.0
-    return mean, scaled, df  # infinite where a feature is observed in one replicate only
+    return scaled, (entries**2).sum(axis=0) ** 2 / (entries**4).sum(axis=0) - 1.0

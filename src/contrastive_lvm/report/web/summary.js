@@ -21,6 +21,10 @@ function drawVerdict() {
     parts.push(make("p", { class: "small", text: `${f.method}. The p-value of a dimension is the chance of seeing as much in data without it; each dimension is tested given those before it.` }));
   }
   if (report.stability) parts.push(make("p", { text: report.stability }));
+  if (f.means) {
+    const each = f.means.features.map((m) => `${m.feature} ${m.difference < 0 ? "" : "+"}${shortNumber(m.difference, 3)} \u00b1 ${shortNumber(m.standard_error, 2)}`);
+    parts.push(make("p", { id: "means", text: each.length ? `${f.means.sentence} Clearest: ${each.join(", ")}.` : f.means.sentence }));
+  }
   document.getElementById("verdict").replaceChildren(...parts);
 }
 
