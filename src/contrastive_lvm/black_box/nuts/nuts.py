@@ -17,13 +17,13 @@ from contrastive_lvm.black_box.nuts.nuts_chains import (
     CompiledNuts,
     NutsLayout,
     NutsRows,
-    compiled_nuts,
 )
 from contrastive_lvm.black_box.nuts.nuts_parametrization import (
     NutsCoordinates,
     coordinates_at,
     freedom,
 )
+from contrastive_lvm.black_box.program_cache import cached_program
 from contrastive_lvm.black_box.sites import prior_states, public_draws, turn_columns
 from contrastive_lvm.black_box.start import StartingPoint, starting_point
 from contrastive_lvm.checks import check_integer, check_positive
@@ -37,6 +37,7 @@ from contrastive_lvm.progress import progress
 
 logger = logging.getLogger(__name__)
 
+LOGARITHMS = ("log noise", "log df", "log dispersion")  # endings of sites of likelihoods
 GOOD_RHAT, FEW_DIVERGENT = 1.05, 0.01  # what counts as converged (Gelman et al. 2013, 11.5)
 
 
@@ -151,38 +152,40 @@ class NUTS(Engine):
     def _sample(
         self, start: StartingPoint, sets: list[Array], sizes: Sequence[Array], seed: int
     ) -> Posterior:
-        layout = self._layout(start.model, sets)
-        if self.given:
-            _refuse_given(self.given, layout)
-        compiled, data = compiled_nuts(layout), _rows(layout, sets, sizes)
-        given = {name: np.asarray(value) for name, value in (self.given or {}).items()}
-        at = coordinates_at(start, compiled.sites, layout.n_rows, given)
-        z, diverging = self._chains(compiled, at, data, seed)
-        flat = to_numpy(compiled.described(z.reshape(-1, z.shape[2]), at, data))
-        if layout.collapsed:
-            flat |= _latents(compiled, flat, sets, seed)
-        values = {
-            name: value.reshape(*z.shape[:2], *value.shape[1:]) for name, value in flat.items()
-        }
-        turned = _in_one_gauge(start.model, values, layout.given)
-        draws = diagnosed(
-            public_draws(start.model, layout.n_features, turned), int(diverging.sum())
-        )
-        return _posterior(start, draws, self.n_warmup, complete=z.shape[1] == self.n_draws)
-
-    def _layout(self, model: Model, sets: list[Array]) -> NutsLayout:
-        collapsed = has_marginal(model)
-        return NutsLayout(
+        model, D, collapsed = start.model, sets[0].shape[1], has_marginal(start.model)
+        complete = tuple(collapsed and not bool(np.isnan(X).any()) for X in sets)
+        layout = NutsLayout(
             model,
-            sets[0].shape[1],
+            D,
             tuple(len(X) for X in sets),
-            tuple(collapsed and not bool(np.isnan(X).any()) for X in sets),
+            complete,
             collapsed,
             tuple(self.given or ()),
             int(self.n_warmup),
             float(self.target_accept),
             int(self.max_tree_depth),
         )
+        if self.given:
+            _refuse_given(self.given, layout)
+        compiled = cached_program(CompiledNuts, layout)
+        parts = [complete_rows(X) if c else X for X, c in zip(sets, complete, strict=True)]
+        sized = model.likelihood._sized_features(D).any()
+        data = NutsRows(tuple(parts), tuple(sizes) if sized else ())
+        given = {name: np.asarray(value) for name, value in (self.given or {}).items()}
+        at = coordinates_at(start, compiled.sites, layout.n_rows, given)
+        z, diverging = self._chains(compiled, at, data, seed)
+        flat = to_numpy(compiled.described(z.reshape(-1, z.shape[2]), at, data))
+        if collapsed:
+            known = {
+                n: v for n, v in flat.items() if n.endswith((" loadings", " mean", "log noise"))
+            }
+            flat |= to_numpy(compiled.latents(np.int64(seed), known, tuple(sets)))
+        values = {name: v.reshape(*z.shape[:2], *v.shape[1:]) for name, v in flat.items()}
+        turned = turn_columns(model, values, _turns(model, values, layout.given))
+        draws = diagnosed(public_draws(model, D, turned), int(diverging.sum()))
+        found = _posterior(start, draws, values, self.n_warmup)
+        complete_run = z.shape[1] == self.n_draws
+        return found._replace(converged=found.converged and complete_run)
 
     def _chains(
         self, compiled: CompiledNuts, at: NutsCoordinates, rows: NutsRows, seed: int
@@ -242,7 +245,7 @@ def _tuples(value: Any) -> Any:
 
 def _refuse_given(given: dict[str, Any], layout: NutsLayout) -> None:
     """Refuse sites that the model does not have, and values that they cannot have."""
-    sites = compiled_nuts(layout._replace(given=())).sites
+    sites = cached_program(CompiledNuts, layout._replace(given=())).sites
     for name, value in given.items():
         if name not in sites:
             known = ", ".join(map(repr, sites))
@@ -287,71 +290,41 @@ def _bound(model: Model, n_features: int) -> Model:
     return model.with_priors(priors)
 
 
-def _rows(layout: NutsLayout, sets: list[Array], sizes: Sequence[Array]) -> NutsRows:
-    parts = [complete_rows(X) if c else X for X, c in zip(sets, layout.complete, strict=True)]
-    sized = layout.model.likelihood._sized_features(layout.n_features).any()
-    return NutsRows(tuple(parts), tuple(sizes) if sized else ())
-
-
-def _latents(
-    compiled: CompiledNuts, values: dict[str, Array], sets: list[Array], seed: int
-) -> dict[str, Array]:
-    """Return the latents of all draws, (draws, N, K)."""
-    model = compiled.layout.model
-    names = [f"{block.name} loadings" for block in model.blocks]
-    names += [*(f"{name} mean" for name in model.sets), "log noise"]
-    given = {name: values[name] for name in names}
-    return to_numpy(dict(compiled.latents(np.int64(seed), given, tuple(sets))))
-
-
-def _in_one_gauge(
-    model: Model, values: dict[str, Array], given: tuple[str, ...]
-) -> dict[str, Array]:
-    """Turn the columns of all draws alike."""
-    found = {
-        block.name: turns(
-            values[f"{block.name} loadings"], values["log density"], freedom(block, given)
-        )
-        for block in model.blocks
+def _turns(model: Model, values: dict[str, Array], given: tuple[str, ...]) -> dict[str, Array]:
+    """Return the matrices that turn the columns of each draw to those of all others."""
+    return {
+        b.name: turns(values[f"{b.name} loadings"], values["log density"], freedom(b, given))
+        for b in model.blocks
     }
-    return turn_columns(model, values, found)
 
 
-def _posterior(start: StartingPoint, draws: Draws, n_warmup: int, *, complete: bool) -> Posterior:
-    """Return posterior means and covariances of draws."""
+def _posterior(
+    start: StartingPoint, draws: Draws, sites: dict[str, Array], n_warmup: int
+) -> Posterior:
+    """Return posterior means and covariances of draws, and of the sites of the likelihood."""
     model, values, D = start.model, draws.values, len(start.L)
     n_chains, n_draws = values["log density"].shape
-    fixed = model.likelihood._learned({}, D)
     none = np.empty((n_chains, n_draws, D, 0))
     loadings = {b.name: values.get(f"{b.name} loadings", none) for b in model.blocks}
     L = np.concatenate(list(loadings.values()), axis=3).reshape(n_chains * n_draws, D, -1)
-    means = {n: v.mean(axis=(0, 1)) for n, v in values.items()}
+    of_likelihood = {n: v for n, v in sites.items() if n.endswith(LOGARITHMS)}
+    means = {n: np.log(np.exp(v).mean(axis=(0, 1))) for n, v in of_likelihood.items()}
+    learned = model.likelihood._learned(means, D)
     agree = draws.worst_rhat[1] < GOOD_RHAT
-    dispersion = means.get("dispersion")
     return Posterior(
         loadings={name: drawn.mean(axis=(0, 1)) for name, drawn in loadings.items()},
-        means={name: means[f"{name} mean"] for name in model.sets},
-        noise_variance=_noise_variance(model, means, fixed.noise),
+        means={name: values[f"{name} mean"].mean(axis=(0, 1)) for name in model.sets},
+        noise_variance=learned.noise,
         lower_bounds=values["log density"].mean(axis=0),
         n_iter=n_chains * (n_warmup + n_draws),
-        converged=complete and agree and draws.divergences <= FEW_DIVERGENT * n_chains * n_draws,
+        converged=agree and draws.divergences <= FEW_DIVERGENT * n_chains * n_draws,
         loading_covariance=packed_covariance(L),
         prior_states=prior_states(model, D, lambda site: log_moments(values.get(site))),
-        df=float(means["df"]) if "df" in means else fixed.df,
+        df=learned.df,
         unit_variance=float((start.unit**2).mean()),
-        dispersion=None if dispersion is None else np.broadcast_to(dispersion, (D,)).copy(),
+        dispersion=learned.dispersion if learned.dispersion.any() else None,
         draws=draws,
     )
-
-
-def _noise_variance(model: Model, means: dict[str, Array], fixed: Array) -> Array:
-    """Return noise variances, (D,) or (S, D), from means of their draws; `fixed` without any."""
-    likelihood, D = model.likelihood, len(fixed)
-    if likelihood._has_own_noise:
-        found = [means[f"{name} noise variance"] for name in model.sets]
-        return np.stack([likelihood._noise_of_features(noise, D) for noise in found])
-    noise = means.get("noise variance")
-    return fixed if noise is None else likelihood._noise_of_features(noise, D)
 
 
 def log_moments(draws: Array | None) -> LogMoments | None:

@@ -14,11 +14,15 @@ from contrastive_lvm._jax import (
     to_numpy,
 )
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.density import Unobserved, density
+from contrastive_lvm.black_box.density import density
 from contrastive_lvm.black_box.marginal import CompleteRows, latent_gaussians
 from contrastive_lvm.black_box.nuts.nuts_parametrization import NutsCoordinates, values_at
-from contrastive_lvm.black_box.program_cache import cached_program
-from contrastive_lvm.black_box.sites import latent_sites, split_columns, unobserved_sites
+from contrastive_lvm.black_box.sites import (
+    latent_sites,
+    loadings_at,
+    split_columns,
+    unobserved_sites,
+)
 from contrastive_lvm.model import Model
 from contrastive_lvm.rows.threads import in_order
 
@@ -56,11 +60,6 @@ class Segment(NamedTuple):
     state: "ChainState"
     z: JaxArray  # (SEGMENT, coordinates), of which the first are filled
     diverging: JaxArray  # (SEGMENT,)
-
-
-def compiled_nuts(layout: NutsLayout) -> "CompiledNuts":
-    """Return the chains of a layout."""
-    return cached_program(CompiledNuts, layout)
 
 
 class CompiledNuts:
@@ -147,27 +146,24 @@ class CompiledNuts:
         return potential
 
     def _log_density(self, values: dict[str, JaxArray], rows: NutsRows) -> JaxArray:
-        log_density = numpyro.infer.util.log_density
-        found: JaxArray = log_density(density, *self._arguments(rows), values)[0]
-        return found
-
-    def _arguments(self, rows: NutsRows) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Return the arguments of the density."""
+        arguments = (self.layout.model, *rows.sets)
         options = {"collapsed": self.layout.collapsed, "log_sizes": rows.log_sizes}
-        return (self.layout.model, *rows.sets), {"augmented": False, **options}
+        found: JaxArray = numpyro.infer.util.log_density(
+            density, arguments, {"augmented": False, **options}, values
+        )[0]
+        return found
 
     def _described(
         self, draws: JaxArray, at: NutsCoordinates, rows: NutsRows
     ) -> dict[str, JaxArray]:
         """Return values of all sites, loadings and the log density at coordinates of draws."""
-        arguments, options = self._arguments(rows)
+        model, D = self.layout.model, self.layout.n_features
 
         def one(z: JaxArray) -> dict[str, JaxArray]:
             values = self._values(z, at)[0]
-            known = numpyro.handlers.substitute(density, values)
-            unobserved: Unobserved = known(*arguments, **options)
-            loadings = {f"{name} loadings": L for name, L in unobserved.loadings.items()}
-            return {**values, **loadings, "log density": self._log_density(values, rows)}
+            loadings = loadings_at(model, D, values, augmented=False)
+            named = {f"{name} loadings": L for name, L in loadings.items()}
+            return {**values, **named, "log density": self._log_density(values, rows)}
 
         return dict(jax.lax.map(one, draws))
 
@@ -175,32 +171,21 @@ class CompiledNuts:
         self, seed: int, drawn: Mapping[str, JaxArray], sets: Sequence[JaxArray]
     ) -> dict[str, JaxArray]:
         """Draw Gaussian latents exactly, given draws of all else: `h = mean + root^-T noise`."""
+        model, solve = self.layout.model, jax.scipy.linalg.solve_triangular
 
         def one(pair: tuple[JaxArray, dict[str, JaxArray]]) -> dict[str, JaxArray]:
+            key, values = pair
             found: dict[str, JaxArray] = {}
-            for i, (X, name) in enumerate(zip(sets, self.layout.model.sets, strict=True)):
-                noise = jnp.exp(pair[1]["log noise"])
-                noise = noise[i] if self.layout.model.likelihood._has_own_noise else noise
-                key = jax.random.fold_in(pair[0], i)
-                found |= self._set_latents(key, pair[1], X, name, noise)
+            for i, (X, name) in enumerate(zip(sets, model.sets, strict=True)):
+                noise = jnp.exp(values["log noise"])
+                noise = noise[i] if model.likelihood._has_own_noise else noise
+                active = [values[f"{b.name} loadings"] for b in model.blocks if name in b.sets]
+                L = jnp.concatenate(active, axis=1)
+                rows = latent_gaussians(X, values[f"{name} mean"], L, noise)
+                normals = jax.random.normal(jax.random.fold_in(key, i), (*rows.mean.shape, 1))
+                h = rows.mean + solve(rows.root, normals, lower=True, trans=1)[:, :, 0]
+                found |= split_columns(h, latent_sites(model, name))
             return found
 
         keys = jax.random.split(jax.random.key(seed), len(drawn["log noise"]))
         return dict(jax.lax.map(one, (keys, drawn)))
-
-    def _set_latents(
-        self,
-        key: JaxArray,
-        values: Mapping[str, JaxArray],
-        X: JaxArray,
-        name: str,
-        noise_variance: JaxArray,
-    ) -> dict[str, JaxArray]:
-        """Draw the latents of the rows of one set, by site."""
-        model, solve = self.layout.model, jax.scipy.linalg.solve_triangular
-        active = [values[f"{b.name} loadings"] for b in model.blocks if name in b.sets]
-        L = jnp.concatenate(active, axis=1)
-        rows = latent_gaussians(X, values[f"{name} mean"], L, noise_variance)
-        noise = jax.random.normal(key, (*rows.mean.shape, 1))
-        h = rows.mean + solve(rows.root, noise, lower=True, trans=1)[:, :, 0]
-        return split_columns(h, latent_sites(model, name))

@@ -119,7 +119,8 @@ def coordinates_at(
     start: StartingPoint, sites: dict[str, Site], n_rows: Sequence[int], given: dict[str, Array]
 ) -> NutsCoordinates:
     """Return coordinates about a start; unknown sites begin in the middle of their support."""
-    first, unit, power = _first_values(start, sites), _units(start, n_rows), {}
+    middle = {n: np.asarray(site.transform(np.zeros(site.shape))) for n, site in sites.items()}
+    first, unit, power = middle | initial_values(start, augmented=False), _units(start, n_rows), {}
     for block in start.model.blocks:
         name, own = f"{block.name} loadings", _loading_site(block)
         if own not in sites:
@@ -139,17 +140,6 @@ def coordinates_at(
     shapes = {n: site.shape * 2 if n in means else site.shape for n, site in sites.items()}
     whole = {n: np.broadcast_to(unit.get(n, 1.0), shape) for n, shape in shapes.items()}
     return NutsCoordinates({name: first[name] for name in sites}, whole, power, least, given)
-
-
-def _first_values(start: StartingPoint, sites: dict[str, Site]) -> dict[str, Array]:
-    """Return values of sites at a start."""
-    found = initial_values(start, augmented=False)
-    for name, latents in zip(start.model.sets, start.latents, strict=True):
-        found |= split_columns(latents, latent_sites(start.model, name))
-    for name, site in sites.items():
-        if name not in found:
-            found[name] = np.asarray(site.transform(np.zeros(site.shape)))
-    return found
 
 
 def _units(start: StartingPoint, n_rows: Sequence[int]) -> dict[str, Array]:
