@@ -152,40 +152,35 @@ class NUTS(Engine):
     def _sample(
         self, start: StartingPoint, sets: list[Array], sizes: Sequence[Array], seed: int
     ) -> Posterior:
-        model, D, collapsed = start.model, sets[0].shape[1], has_marginal(start.model)
+        model, D = start.model, sets[0].shape[1]
+        given = {name: np.asarray(value) for name, value in (self.given or {}).items()}
+        collapsed = has_marginal(model)
         complete = tuple(collapsed and not bool(np.isnan(X).any()) for X in sets)
-        layout = NutsLayout(
-            model,
-            D,
-            tuple(len(X) for X in sets),
-            complete,
-            collapsed,
-            tuple(self.given or ()),
-            int(self.n_warmup),
-            float(self.target_accept),
-            int(self.max_tree_depth),
-        )
-        if self.given:
-            _refuse_given(self.given, layout)
+        settings = (int(self.n_warmup), float(self.target_accept), int(self.max_tree_depth))
+        n_rows = tuple(len(X) for X in sets)
+        layout = NutsLayout(model, D, n_rows, complete, collapsed, tuple(given), *settings)
+        _refuse_given(given, layout)
         compiled = cached_program(CompiledNuts, layout)
         parts = [complete_rows(X) if c else X for X, c in zip(sets, complete, strict=True)]
         sized = model.likelihood._sized_features(D).any()
-        data = NutsRows(tuple(parts), tuple(sizes) if sized else ())
-        given = {name: np.asarray(value) for name, value in (self.given or {}).items()}
-        at = coordinates_at(start, compiled.sites, layout.n_rows, given)
-        z, diverging = self._chains(compiled, at, data, seed)
-        flat = to_numpy(compiled.described(z.reshape(-1, z.shape[2]), at, data))
+        rows = NutsRows(tuple(parts), tuple(sizes) if sized else ())
+        at = coordinates_at(start, compiled.sites, n_rows, given)
+        z, diverging = self._chains(compiled, at, rows, seed)
+        flat = to_numpy(compiled.described(z.reshape(-1, z.shape[2]), at, rows))
         if collapsed:
             known = {
                 n: v for n, v in flat.items() if n.endswith((" loadings", " mean", "log noise"))
             }
             flat |= to_numpy(compiled.latents(np.int64(seed), known, tuple(sets)))
         values = {name: v.reshape(*z.shape[:2], *v.shape[1:]) for name, v in flat.items()}
-        turned = turn_columns(model, values, _turns(model, values, layout.given))
-        draws = diagnosed(public_draws(model, D, turned), int(diverging.sum()))
-        found = _posterior(start, draws, values, self.n_warmup)
-        complete_run = z.shape[1] == self.n_draws
-        return found._replace(converged=found.converged and complete_run)
+        density = values["log density"]
+        found = {
+            b.name: turns(values[f"{b.name} loadings"], density, freedom(b, layout.given))
+            for b in model.blocks
+        }
+        public = public_draws(model, D, turn_columns(model, values, found))
+        draws = diagnosed(public, int(diverging.sum()))
+        return self._posterior(start, draws, values)
 
     def _chains(
         self, compiled: CompiledNuts, at: NutsCoordinates, rows: NutsRows, seed: int
@@ -220,6 +215,32 @@ class NUTS(Engine):
         z, diverging = (np.concatenate(parts, axis=1) for parts in zip(*kept, strict=True))
         return z, diverging
 
+    def _posterior(self, start: StartingPoint, draws: Draws, sites: dict[str, Array]) -> Posterior:
+        """Return posterior means and covariances of draws, and of the sites of the likelihood."""
+        model, values, D = start.model, draws.values, len(start.L)
+        n_chains, n_draws = values["log density"].shape
+        none = np.empty((n_chains, n_draws, D, 0))
+        loadings = {b.name: values.get(f"{b.name} loadings", none) for b in model.blocks}
+        L = np.concatenate(list(loadings.values()), axis=3).reshape(n_chains * n_draws, D, -1)
+        of_likelihood = {n: v for n, v in sites.items() if n.endswith(LOGARITHMS)}
+        means = {n: np.log(np.exp(v).mean(axis=(0, 1))) for n, v in of_likelihood.items()}
+        learned = model.likelihood._learned(means, D)
+        few = draws.divergences <= FEW_DIVERGENT * n_chains * n_draws
+        return Posterior(
+            loadings={name: drawn.mean(axis=(0, 1)) for name, drawn in loadings.items()},
+            means={name: values[f"{name} mean"].mean(axis=(0, 1)) for name in model.sets},
+            noise_variance=learned.noise,
+            lower_bounds=values["log density"].mean(axis=0),
+            n_iter=n_chains * (self.n_warmup + n_draws),
+            converged=n_draws == self.n_draws and draws.worst_rhat[1] < GOOD_RHAT and few,
+            loading_covariance=packed_covariance(L),
+            prior_states=prior_states(model, D, lambda site: log_moments(values.get(site))),
+            df=learned.df,
+            unit_variance=float((start.unit**2).mean()),
+            dispersion=learned.dispersion if learned.dispersion.any() else None,
+            draws=draws,
+        )
+
 
 def _segments(n_draws: int) -> list[int]:
     """Divide draws into parts that one call makes."""
@@ -243,20 +264,24 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _refuse_given(given: dict[str, Any], layout: NutsLayout) -> None:
+def _refuse_given(given: dict[str, Array], layout: NutsLayout) -> None:
     """Refuse sites that the model does not have, and values that they cannot have."""
+    if not given:
+        return
     sites = cached_program(CompiledNuts, layout._replace(given=())).sites
     for name, value in given.items():
         if name not in sites:
             known = ", ".join(map(repr, sites))
             raise ValueError(f"given names the site {name!r}, unknown in this model; use {known}.")
-        site, shape = sites[name], np.shape(value)
-        if shape != site.shape:
-            raise ValueError(f"given has {name!r} of shape {shape}; the site has {site.shape}.")
-        if not np.all(site.transform.codomain(np.asarray(value))):
+        site, support = sites[name], sites[name].transform.codomain
+        if value.shape != site.shape:
             raise ValueError(
-                f"given has {name!r}={value!r}, which is outside its support, "
-                f"{site.transform.codomain!r}."
+                f"given has {name!r} of shape {value.shape}; the site has {site.shape}."
+            )
+        if not np.all(support(value)):
+            shown = _tuples(value.tolist())
+            raise ValueError(
+                f"given has {name!r}={shown!r}, which is outside its support, {support!r}."
             )
 
 
@@ -288,43 +313,6 @@ def _bound(model: Model, n_features: int) -> Model:
     """Return the model with features by position, so that it can be hashed."""
     priors: dict[str, AnyPrior] = {b.name: b.prior._bind(n_features, None) for b in model.blocks}
     return model.with_priors(priors)
-
-
-def _turns(model: Model, values: dict[str, Array], given: tuple[str, ...]) -> dict[str, Array]:
-    """Return the matrices that turn the columns of each draw to those of all others."""
-    return {
-        b.name: turns(values[f"{b.name} loadings"], values["log density"], freedom(b, given))
-        for b in model.blocks
-    }
-
-
-def _posterior(
-    start: StartingPoint, draws: Draws, sites: dict[str, Array], n_warmup: int
-) -> Posterior:
-    """Return posterior means and covariances of draws, and of the sites of the likelihood."""
-    model, values, D = start.model, draws.values, len(start.L)
-    n_chains, n_draws = values["log density"].shape
-    none = np.empty((n_chains, n_draws, D, 0))
-    loadings = {b.name: values.get(f"{b.name} loadings", none) for b in model.blocks}
-    L = np.concatenate(list(loadings.values()), axis=3).reshape(n_chains * n_draws, D, -1)
-    of_likelihood = {n: v for n, v in sites.items() if n.endswith(LOGARITHMS)}
-    means = {n: np.log(np.exp(v).mean(axis=(0, 1))) for n, v in of_likelihood.items()}
-    learned = model.likelihood._learned(means, D)
-    agree = draws.worst_rhat[1] < GOOD_RHAT
-    return Posterior(
-        loadings={name: drawn.mean(axis=(0, 1)) for name, drawn in loadings.items()},
-        means={name: values[f"{name} mean"].mean(axis=(0, 1)) for name in model.sets},
-        noise_variance=learned.noise,
-        lower_bounds=values["log density"].mean(axis=0),
-        n_iter=n_chains * (n_warmup + n_draws),
-        converged=agree and draws.divergences <= FEW_DIVERGENT * n_chains * n_draws,
-        loading_covariance=packed_covariance(L),
-        prior_states=prior_states(model, D, lambda site: log_moments(values.get(site))),
-        df=learned.df,
-        unit_variance=float((start.unit**2).mean()),
-        dispersion=learned.dispersion if learned.dispersion.any() else None,
-        draws=draws,
-    )
 
 
 def log_moments(draws: Array | None) -> LogMoments | None:
