@@ -24,9 +24,9 @@ from contrastive_lvm.rows.reader import RowReader, Rows
 from contrastive_lvm.rows.scale_mixture_rows import CLIP
 
 MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
-START_ENTRIES = 1 << 24  # of all sets, from which a start is found
+START_ENTRIES = 1 << 22  # of all sets, from which a start is found
 SWEEPS = 50  # of EM from each of two starts; more gain less than 1 nat on 350 rows
-START_ROWS = 2000  # of each set, at least
+START_ROWS = 1000  # of each set, at least
 
 
 class StartingPoint(NamedTuple):

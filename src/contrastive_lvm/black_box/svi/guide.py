@@ -73,7 +73,7 @@ class SiteGroup(NamedTuple):
     """Sites that are drawn together: vectors of their values, independent of each other."""
 
     widths: dict[str, int]  # values of each site in a vector
-    correlated: bool = False  # whether the values of a vector are
+    correlated: bool  # whether the values of a vector are
     of_set: int | None = None  # whose rows have a vector each; None for features and single values
 
 
@@ -81,37 +81,29 @@ class Guide:
     """Draws of all sites and their density as functions of parameters."""
 
     def __init__(self, layout: SviLayout) -> None:
-        model, D, self.layout = layout.model, layout.n_features, layout
+        model, D, family, self.layout = layout.model, layout.n_features, layout.family, layout
         self.sites = unobserved_sites(model, D, [1] * len(model.sets), augmented=layout.augmented)
         self.points = [name for name, site in self.sites.items() if site.flat]
         self.groups: dict[str, SiteGroup] = {}
-        self._group_loadings_and_scales()
-        correlated = layout.family != "mean_field"
         for i, name in enumerate(model.sets):
             latents, scales = latent_sites(model, name), f"{name} rows scale"
             if latents:
-                self.groups[f"latents of {name}"] = SiteGroup(latents, correlated, i)
+                self.groups[f"latents of {name}"] = SiteGroup(latents, family != "mean_field", i)
             if scales in self.sites:
-                width = self.sites[scales].shape[1]
-                self.groups[scales] = SiteGroup({scales: width}, of_set=i)
-
-    def _group_loadings_and_scales(self) -> None:
-        """Group the uncertain sites that do not belong to rows."""
-        model, family = self.layout.model, self.layout.family
-        of_rows = {f"{name} rows scale" for name in model.sets}
-        of_rows |= {site for name in model.sets for site in latent_sites(model, name)}
-        suffixes = {f"{block.name} loadings": block.prior._loading_site for block in model.blocks}
-        names = {*suffixes, *(f"{name}{own or ''}" for name, own in suffixes.items())}
-        loadings, scales = {}, {}
-        for name, site in self.sites.items():
-            if name in names and not site.flat and family != "low_rank":
-                loadings[name] = site.shape[1]
-            elif name not in of_rows and not site.flat:
-                scales[name] = int(np.prod(site.shape))
+                width = {scales: self.sites[scales].shape[1]}
+                self.groups[scales] = SiteGroup(width, correlated=False, of_set=i)
+        done = {*self.points, *(site for group in self.groups.values() for site in group.widths)}
+        names = {
+            f"{b.name} loadings{s or ''}" for b in model.blocks for s in ("", b.prior._loading_site)
+        }
+        left = {name: site.shape for name, site in self.sites.items() if name not in done}
+        apart = family != "low_rank"
+        loadings = {name: shape[1] for name, shape in left.items() if name in names and apart}
+        others = {n: int(np.prod(shape)) for n, shape in left.items() if n not in loadings}
         if loadings:
             self.groups["loadings"] = SiteGroup(loadings, family == "structured")
-        if scales:
-            self.groups["scales"] = SiteGroup(scales, family == "low_rank")
+        if others:
+            self.groups["scales"] = SiteGroup(others, not apart)
 
     def draw(
         self,

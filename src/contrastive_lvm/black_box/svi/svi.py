@@ -136,7 +136,7 @@ class SVI(Engine):
         restart: bool = False,
         start: StartingPoint | None = None,
     ) -> Posterior:
-        """Fit from the closed-form start, from a random one (`restart`), or from `start`.
+        """Fit from a closed-form start, from a random one (`restart`), or from `start`.
 
         Sets are in the order of `model.sets`, in memory or out of core; their values are checked.
         """
