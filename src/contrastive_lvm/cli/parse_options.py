@@ -31,58 +31,55 @@ def build_estimator(
     model: str = "clvm",
     n_target: str | int = 2,
     n_shared: str | None = None,
-    n_background: int = 0,
     likelihood: str = "gaussian",
     own_noise: bool = False,
     size_factors: str | None = None,
-    shared_prior: str | None = None,
-    target_prior: str | None = None,
-    subgroups: str | None = None,
-    inference: str = "auto",
-    n_init: int = 1,
     seed: int = 0,
     verbose: bool = False,
     block: Sequence[str] | None = None,
+    **linear: Any,
 ) -> Contrastive:
-    """Return the estimator that the options of a command describe; no data is read."""
+    """Return the estimator that the options of a command describe; no data is read.
+
+    `linear` are options of linear models alone: priors, subgroups, engines, starts.
+    """
     kind, settings = split_settings("--model", model)
     _check_word("--model", kind, ("clvm", "vae"))
     common: dict[str, Any] = {
         "n_target": _size("--n-target", n_target),
         "random_state": seed,
         "verbose": verbose,
+        "likelihood": _likelihood(likelihood, size_factors, kind, own_noise=own_noise),
     }
-    noise = _with_own_noise(_likelihood(likelihood)) if own_noise else _likelihood(likelihood)
-    common["likelihood"] = _sized(noise, size_factors, kind)
     if n_shared is not None:
         common["n_shared"] = _size("--n-shared", n_shared)
-    linear: dict[str, object] = {
-        "shared_prior": shared_prior,
-        "target_prior": target_prior,
-        "inference": inference,
-    }
     if kind == "vae":
-        linear |= {"n_init": n_init, "n_background": n_background, "latent_prior": subgroups}
         _refuse_linear_options(linear)
         return _network(settings, common)
     _check_settings("--model", kind, settings, ())
-    objects: dict[str, Any] = {
-        name: _build(OPTION_OF[name], text, PRIORS, PRIORS.__getitem__)
-        for name, text in (("shared_prior", shared_prior), ("target_prior", target_prior))
-        if text is not None
-    }
-    if subgroups is not None:
-        objects["latent_prior"] = Mixture(_size("--subgroups", subgroups))
-    if inference != "auto":
-        engines = (*ENGINES, "auto")
-        objects["inference"] = _build("--inference", inference, engines, engine_class)
-    if block:
-        from contrastive_lvm.cli.fit_blocks import parse_blocks
-        from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
+    parameters = common | _linear_parameters(**linear)
+    if not block:
+        return ContrastiveLVM(**parameters)
+    from contrastive_lvm.cli.fit_blocks import parse_blocks
+    from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 
-        shared = {name: common[name] for name in ("likelihood", "random_state", "verbose")}
-        return MultiSetLVM(parse_blocks(block), **shared, **objects, n_init=n_init)
-    return ContrastiveLVM(**common, **objects, n_background=n_background, n_init=n_init)
+    for name in ("n_target", "n_shared", "n_background"):
+        parameters.pop(name, None)
+    return MultiSetLVM(parse_blocks(block), **parameters)
+
+
+def _linear_parameters(
+    *, subgroups: str | None = None, inference: str = "auto", **others: Any
+) -> dict[str, Any]:
+    """Return objects in place of the words that stand for them."""
+    for name in ("shared_prior", "target_prior"):
+        if others.get(name) is not None:
+            others[name] = _build(OPTION_OF[name], others[name], PRIORS, PRIORS.__getitem__)
+    if subgroups is not None:
+        others["latent_prior"] = Mixture(_size("--subgroups", subgroups))
+    if inference != "auto":
+        others["inference"] = _build("--inference", inference, (*ENGINES, "auto"), engine_class)
+    return others
 
 
 def fit_arguments(model: str) -> Settings:
@@ -97,11 +94,12 @@ def _size(option: str, value: str | int) -> int | str:
     return value if value == "auto" else int(value)
 
 
-def _refuse_linear_options(given: dict[str, object]) -> None:
+def _refuse_linear_options(given: dict[str, Any]) -> None:
     defaults = inspect.signature(ContrastiveLVM).parameters
     for name, value in given.items():
-        if value != defaults[name].default:
-            raise ValueError(f"{OPTION_OF[name]} has no meaning for --model vae; leave it out.")
+        if value != defaults["latent_prior" if name == "subgroups" else name].default:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} has no meaning for --model vae; leave it out.")
 
 
 def _network(settings: Settings, common: dict[str, Any]) -> Contrastive:
@@ -123,28 +121,25 @@ def _widths(value: Setting) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _likelihood(text: str) -> Any:
+def _likelihood(text: str, size_factors: str | None, model: str, *, own_noise: bool) -> Any:
     word, settings = split_settings("--likelihood", text)
-    if word != "mixed":
+    if word == "mixed":
+        from contrastive_lvm.likelihoods.mixed import Mixed
+
+        _check_settings("--likelihood", word, settings, ("features",))
+        found: Any = Mixed(_feature_table("--likelihood", "features", settings.get("features")))
+    else:
         known = (*LIKELIHOODS, "mixed")
-        return _build("--likelihood", text, known, LIKELIHOODS.__getitem__)
-    from contrastive_lvm.likelihoods.mixed import Mixed
-
-    _check_settings("--likelihood", word, settings, ("features",))
-    return Mixed(_feature_table("--likelihood", "features", settings.get("features")))
-
-
-def _with_own_noise(likelihood: Any) -> Any:
-    if not hasattr(likelihood, "sets"):
+        found = _build("--likelihood", text, known, LIKELIHOODS.__getitem__)
+    if own_noise and not hasattr(found, "sets"):
         reason = "has no noise variances; leave --own-noise out."
-        raise InvalidParameterError("--likelihood", likelihood, reason)
-    return replace(likelihood, sets="own")
+        raise InvalidParameterError("--likelihood", found, reason)
+    found = replace(found, sets="own") if own_noise else found
+    return found if size_factors is None else _sized(found, size_factors, model)
 
 
-def _sized(likelihood: Any, size_factors: str | None, model: str) -> Any:
+def _sized(likelihood: Any, size_factors: str, model: str) -> Any:
     """Return the likelihood with size factors given by a word; those of a column go to `fit`."""
-    if size_factors is None:
-        return likelihood
     if size_column(size_factors) is None:
         if hasattr(likelihood, "size_factors"):
             return replace(likelihood, size_factors=size_factors)

@@ -26,36 +26,41 @@ if TYPE_CHECKING:
 MANY_FEATURES = 5000  # halves of which are fitted less often unless asked for
 
 
+Method = Annotated[
+    str,
+    typer.Option(
+        metavar="METHOD",
+        help="group_lasso (over a path of strengths) or horseshoe to select features, ard to "
+        "choose the number of shared dimensions; settings follow a colon, as in "
+        "group_lasso:groups=FILE or horseshoe:scale=0.1.",
+    ),
+]
+Strengths = Annotated[
+    int, typer.Option(metavar="N", min=2, help="Number of strengths on the path of group_lasso.")
+]
+Resamples = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Number of random halves of the rows in which features are selected again, to tell "
+        "those that are stable, at least 20; 0 leaves this and the test of contrast out. By "
+        "default 100, and 20 for more than 5,000 features.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Also write the selected model."),
+]
+
+
 @options.with_options(options.SETS, options.N_TARGET, options.MODEL)
 def select(
     *,
-    method: Annotated[
-        str,
-        typer.Option(
-            metavar="METHOD",
-            help="group_lasso (over a path of strengths) or horseshoe to select features, ard to "
-            "choose the number of shared dimensions; settings follow a colon, as in "
-            "group_lasso:groups=FILE or horseshoe:scale=0.1.",
-        ),
-    ] = "group_lasso",
-    strengths: Annotated[
-        int,
-        typer.Option(metavar="N", min=2, help="Number of strengths on the path of group_lasso."),
-    ] = 30,
-    resamples: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Number of random halves of the rows in which features are selected again, to "
-            "tell those that are stable, at least 20; 0 leaves this and the test of contrast out. "
-            "By default 100, and 20 for more than 5,000 features.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Also write the selected model."),
-    ] = None,
+    method: Method = "group_lasso",
+    strengths: Strengths = 30,
+    resamples: Resamples = None,
+    output: Output = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
     **said: Any,
@@ -80,15 +85,14 @@ def select(
     said["shared_prior" if kind == "ard" else "target_prior"] = method
     estimator = build_estimator(**said, seed=seed)
     sets = read(source, estimator)
-    if resamples is None:
-        resamples = 100 if len(sets.preparation.features) <= MANY_FEATURES else 20
-    facts: Facts = {}
+    facts: Facts = {"method": kind}
     with user_warnings() as warned, verbosity(enabled=True):
         if kind == "group_lasso":
-            facts, estimator = _follow_path(estimator, sets, strengths)
+            path, estimator = _follow_path(estimator, sets, strengths)
+            facts |= path
         else:
             fit_sets(estimator, sets)
-        facts = {"method": kind, **facts} | _selection(estimator, sets, kind)
+        facts |= _selection(estimator, sets, kind)
         if kind != "ard":
             facts |= _reliability(estimator, sets, facts["selected"], resamples, seed)
     if output is not None:
@@ -130,11 +134,13 @@ def _selection(model: Contrastive, sets: "Sets", kind: str) -> Facts:
 
 
 def _reliability(
-    model: Contrastive, sets: "Sets", selected: list[Facts], resamples: int, seed: int
+    model: Contrastive, sets: "Sets", selected: list[Facts], resamples: int | None, seed: int
 ) -> Facts:
     """Say whether there is any contrast, and which features are selected again and again."""
     from contrastive_lvm.report.evidence import judge
 
+    if resamples is None:
+        resamples = 100 if len(sets.preparation.features) <= MANY_FEATURES else 20
     announce("Resampling")
     said = judge(model, sets, n_resamples=None if resamples else 0, seed=seed)
     facts: Facts = {"verdict": said["sentence"], "pvalue": said["pvalue"], "unknown": None}
