@@ -127,7 +127,7 @@ def format_blocks(facts: Facts) -> str:
     blocks, sets = facts["blocks"], facts["sets"]
     head = ("set", "rows", *blocks, "noise")
     shares = [
-        (name, f"{own['rows']:,}", *(_share(own["variance"], b) for b in (*blocks, "noise")))
+        (name, f"{own['rows']:,}", *(_shown(own["variance"][b] or None, ".1%") for b in head[2:]))
         for name, own in sets.items()
     ]
     ended = ending(facts["iterations"], converged=facts["converged"])
@@ -142,24 +142,18 @@ def format_blocks(facts: Facts) -> str:
     return with_warnings(facts, lines, f"model: {facts['model']}")
 
 
-def _share(variance: dict[str, float], name: str) -> str:
-    return f"{variance[name]:.1%}" if variance[name] else "-"
-
-
 def _evidence(table: dict[str, dict[str, float | None]] | None) -> list[str]:
     if table is None:
         return []
     head = ("block", "dimensions", "gain of the last", "of one more", "needed")
+    gains = ("gain", "next_gain", "needed")
     rows = [
-        (name, f"{own['n_components']}", *(_nats(own[k]) for k in ("gain", "next_gain", "needed")))
+        (name, f"{own['n_components']}", *(_shown(own[k], ",.1f") for k in gains))
         for name, own in table.items()
     ]
-    return [
-        "",
-        "evidence, in nats of the log-likelihood",
-        *(f"  {x}" for x in aligned([head, *rows])),
-    ]
+    lines = [f"  {line}" for line in aligned([head, *rows])]
+    return ["", "evidence, in nats of the log-likelihood", *lines]
 
 
-def _nats(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f}"
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"

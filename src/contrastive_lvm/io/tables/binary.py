@@ -53,7 +53,12 @@ def read_binary(
         return read_npz(path)
     with _reading(path, "NumPy file"):
         values = np.load(path, allow_pickle=False)
-    return _table(_two_dimensional(values, path), path)
+    if values.ndim != 2:
+        raise ValueError(
+            f"{path} has an array of shape {values.shape}, but needs two dimensions, rows and "
+            "features; reshape it."
+        )
+    return _table(values, path)
 
 
 def read_npz(path: Path) -> Table:
@@ -81,7 +86,13 @@ def read_npz(path: Path) -> Table:
         stored = sparse.load_npz(path) if is_matrix else None
     if stored is not None:
         return _table(as_csr(stored, str(path)), path)
-    values = _two_dimensional(arrays.pop(_matrix_name(arrays, path)), path)
+    matrices = [name for name, array in arrays.items() if array.ndim == 2]
+    if "X" not in matrices and len(matrices) != 1:
+        raise ValueError(
+            f"{path} has {len(matrices)} arrays of two dimensions "
+            f"({', '.join(matrices) or 'none'}); save the one to use under the name X."
+        )
+    values = arrays.pop("X" if "X" in matrices else matrices[0])
     n, d = values.shape
     features = _names(arrays.pop("feature_names", None), d, "feature_names", path)
     rows = _names(arrays.pop("row_names", None), n, "row_names", path)
@@ -90,24 +101,12 @@ def read_npz(path: Path) -> Table:
     return _table(values, path, features, rows, pd.DataFrame(notes, index=range(len(values))))
 
 
-def _matrix_name(arrays: dict[str, np.ndarray], path: Path) -> str:
-    matrices = [name for name, array in arrays.items() if array.ndim == 2]
-    if "X" in matrices or len(matrices) == 1:
-        return "X" if "X" in matrices else matrices[0]
-    raise ValueError(
-        f"{path} has {len(matrices)} arrays of two dimensions ({', '.join(matrices) or 'none'}); "
-        "save the one to use under the name X."
-    )
-
-
 def _names(names: np.ndarray | None, length: int, what: str, path: Path) -> list[str] | None:
-    if names is None:
-        return None
-    if names.shape != (length,):
-        raise ValueError(
-            f"{path} has an array {what} of shape {names.shape} for {length}; give one name each."
-        )
-    return [str(name) for name in _text(names, path)]
+    if names is None or names.shape == (length,):
+        return None if names is None else [str(name) for name in _text(names, path)]
+    raise ValueError(
+        f"{path} has an array {what} of shape {names.shape} for {length}; give one name each."
+    )
 
 
 def _text(values: np.ndarray, path: Path) -> np.ndarray:
@@ -201,15 +200,6 @@ def _table(
     named, names = features is not None, numbered(d) if features is None else features
     refuse_repeated(names, str(path))
     return Table(as_floats(values, str(path)), names, notes, row_names, named, str(path))
-
-
-def _two_dimensional(values: np.ndarray, path: Path) -> np.ndarray:
-    if values.ndim != 2:
-        raise ValueError(
-            f"{path} has an array of shape {values.shape}, but needs two dimensions, rows and "
-            "features; reshape it."
-        )
-    return values
 
 
 def _reading(path: Path, what: str) -> AbstractContextManager[None]:

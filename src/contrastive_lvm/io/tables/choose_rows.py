@@ -10,7 +10,7 @@ import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.io.tables.layout import Layout
-from contrastive_lvm.io.tables.table import Column, Table, some
+from contrastive_lvm.io.tables.table import Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
 Mask = npt.NDArray[np.bool_]
@@ -106,46 +106,39 @@ def refuse_similar_labels(table: Table, conditions: Sequence[Condition]) -> None
 
     Rows of `patient` would else be controls where `Patient` is the target.
     """
-    for condition in conditions:
-        if condition.column in table.annotations.columns:
-            named = {other.value for other in conditions if other.column == condition.column}
-            values = {str(value) for value in table.annotations[condition.column].dropna()}
-            near = sorted(v for v in values - named if _alike(v) == _alike(condition.value))
-            if near and condition.value in values:
+    for column, value, _, option in conditions:
+        if column in table.annotations.columns:
+            named = {other.value for other in conditions if other.column == column}
+            values = {str(own) for own in table.annotations[column].dropna()}
+            alike = " ".join(value.split()).casefold()
+            near = [own for own in values - named if " ".join(own.split()).casefold() == alike]
+            if near and value in values:
                 raise ValueError(
-                    f"{condition.option}: column {condition.column!r} of {table.source} has "
-                    f"{some(near)} beside {condition.value!r}; spell them alike, or name each."
+                    f"{option}: column {column!r} of {table.source} has {some(sorted(near))} "
+                    f"beside {value!r}; spell them alike, or name each."
                 )
 
 
-def _alike(label: str) -> str:
-    return " ".join(label.split()).casefold()
-
-
 def _rows_with(table: Table, condition: Condition) -> Mask:
-    column = _column(table, condition)
-    found: Mask = (column.astype(str) == condition.value).to_numpy(dtype=np.bool_)
-    found = found & column.notna().to_numpy()
+    """Return the rows that have the value of a condition, or refuse one that no row has."""
+    name, value, _, option = condition
+    known = [str(column) for column in table.annotations.columns]
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        has = f"it has {some(known) or 'no annotations'}."
+        way = f"did you mean {close[0]!r}?" if close else has
+        raise ValueError(f"{option}: {table.source} has no annotation column {name!r}; {way}")
+    column = table.annotations[name]
+    found: Mask = ((column.astype(str) == value) & column.notna()).to_numpy(dtype=np.bool_)
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
-        value = pd.to_numeric(condition.value, errors="coerce") if condition.value else np.nan
-        found |= (column == value).to_numpy(dtype=np.bool_)
+        number = pd.to_numeric(value, errors="coerce") if value else np.nan
+        found |= (column == number).to_numpy(dtype=np.bool_)
     if not found.any():
         raise ValueError(
-            f"{condition.option}: column {condition.column!r} of {table.source} has no value "
-            f"{condition.value!r}; it has {some(pd.unique(column.dropna()))}."
+            f"{option}: column {name!r} of {table.source} has no value {value!r}; "
+            f"it has {some(pd.unique(column.dropna()))}."
         )
     return found
-
-
-def _column(table: Table, condition: Condition) -> Column:
-    known = [str(name) for name in table.annotations.columns]
-    if condition.column in known:
-        return table.annotations[condition.column]
-    close = get_close_matches(condition.column, known, n=1)
-    way = f"did you mean {close[0]!r}?" if close else f"it has {some(known) or 'no annotations'}."
-    raise ValueError(
-        f"{condition.option}: {table.source} has no annotation column {condition.column!r}; {way}"
-    )
 
 
 def rows_of(table: Table, mask: Mask) -> Table:

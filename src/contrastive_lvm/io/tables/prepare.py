@@ -182,7 +182,7 @@ def _chosen_sets(
     if recognize:
         tables = without_identifiers(*tables)
     conditions = [choice.conditions(name) for name in ("target", "background")]
-    for table in tables:
+    for table in tables if any(conditions) else ():
         refuse_similar_labels(table, [*conditions[0], *conditions[1]])
     if len(tables) == 1:
         return *_from_one_file(tables[0], choice, alone=alone), []

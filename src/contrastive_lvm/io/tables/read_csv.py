@@ -264,7 +264,8 @@ def _read_with_pyarrow(path: Path, header: Header) -> Table:
                 raise NotPlainError  # infinities and odd words for NaN
             notes.append(block.select(others))
     array.resize((n, len(numbers)), refcheck=False)
-    rest = _annotations(notes, header, n)
+    none = pd.DataFrame(index=range(n), columns=pd.Index([], dtype=object))
+    rest = _annotations(notes, header) if others else none
     row_names = rest.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in rest else None
     features = [header.names[i] for i in numbers]
     return Table(array, features, rest, row_names, named=True, source=str(path))
@@ -338,11 +339,9 @@ def _whole_lines(file: IO[bytes], rest: bytes = b"") -> Iterator[bytes]:
         yield rest
 
 
-def _annotations(blocks: "list[pa.Table]", header: Header, n: int) -> pd.DataFrame:
+def _annotations(blocks: "list[pa.Table]", header: Header) -> pd.DataFrame:
     import pyarrow as pa
 
-    if not blocks or not blocks[0].num_columns:
-        return pd.DataFrame(index=range(n), columns=pd.Index([], dtype=object))
     frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
     for name in frame.select_dtypes("object"):
         column = frame[name].where(frame[name].notna(), np.nan)

@@ -96,7 +96,16 @@ def replicates_in(
     Where no value repeats but values are stems with numbers (309_1, 309_2, ...), the stems name
     the replicates.
     """
-    names = [_replicate_names(table, column) for table in tables]
+    names, way = [], "name a column that says which replicate each row belongs to"
+    for table in tables:
+        labels = annotation(table, column, "--replicates", way)
+        missing = np.flatnonzero(labels.isna())
+        if len(missing):
+            raise ValueError(
+                f"--replicates: column {column!r} of {table.source} is empty in row "
+                f"{table.labels()[missing[0]]}; name a replicate for every row."
+            )
+        names.append([str(label) for label in labels])
     together = [name for own in names for name in own]
     if len(set(together)) == len(together):
         if not _numbered(together):
@@ -106,18 +115,6 @@ def replicates_in(
             )
         names = [[NUMBERED.sub(r"\1", name) for name in own] for own in names]
     return [np.array(own, dtype=object) for own in names]
-
-
-def _replicate_names(table: Table, column: str) -> list[str]:
-    way = "name a column that says which replicate each row belongs to"
-    labels = annotation(table, column, "--replicates", way)
-    missing = np.flatnonzero(labels.isna())
-    if len(missing):
-        raise ValueError(
-            f"--replicates: column {column!r} of {table.source} is empty in row "
-            f"{table.labels()[missing[0]]}; name a replicate for every row."
-        )
-    return [str(label) for label in labels]
 
 
 def replicate_sign(tables: Sequence[Table], known: Sequence[str] = ()) -> str | None:
@@ -131,18 +128,13 @@ def replicate_sign(tables: Sequence[Table], known: Sequence[str] = ()) -> str | 
         for name in table.annotations.columns.difference(list(known), sort=False):
             values = table.annotations[name].dropna()
             words = set(re.split(r"[^a-z]+", str(name).lower()))
-            repeats = words & WORDS and _repeats(values)
+            counts = values.value_counts()
+            repeats = words & WORDS and len(counts) >= 3 and float(counts.median()) >= 2
             if repeats or (values.is_unique and _numbered([str(value) for value in values])):
                 return f"The column {name!r} may name replicates"
     if any(_numbered(table.row_names) for table in tables):
         return "The names of the rows (such as a_1, a_2, b_1) look like repeated measurements"
     return None
-
-
-def _repeats(column: Column) -> bool:
-    """Whether labels occur several times each, as those of replicates do."""
-    counts = column.dropna().value_counts()
-    return len(counts) >= 3 and float(counts.median()) >= 2
 
 
 def _numbered(names: list[str] | None) -> bool:
