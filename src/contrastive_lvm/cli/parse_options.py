@@ -72,14 +72,14 @@ def _linear_parameters(
     *, subgroups: str | None = None, inference: str = "auto", **others: Any
 ) -> dict[str, Any]:
     """Return objects in place of the words that stand for them."""
-    for name in ("shared_prior", "target_prior"):
-        if others.get(name) is not None:
-            others[name] = _build(OPTION_OF[name], others[name], PRIORS, PRIORS.__getitem__)
+    found = {name: value for name, value in others.items() if value is not None}
+    for name in {"shared_prior", "target_prior"}.intersection(found):
+        found[name] = _build(OPTION_OF[name], found[name], PRIORS, PRIORS.__getitem__)
     if subgroups is not None:
-        others["latent_prior"] = Mixture(_size("--subgroups", subgroups))
+        found["latent_prior"] = Mixture(_size("--subgroups", subgroups))
     if inference != "auto":
-        others["inference"] = _build("--inference", inference, (*ENGINES, "auto"), engine_class)
-    return others
+        found["inference"] = _build("--inference", inference, (*ENGINES, "auto"), engine_class)
+    return found
 
 
 def fit_arguments(model: str) -> Settings:
