@@ -304,7 +304,7 @@ def _posterior(
     loadings = Loadings(L, ascent.info.carry.cov).transformed(R)
     mixtures = problem.mixtures(ascent.point) if isinstance(problem, MixtureProblem) else {}
     named = list(zip([block.name for block in model.blocks], model.columns, strict=True))
-    states = ascent.info.carry.states
+    states, weights = ascent.info.carry.states, ascent.info.carry.weights
     return Posterior(
         loadings={n: np.ascontiguousarray(loadings.mean[:, c]) for n, c in named},
         means=dict(zip(model.sets, means, strict=True)),
@@ -315,7 +315,7 @@ def _posterior(
         loading_covariance=None if loadings.cov is None else loadings.cov.packed(),
         bound_parts=ascent.info.parts,
         prior_states={n: state for (n, _), state in zip(named, states, strict=True)},
-        weights=data.weights_in_memory(ascent.info.carry.weights),
+        weights=() if data.complete else data.weights_in_memory(weights),
         df=p.df or None,
         unit_variance=problem.unit_variance,
         dispersion=p.dispersion if p.dispersion is not None and p.dispersion.any() else None,

@@ -25,7 +25,7 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
 from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import AscentInterrupted, ascend
-from contrastive_lvm.linalg.loadings import Covariance, Loadings
+from contrastive_lvm.linalg.loadings import Columns, Covariance, Loadings
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.base import AnyPrior
@@ -84,9 +84,13 @@ class Problem:
             self.floor = np.maximum(own, FLOOR * self.floor)
         self.ceiling = 10.0 * self.floor / FLOOR
         self.active = [model.active_columns(name) for name in model.sets]
-        self.effects = [model.n_columns + model.effect_columns(i) for i in range(len(model.sets))]
-        pairs = zip(self.active, self.effects, strict=True)
-        self.used = [np.concatenate(pair) for pair in pairs]  # columns of the loading step
+        self.effects: list[Columns] = []
+        self.used = self.active  # columns of the loading step
+        if model.n_effects:
+            sets = range(len(model.sets))
+            self.effects = [model.n_columns + model.effect_columns(i) for i in sets]
+            pairs = zip(self.active, self.effects, strict=True)
+            self.used = [np.concatenate(pair) for pair in pairs]
         self.n_columns = model.n_columns + model.n_effects  # of the loading step
         self.unit_variance = float(data.variance.sum()) / data.n_features  # mean of the features
         uncertain = [posterior and block.prior._has_posterior for block in model.blocks]

@@ -133,6 +133,8 @@ def _objection(
     likelihood = given.model.likelihood
     sets = [SetCovariance(s.product(np.eye(data.n_features)), s.weight) for s in data.covariances()]
     found = check_background(posterior, *sets)
+    if not (found.noise_differs or found.has_own_structure):
+        return None
     sizes = {name: L.shape[1] for name, L in posterior.loadings.items()}
     model = given.model.with_sizes(sizes)
     if found.noise_differs and not likelihood._has_own_noise and hasattr(likelihood, "sets"):

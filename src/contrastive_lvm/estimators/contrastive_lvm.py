@@ -346,7 +346,7 @@ class ContrastiveLVM(LinearPredictions):
         self._prediction_model = contrastive_predictions(
             posterior, model.likelihood, self._encoding
         )
-        effects = self._effects_of_sets()
+        effects = {} if self._encoding is None else self._effects_of_sets()
         self.covariate_effects_ = effects.get("target")
         self.background_covariate_effects_ = effects.get("background", self.covariate_effects_)
         W, S = posterior.loadings["target"], posterior.loadings["shared"]

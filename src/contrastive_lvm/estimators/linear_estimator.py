@@ -77,14 +77,15 @@ class LinearEstimator(Estimator):
     def _publish_ascent(self, posterior: Posterior) -> None:
         """Give how a fit ended the names that users know."""
         self.posterior_, self.dispersion_ = posterior, posterior.dispersion
-        self.lower_bound_, self.lower_bounds_ = posterior.lower_bound, posterior.lower_bounds
+        self.lower_bounds_ = posterior.lower_bounds
+        self.lower_bound_ = float(posterior.lower_bounds[-1])
+        self.covariate_mean_ = None
         self.lower_bound_error_ = posterior.lower_bound_error
         self.n_iter_, self.converged_ = posterior.n_iter, posterior.converged
 
     def _effects_of_sets(self) -> dict[str, pd.DataFrame]:
         """Return the effects of covariates on each set by name, and publish their means."""
         encoding, effects = self._encoding, self.posterior_.effects
-        self.covariate_mean_ = None
         if encoding is None:
             return {}
         self.covariate_mean_ = pd.Series(encoding.center, index=list(encoding.columns))

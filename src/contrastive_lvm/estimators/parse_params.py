@@ -72,8 +72,21 @@ EngineLike: TypeAlias = str | Engine
 RandomState: TypeAlias = int | np.random.RandomState | None
 
 
+def _named(name: str, value: object, words: dict[str, type[Kind]], kind: type[object]) -> Kind:
+    if isinstance(value, kind) and not isinstance(value, type):
+        return cast("Kind", value)
+    if isinstance(value, str) and value in words:
+        return words[value]()
+    example = next(iter(words.values()))()
+    known = f"{', '.join(map(repr, words))} or an object such as {example!r}"
+    what = "is unknown" if isinstance(value, str) else f"is of type {type(value).__name__}"
+    raise InvalidParameterError(name, value, f"{what}; use {known}.")
+
+
 def likelihood(value: LikelihoodLike) -> Likelihood:
     """Return the likelihood that a string or an object with its methods stands for."""
+    if isinstance(value, Likelihood):
+        return value
     return _named("likelihood", value, LIKELIHOODS, Likelihood)
 
 
@@ -234,14 +247,3 @@ def contrastive_model(
     if n_background:
         blocks += (LoadingBlock("background", n_background, sets[1:], background_prior or Flat()),)
     return Model(sets, blocks, likelihood or Gaussian())
-
-
-def _named(name: str, value: object, words: dict[str, type[Kind]], kind: type[object]) -> Kind:
-    if isinstance(value, kind) and not isinstance(value, type):
-        return cast("Kind", value)
-    if isinstance(value, str) and value in words:
-        return words[value]()
-    example = next(iter(words.values()))()
-    known = f"{', '.join(map(repr, words))} or an object such as {example!r}"
-    what = "is unknown" if isinstance(value, str) else f"is of type {type(value).__name__}"
-    raise InvalidParameterError(name, value, f"{what}; use {known}.")

@@ -9,6 +9,7 @@ features, which depend on what is missing. `tests/rows/test_memory.py` holds it 
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from contrastive_lvm.arrays import Matrix
@@ -60,6 +61,7 @@ def _bytes_of(X: Matrix) -> int:
     return int(sum(part.nbytes for part in parts))
 
 
+@cache
 def total_memory() -> int | None:
     """Return the memory and swap space of this machine or container; None if they are unknown."""
     try:
