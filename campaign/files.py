@@ -321,12 +321,16 @@ def _command(name: str, file: Path, ending: str, folder: Path) -> list[object]:
         return [name, file, other, *settings, *(["--strengths", 2] if name == "select" else [])]
     if name == "fit, as the background":
         return ["fit", other, file, "--n-shared", 1, "--json", "-o", folder / "out.clvm"]
+    if name == "compare":
+        fewest = ["--n-components", 1, "--resamples", 1, "--json"]
+        return [name, file, other, *fewest, "-o", folder / "out.png"]
     if name == "report":
         return [name, model, file, other, "-o", folder / "out.html"]
     return [name, model, file, "-o", folder / "out.csv"]
 
 
-COMMANDS = ("fit", "fit, as the background", "select", "report", "transform", "impute", "denoise")
+FITS = ("fit", "fit, as the background", "select", "compare")
+COMMANDS = (*FITS, "report", "transform", "impute", "denoise", "score", "monitor")
 
 
 def run(number: int) -> Report:

@@ -389,3 +389,27 @@ def test_equal_sets_are_noticed(rows: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(rows, rows[:-1])
+
+
+def test_numbers_too_large_for_counts_are_refused() -> None:
+    X = np.random.default_rng(0).poisson(2.0, (12, 4)).astype(float)
+    X[3, 1] = 1e200
+    with pytest.raises(ValueError, match=r"^X holds the value 1e\+200, which is more than 9\.00"):
+        clvm.ContrastiveLVM(1, 1, likelihood="poisson").fit(X, background=X[:6])
+
+
+def test_counts_that_hardly_vary_have_no_shares() -> None:
+    X = np.rint(1e6 + np.random.default_rng(0).normal(size=(12, 4)))
+    model = clvm.ContrastiveLVM(1, 1, likelihood="poisson").fit(X, background=X[:6])
+    assert model.target_variance_ratio_.tolist() == [0.0]
+    assert model.noise_variance_ratio_ == 0.0
+
+
+def test_outliers_beside_covariates_are_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(12, 4))
+    X[3, 1] = 1e200
+    known = np.arange(12.0)[:, None] ** 2
+    with pytest.raises(ValueError, match=r"squares overflow; divide all sets by a constant\.$"):
+        clvm.ContrastiveLVM(1, 1).fit(
+            X, background=X[4:] + 0.0, covariates=known, background_covariates=known[4:]
+        )

@@ -23,6 +23,7 @@ from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 LEAST_SHARE = 1e-9  # of a covariate's square sum, that others leave of it
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def without_effects(model: Model, data: Data) -> Data:
     """Return the rows about their regression on the covariates."""
     given = [rows for rows in data.sets if not isinstance(rows, GeneralisedRows)]

@@ -370,7 +370,7 @@ class ContrastiveLVM(LinearPredictions):
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
         of_blocks = [posterior.column_variances(name) for name in ("target", "shared")]
         shares = np.concatenate([*of_blocks, [psi.sum()]])
-        shares /= shares.sum()
+        shares /= shares.sum() or 1.0  # counts whose loadings are all 0 have no shares
         self.target_variance_ratio_ = shares[: self.n_target_]
         self.shared_variance_ratio_ = shares[self.n_target_ : -1]
         self.noise_variance_ratio_ = float(shares[-1])

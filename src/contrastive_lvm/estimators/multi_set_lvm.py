@@ -319,7 +319,8 @@ class MultiSetLVM(MultiSetPredictions):
             [*(variances[b] * (b in active[s]) for b in loadings), psi.sum()]
             for s, psi in noise.items()
         ]
-        table = np.array(shares) / np.sum(shares, axis=1, keepdims=True)
+        totals = np.sum(shares, axis=1, keepdims=True)
+        table = np.array(shares) / np.where(totals > 0, totals, 1.0)
         self.variance_ratio_ = pd.DataFrame(
             table, index=list(active), columns=[*loadings, RESERVED]
         )

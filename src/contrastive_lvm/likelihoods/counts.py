@@ -12,6 +12,7 @@ from contrastive_lvm.likelihoods.base import BoolArray, Likelihood, LinearizedRo
 from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
 
 SizeFactors = Literal["total", "none"]
+MOST_COUNT = 2.0**53  # beyond, double precision has no odd numbers
 # Predicted means and variances end here: exp(2 * 300 + 100) is still a number.
 MOST_LOG_MEAN, MOST_VARIANCE = 300.0, 100.0
 NEWTON_STEPS = 20  # of shares of counts; 8 suffice unless most counts of a feature are zero
@@ -40,11 +41,13 @@ class CountLikelihood(Likelihood):
     def _unsupported_reason(self, rows: Matrix) -> str | None:
         """Say which value is no count: counts are 0, 1, 2, ...; NaN is a missing one."""
         for part in value_blocks(rows):
-            wrong = (part < 0) | ((part != np.floor(part)) & ~np.isnan(part))
+            wrong = (part < 0) | (part > MOST_COUNT) | ((part != np.floor(part)) & ~np.isnan(part))
             if wrong.any():
-                kind = "negative" if part[wrong][0] < 0 else "not a whole number"
+                first = part[wrong][0]
+                kind = "negative" if first < 0 else "not a whole number"
+                kind = f"more than {MOST_COUNT:g}" if first > MOST_COUNT else kind
                 return (
-                    f"the value {part[wrong][0]:g}, which is {kind}, where counts are expected; "
+                    f"the value {first:g}, which is {kind}, where counts are expected; "
                     'give raw counts, or use likelihood="gaussian" for transformed ones'
                 )
         return None

@@ -176,7 +176,7 @@ def _layer(file: "AnnData", layer: str | None, path: Path) -> "tuple[Matrix, pd.
         return file.layers[layer], file.var_names
     if layer == "raw" and file.raw is not None:
         return file.raw.X, file.raw.var_names
-    known = [*file.layers, *(["raw"] if file.raw is not None else [])]
+    known = [*filter(None, file.layers), *(["raw"] if file.raw is not None else [])]
     if layer not in (None, "X"):
         has = f"it has {', '.join(known)}" if known else "it has none"
         raise ValueError(f"--layer: {path} has no layer {layer!r}; {has}, beside X.")

@@ -70,7 +70,8 @@ def table_from_frame(
             columns[name] = pd.Series(spread, index=frame.index)
         kept = pd.DataFrame(columns)
     single = all(isinstance(k, np.dtype) and k.kind == "f" and k.itemsize <= 4 for k in kept.dtypes)
-    values = kept.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+    given = kept.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+    values = np.require(given, requirements="W")  # pandas 3 may give what it holds itself
     rest = frame.drop(columns=features).reset_index(drop=True)
     return Table(
         values,

@@ -343,7 +343,7 @@ def _annotations(blocks: "list[pa.Table]", header: Header) -> pd.DataFrame:
     import pyarrow as pa
 
     frame: pd.DataFrame = pa.concat_tables(blocks).to_pandas()
-    for name in frame.select_dtypes("object"):
+    for name in frame.select_dtypes(["object", "string"]):
         column = frame[name].where(frame[name].notna(), np.nan)
         own = name != ROW_NAMES and name not in header.annotations
         if own and not has_only_words(column.dropna().unique().tolist()):
@@ -359,7 +359,9 @@ def _read_with_pandas(path: Path, header: Header) -> Table:
     _refuse_nul(path, header)
     as_text = header.doubt or header.layout.decimal == ","  # where it is seen what points mean
     frame = _frame(path, header, as_text=as_text)
-    words = [name for name in frame.select_dtypes("object") if name not in header.annotations]
+    words = [
+        name for name in frame.select_dtypes(["object", "string"]) if name not in header.annotations
+    ]
     if not as_text and any("," in str(value) for name in words for value in frame[name]):
         frame = _frame(path, header, as_text=True)
     if frame[header.names[-1]].isna().any():  # pandas fills lines that end too early
