@@ -16,11 +16,16 @@ def test_subgroups_are_counted_printed_and_kept(
     monkeypatch.chdir(tmp_path)
     data = clvm.datasets.make_subgroups(random_state=0)
     for name in ("target", "background"):
-        pd.DataFrame(getattr(data, name)).add_prefix("f").to_csv(f"{name}.csv", index=False)
+        table = pd.DataFrame(getattr(data, name)).add_prefix("f")
+        kinds = data.target_labels if name == "target" else 0 * data.target_labels
+        table["kind"] = [f"kind {label}" for label in kinds]
+        table.to_csv(f"{name}.csv", index=False)
     words = ["fit", "target.csv", "background.csv", "--n-shared", "10"]
     words += ["--resamples", "19", "--bootstrap", "0"]
     assert run([*words, "--subgroups", "4"]) == 0
-    assert "Subgroups: 4, with 25 %, 25 %, 25 %, 25 %" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Subgroups: 4, with 25 %, 25 %, 25 %, 25 %" in out
+    assert "Subgroup 1 is all kind 3 (kind)." in out
     rows = pd.read_csv("target.csv")
     assert clvm.load_model("model.clvm").predict_proba(rows).shape == (400, 4)
     assert run([*words, "--subgroups", "1", "--json"]) == 0

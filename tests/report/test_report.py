@@ -393,3 +393,24 @@ def test_unfitted_and_mistaken_models_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(NotFittedError):
         clvm.ContrastiveLVM().report(tmp_path / "r.html", DATA.target)
+
+
+def test_report_has_subgroups_their_stability_and_what_annotations_explain(tmp_path: Path) -> None:
+    """Differences have no errors, and annotations are compared with replicates respected."""
+    data = clvm.datasets.make_subgroups(random_state=0)
+    model = clvm.ContrastiveLVM(2, 10, latent_prior=clvm.Mixture(4))
+    model.fit(data.target, background=data.background)
+    labels = {"batch": np.where(data.target_labels > 1, "late", "early")}
+    place = model.report(
+        tmp_path / "page.html", data.target, background=data.background, labels=labels
+    )
+    _, facts = read(place)
+    assert [line["rows"] for line in facts["subgroups"]["table"]] == 4 * [100]
+    assert "adjusted Rand index of 1.00" in facts["subgroups"]["stability"]
+    assert facts["columns"][0]["levels"] == [f"subgroup {c}" for c in range(1, 5)]
+    assert "Subgroup 1 is all late (batch)." in facts["annotation_notes"]
+    assert any("check whether that is technical" in text for text in facts["annotation_notes"])
+    plain = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)
+    _, facts = read(plain.report(place, data.target, background=data.background))
+    assert facts["subgroups"] is None
+    assert facts["annotation_notes"] == []

@@ -139,8 +139,11 @@ def fit(
         write_page(estimator, sets, report, source.file.name, evidence)
     facts |= {"model": str(output), "report": None if report is None else str(report)}
     if said["subgroups"] is not None:
+        from contrastive_lvm.report.subgroup_notes import notes_of_fit
+
         mixture = estimator.posterior_.latent_mixtures.get("target")
         facts["subgroups"] = [1.0] if mixture is None else mixture.weights.tolist()
+        facts["annotation_notes"] = notes_of_fit(estimator, sets)
     show(facts, format_summary, as_json=as_json)
 
 

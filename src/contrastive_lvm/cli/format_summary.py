@@ -22,7 +22,9 @@ def format_summary(facts: Facts) -> str:
     lines += [facts["hint"]] if facts["hint"] else []
     report = facts["report"] or f"run clvm report {facts['model']} to write one"
     text = with_warnings(facts, lines, f"model: {facts['model']}", f"report: {report}")
-    return text if "subgroups" not in facts else f"{text}\n{_subgroups(facts['subgroups'])}"
+    if "subgroups" not in facts:
+        return text
+    return "\n".join([text, _subgroups(facts["subgroups"]), *facts["annotation_notes"]])
 
 
 def reading_facts(sets: "Sets") -> Facts:

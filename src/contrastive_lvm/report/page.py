@@ -60,8 +60,8 @@ def _visible(value: object) -> object:
 
 @cache
 def _script() -> str:
-    names = "data state colour drawing scatter views differences loadings summary downloads main"
-    parts = "\n".join(_web(f"{name}.js") for name in names.split())
+    names = "data state colour drawing scatter views differences loadings subgroups summary"
+    parts = "\n".join(_web(f"{name}.js") for name in [*names.split(), "downloads", "main"])
     return f'(() => {{\n"use strict";\n{parts}}})();\n'
 
 

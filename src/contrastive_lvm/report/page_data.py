@@ -28,6 +28,12 @@ from contrastive_lvm.report.findings import (
     set_facts,
     some_rows,
 )
+from contrastive_lvm.report.subgroup_notes import (
+    COLUMN,
+    annotation_notes,
+    probabilities_of,
+    subgroup_facts,
+)
 
 MOST_ROWS = 100_000  # of a set that are drawn, chosen at random if there are more
 MOST_ENTRIES = 4_000_000  # observed values in the page, two bytes each
@@ -47,7 +53,7 @@ def page_data(
     if sets.background is not None:
         background = _rows_of(sets.background, _shown(sets.background.n_rows, rng))
         drawn = drawn._replace(background=background)
-    points = _points(model, drawn)
+    points, probabilities = _points(model, drawn), probabilities_of(model, drawn)
     loadings = effects(model)
     return {
         "title": title,
@@ -58,7 +64,9 @@ def page_data(
         "points": {name: packed(_alike(values)) for name, values in points.items()},
         "rows": drawn.target.row_names,
         "background_rows": drawn.background and drawn.background.row_names,
-        "columns": _columns(drawn, fits, target),
+        "columns": _columns(drawn, fits, target, probabilities),
+        "subgroups": subgroup_facts(model, sets, probabilities),
+        "annotation_notes": annotation_notes(drawn, points, probabilities),
         "features": sets.preparation.features,
         "loadings": packed(loadings),
         "loading_errors": _loading_errors(loadings, evidence.standard_errors(model)),
@@ -154,14 +162,25 @@ def _latents(model: Fitted, table: Table, sets: Sets, of: str) -> dict[str, Arra
     return {name: np.concatenate(own) for name, own in parts.items()}
 
 
-def _columns(sets: Sets, fits: Outlyingness, shown: np.ndarray) -> list[Packed]:
-    """Collect the annotations, and how outlying rows of the target are."""
+def _columns(
+    sets: Sets, fits: Outlyingness, shown: np.ndarray, probabilities: Array | None
+) -> list[Packed]:
+    """Collect subgroups, the annotations, and how outlying rows of the target are."""
     other = None if sets.background is None else sets.background.annotations
     values = np.full(len(shown) + (0 if other is None else len(other)), np.nan)
     values[: len(shown)] = fits.values[shown]
     names = {"weight": "weight (small: outlier)", "distance": "outlyingness (robust std)"}
     own: Packed = {"name": names[fits.measure], "kind": "number", "values": packed(values)}
-    return [*columns(sets.target.annotations, other), own]
+    found = [] if probabilities is None else [_subgroups(probabilities, len(values))]
+    return [*found, *columns(sets.target.annotations, other), own]
+
+
+def _subgroups(probabilities: Array, n_rows: int) -> Packed:
+    """Encode the most probable subgroup of the target's rows; the background's have none."""
+    codes = np.full(n_rows, -1)
+    codes[: len(probabilities)] = probabilities.argmax(axis=1)
+    levels = [f"subgroup {c + 1}" for c in range(probabilities.shape[1])]
+    return {"name": COLUMN, "kind": "group", "levels": levels, "codes": packed(codes, "<i4")}
 
 
 def _values(loadings: Array, sets: Sets) -> Packed:

@@ -69,6 +69,7 @@ function start() {
   drawDifferences();
   drawLoadings();
   drawVerdict();
+  drawSubgroups();
   drawDiagnostics();
   drawSettings();
   drawDownloads();

@@ -119,6 +119,7 @@ class Scatter {
       ? this.drawFine(alpha, wanted, times > 1) : this.drawRows(times * radius, alpha, wanted);
     paint(1, faint, (i) => !selection.chosen[i]);
     if (some) paint(1.25, 1, (i) => selection.chosen[i]);
+    drawEllipses(this);
     this.milliseconds = performance.now() - begin;
   }
 
