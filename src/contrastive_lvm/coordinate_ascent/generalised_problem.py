@@ -20,6 +20,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.loading_step import SetStatistics
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults
+from contrastive_lvm.coordinate_ascent.tied_means import TiedMeans, tied_means
 from contrastive_lvm.likelihoods.base import FLOOR, CountTable, Nuisance
 from contrastive_lvm.linalg.loadings import Covariance, Loadings, PackedCovariance
 from contrastive_lvm.model import LoadingBlock, Model
@@ -102,6 +103,8 @@ class GeneralisedProblem(Problem):
         parts = self._prior_parts(states, squares)
         if self.posterior:
             parts["entropy of loadings"] = loadings.entropy()
+        tied = tied_means(p.means, loadings, self.active, self.unit)
+        parts["means"] = float(tied.log_densities(p.means, loadings).sum())
         found = [
             self._rows(i).sweep(self._features(i, p, loadings), carry.weights[i], _own(carry, a))
             for i, a in enumerate(self.active)
@@ -112,8 +115,13 @@ class GeneralisedProblem(Problem):
             parts[f"{name} rows"] = sums.statistics.bound + float(constants.sum())
         if self.dispersed.any():
             parts["dispersion"] = self.model.likelihood._nuisance_bound(nuisance)
+        given = zip(p.means, found, self.active, strict=True)
+        statistics = [
+            SetStatistics(sums.statistics.plus(tied.row(i, mean, columns)), columns)
+            for i, (mean, (sums, _), columns) in enumerate(given)
+        ]
         results = RowResults(
-            [SetStatistics(s.statistics, a) for (s, _), a in zip(found, self.active, strict=True)],
+            statistics,
             Carry(carry.cov, states, tuple(cache for _, cache in found)),
             0.0,
             0.0,
@@ -192,12 +200,13 @@ class GeneralisedProblem(Problem):
         new, carry = self._newton_step(point, found)
         old, before = self.unflatten(point), found.carry
         precision = self._precision(before.states)
-        least = self._feature_parts(old, before.cov, before, precision)
+        tied = tied_means(old.means, Loadings(old.L, before.cov), self.active, self.unit)
+        least = self._feature_parts(old, before.cov, before, precision, tied)
         total = float(least.sum()) + self._other_parts(old, before.cov, before)
         pace = np.ones(len(self.unit))
         for cut in range(MOST_CUTS):
             trial, cov = self._between(old, new, pace), _mixed(before.cov, carry.cov, pace)
-            parts = self._feature_parts(trial, cov, before, precision)
+            parts = self._feature_parts(trial, cov, before, precision, tied)
             lower = parts < least
             if not lower.any():
                 lower[:] = float(parts.sum()) + self._other_parts(trial, cov, before) < total
@@ -207,11 +216,17 @@ class GeneralisedProblem(Problem):
         return None
 
     def _feature_parts(
-        self, p: Parameters, cov: Covariance | None, carry: Carry, precision: Array
+        self,
+        p: Parameters,
+        cov: Covariance | None,
+        carry: Carry,
+        precision: Array,
+        tied: TiedMeans,
     ) -> Array:
         """Return each feature's part of the bound, rows and scales as they are, (D,)."""
         loadings = Loadings(p.L, cov)
-        parts: Array = -0.5 * (precision * loadings.squares()).sum(axis=1)
+        parts = tied.log_densities(p.means, loadings)
+        parts -= 0.5 * (precision * loadings.squares()).sum(axis=1)
         if cov is not None:
             parts += 0.5 * cov.logdet
         for i, cache in enumerate(carry.weights):

@@ -121,7 +121,7 @@ def from_stand_in(
 
 def stand_in_of(model: Model) -> Model:
     """Return the model with Gaussian noise."""
-    return replace(model, likelihood=Gaussian("feature"))
+    return replace(model, likelihood=Gaussian("isotropic"))
 
 
 def _linear(data: Data) -> Linearized:
