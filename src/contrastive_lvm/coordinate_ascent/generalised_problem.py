@@ -19,7 +19,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.loading_step import SetStatistics
-from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults
+from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
 from contrastive_lvm.coordinate_ascent.tied_means import TiedMeans, tied_means
 from contrastive_lvm.likelihoods.base import FLOOR, CountTable, Nuisance
 from contrastive_lvm.linalg.loadings import Covariance, Loadings, PackedCovariance
@@ -103,7 +103,7 @@ class GeneralisedProblem(Problem):
         parts = self._prior_parts(states, squares)
         if self.posterior:
             parts["entropy of loadings"] = loadings.entropy()
-        tied = tied_means(p.means, loadings, self.active, self.unit)
+        tied = self._tied(p, loadings)
         parts["means"] = float(tied.log_densities(p.means, loadings).sum())
         found = [
             self._rows(i).sweep(self._features(i, p, loadings), carry.weights[i], _own(carry, a))
@@ -130,12 +130,25 @@ class GeneralisedProblem(Problem):
         )
         return sum(parts.values()), results
 
+    def begin(self, point: Array, carry: Carry | None = None) -> WarmStart:
+        """Return where an ascent begins: at the point, with covariances from a first sweep.
+
+        The step of the loadings is left to the ascent, which can shorten it.
+        """
+        carry = self.first_carry() if carry is None else carry
+        if self.posterior:
+            carry = self._newton_step(point, self.evaluate(point, carry)[1])[1]
+        return WarmStart(self, point, carry)
+
     def _prior_parts(self, states: tuple[object, ...], squares: Array) -> dict[str, float]:
         blocks = zip(self.model.blocks, states, self.model.columns, strict=True)
         return {
             f"{block.name} loadings": block.prior.bound(state, squares[:, columns])
             for block, state, columns in blocks
         }
+
+    def _tied(self, p: Parameters, loadings: Loadings) -> TiedMeans:
+        return tied_means(p.means, loadings, self.active, self.unit, self._rows(0).sized)
 
     def _rows(self, i: int) -> GeneralisedRows:
         rows = self.data.sets[i]
@@ -200,7 +213,7 @@ class GeneralisedProblem(Problem):
         new, carry = self._newton_step(point, found)
         old, before = self.unflatten(point), found.carry
         precision = self._precision(before.states)
-        tied = tied_means(old.means, Loadings(old.L, before.cov), self.active, self.unit)
+        tied = self._tied(old, Loadings(old.L, before.cov))
         least = self._feature_parts(old, before.cov, before, precision, tied)
         total = float(least.sum()) + self._other_parts(old, before.cov, before)
         pace = np.ones(len(self.unit))

@@ -5,11 +5,12 @@ of counts can show that it does not vary: with means of its own a set may then h
 loadings at no cost, and a response of the target alone ends in the shared columns. What is known
 is that target rows without a response are like background rows. So the means of set s are
 
-    mean_s = common + L_s delta_s + r_s,    r_sd ~ N(0, scale^2),
+    mean_s = common + c_s + L_s delta_s + r_s,    r_sd ~ N(0, scale^2),
 
 where `L_s` has the columns that s uses and some other set does not: their latents have a place of
-their own in each set, `delta_s`. `common` and `delta_s` are free, and found by least squares. Given
-them the prior is one more row of each set, with the latents `-delta_s` and weights `1 / scale^2`.
+their own in each set, `delta_s`. `c_s` is one number, for the unit of the size factors, and zero
+for features without. `common`, `c_s` and `delta_s` are free, and found by least squares. Given them
+the prior is one more row of each set, with the latents `-delta_s` and weights `1 / scale^2`.
 """
 
 from collections.abc import Sequence
@@ -21,20 +22,20 @@ from contrastive_lvm.arrays import LOG_2PI, Array, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Columns, Loadings
 
-SCALE = 0.5  # in units of the predictor
+SCALE = 0.1  # in units of the predictor; docs/counts.md has what others give
 
 
 class TiedMeans(NamedTuple):
     """Where the means of sets are expected."""
 
-    common: Array  # (D,)
+    centers: Array  # (S, D) common + c_s
     places: Array  # (S, K) delta_s, zero in columns that all sets use
     precision: Array  # (D,)
 
     def row(self, i: int, mean: Array, columns: Columns) -> Statistics:
         """Return the statistics of the row by which the prior enters the i-th set."""
         h, none = -self.places[i][columns], np.zeros(len(mean))
-        weighted = self.precision * (self.common - mean)
+        weighted = self.precision * (self.centers[i] - mean)
         pairs = packed.pack(np.outer(h, h))
         return Statistics(
             moment=pairs * self.precision,
@@ -51,31 +52,38 @@ class TiedMeans(NamedTuple):
 
     def log_densities(self, means: Sequence[Array], loadings: Loadings) -> Array:
         """Return the expected log density of the means of each feature, (D,)."""
-        squares = np.zeros(len(self.common))
-        for mean, place in zip(means, self.places, strict=True):
-            squares += (mean - self.common - loadings.mean @ place) ** 2
-            if loadings.cov is not None:
-                squares += loadings.cov.inner(packed.pack(np.outer(place, place)))
+        residuals = np.stack(means) - self.centers - self.places @ loadings.mean.T
+        squares = (residuals**2).sum(axis=0)
+        if loadings.cov is not None:
+            squares += loadings.cov.inner(packed.pack(self.places.T @ self.places))
         freedom = len(self.places) - 1
         return -0.5 * (self.precision * squares + freedom * (LOG_2PI - np.log(self.precision)))
 
 
 def tied_means(
-    means: Sequence[Array], loadings: Loadings, active: Sequence[Columns], unit: Array
+    means: Sequence[Array],
+    loadings: Loadings,
+    active: Sequence[Columns],
+    unit: Array,
+    sized: np.ndarray,
 ) -> TiedMeans:
-    """Return the common mean and the places of latents for which the means are likeliest."""
+    """Return centers and places of latents for which the means are likeliest."""
     S, K = len(means), loadings.mean.shape[1]
-    uses = np.zeros((S, K), dtype=bool)
+    uses = np.zeros((S, K + 1), dtype=bool)
     for i, columns in enumerate(active):
         uses[i, columns] = True
     uses &= ~uses.all(axis=0)
-    L = Loadings(loadings.mean / unit[:, None]) if loadings.cov is None else loadings
-    second = L.second_moment()
-    scaled = np.stack(means) / unit
-    centered = scaled - scaled.mean(axis=0)
-    normal = np.kron(np.eye(S) - 1.0 / S, second)[np.ix_(uses.ravel(), uses.ravel())]
-    pull = (centered @ L.mean).ravel()[uses.ravel()]
-    places = np.zeros((S, K))
-    places[uses] = np.linalg.lstsq(normal, pull, rcond=None)[0]
-    common = np.mean([m - loadings.mean @ d for m, d in zip(means, places, strict=True)], axis=0)
-    return TiedMeans(common, places, 1.0 / (SCALE * unit) ** 2)
+    uses[:, K] = sized.any()
+    design, weights, given = np.column_stack([loadings.mean, sized]), unit**-2, np.stack(means)
+    second = (design.T * weights) @ design
+    if loadings.cov is not None:
+        second[:K, :K] += loadings.cov.weighted_sum(weights)
+    at = np.flatnonzero(uses)
+    normal = np.kron(np.eye(S) - 1.0 / S, second)[np.ix_(at, at)]
+    pull = (weights * (given - given.mean(axis=0)) @ design).ravel()[at]
+    found = np.zeros((S, K + 1))
+    if np.isfinite(normal).all() and np.isfinite(pull).all():  # else the bound is none either
+        found[uses] = np.linalg.lstsq(normal, pull, rcond=None)[0]
+    common = (given - found @ design.T).mean(axis=0)
+    places, shifts = found[:, :K], found[:, K:]
+    return TiedMeans(common + shifts * sized, places, weights / SCALE**2)

@@ -77,8 +77,8 @@ class ContrastiveLVM(LinearPredictions):
         `Mixed({kind: features})` gives each feature its own.
     shared_prior, target_prior : None, "ard", "group_lasso", "horseshoe", or an object
         Priors on `S` and `W`: `ARD` on columns, `GroupLasso` or `Horseshoe` on rows, or any
-        object with the methods of a prior; None is maximum likelihood, or `Ridge` for counts and
-        binary data.
+        object with the methods of a prior; None is maximum likelihood, `Ridge` for binary data
+        and `ARD(drop=False)` for counts (`Ridge` where loadings are points).
     latent_prior : None or Mixture
         Prior of the target latents: None is standard normal, `Mixture(n_components)` one normal
         distribution for each subgroup of the target's rows, of which there may be `"auto"`.

@@ -75,8 +75,9 @@ def model_of_blocks(
     names = None if names is None else list(names)
     likelihood = parse_params.likelihood(estimator.likelihood)._bind(n_features, names)
     made = []
-    for name, block in blocks.items():
-        prior = parse_params.prior(f"prior of blocks[{name!r}]", block.prior, likelihood)
+    given = {f"prior of blocks[{name!r}]": block.prior for name, block in blocks.items()}
+    priors = parse_params.priors(given, likelihood, estimator.inference)
+    for (name, block), prior in zip(blocks.items(), priors, strict=True):
         automatic, sets = block.n_components == "auto", tuple(block.sets or ())
         size = 0 if automatic else int(block.n_components)
         made.append(LoadingBlock(name, size, sets, prior._bind(n_features, names), automatic))

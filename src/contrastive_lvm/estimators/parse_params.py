@@ -1,6 +1,6 @@
 """The model and the engine that the parameters of an estimator stand for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
@@ -90,13 +90,27 @@ def likelihood(value: LikelihoodLike) -> Likelihood:
     return _named("likelihood", value, LIKELIHOODS, Likelihood)
 
 
-def prior(name: str, value: PriorLike, noise: Likelihood | None = None) -> Prior[Any]:
-    """Return the prior that None, a string or an object with the methods of a prior stands for.
+def priors(
+    given: Mapping[str, PriorLike], noise: Likelihood, inference: EngineLike
+) -> list[Prior[Any]]:
+    """Return the priors that parameters stand for, by the names of these.
 
-    None is `Flat()`, or `Ridge()` under a likelihood that needs it.
+    None is `Flat()`; `Ridge()` under a likelihood that needs it; and `ARD(drop=False)` for counts
+    whose loadings have a posterior.
     """
+    default: Prior[Any] = Ridge() if noise._needs_shrinkage else Flat()
+    found = [prior(name, value, default) for name, value in given.items()]
+    if not noise._learns_shrinkage or any(p._unsupported_reason(posterior=True) for p in found):
+        return found
+    if isinstance(inference, engine_class("vb")) or inference in ("auto", "vb"):
+        return [prior(name, value, ARD(drop=False)) for name, value in given.items()]
+    return found
+
+
+def prior(name: str, value: PriorLike, default: Prior[Any] | None = None) -> Prior[Any]:
+    """Return the prior that None, a string or an object with the methods of a prior stands for."""
     if value is None:
-        return Ridge() if noise is not None and noise._needs_shrinkage else Flat()
+        return default or Flat()
     if has_four_methods(value) and not isinstance(value, Prior | type):
         return FourMethods(value)
     return _named(name, value, PRIORS, Prior)
@@ -153,13 +167,9 @@ def model(
     own = effects == "own"
     n_rows -= len(known) * (1 + (own and background))
     noise = likelihood(estimator.likelihood)._bind(n_features, names)
-    shared, target = (
-        prior(name, value, noise)._bind(n_features, names)
-        for name, value in (
-            ("shared_prior", estimator.shared_prior),
-            ("target_prior", estimator.target_prior),
-        )
-    )
+    given = {"shared_prior": estimator.shared_prior, "target_prior": estimator.target_prior}
+    found_priors = priors(given, noise, estimator.inference)
+    shared, target = (found._bind(n_features, names) for found in found_priors)
     n_background = check_integer("n_background", estimator.n_background, 0)
     n_shared = estimator.n_shared
     automatic = isinstance(n_shared, str) and n_shared == "auto"

@@ -156,6 +156,11 @@ class Likelihood(ABC):
         """Tell whether loadings of rare features may grow without limit under a flat prior."""
         return False
 
+    @property
+    def _learns_shrinkage(self) -> bool:
+        """Tell whether loadings have variances to be learned by default, where they can have."""
+        return False
+
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
         """Return what the likelihood learns from NumPyro sites; nothing unless it says so."""
         return {}

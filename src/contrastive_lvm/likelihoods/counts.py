@@ -38,6 +38,10 @@ class CountLikelihood(Likelihood):
     def _needs_shrinkage(self) -> bool:
         return True
 
+    @property
+    def _learns_shrinkage(self) -> bool:
+        return True
+
     def _unsupported_reason(self, rows: Matrix) -> str | None:
         """Say which value is no count: counts are 0, 1, 2, ...; NaN is a missing one."""
         for part in value_blocks(rows):

@@ -24,7 +24,9 @@ class ARD(Prior[InverseGamma]):
     """A variance for every column: `L_dk ~ N(0, alpha_k)`, `alpha_k ~ IG(a0, b0)`.
 
     `q(alpha_k) = IG(a0 + D/2, b0 + 1/2 sum_d E[L_dk^2])` (the paper's "cLVM with automatic model
-    selection"; Bishop 1999). Columns whose removal raises the bound are dropped during the fit.
+    selection"; Bishop 1999). Columns whose removal raises the bound are dropped during the fit,
+    unless `drop=False`: then they stay, with loadings and latents near zero, which is the default
+    for counts.
 
     Parameters
     ----------
@@ -32,26 +34,32 @@ class ARD(Prior[InverseGamma]):
         Shape and rate of the inverse gamma. Estimators take the rate as a multiple of the mean
         variance of the features (of 1 for counts and binary data), so that data in other units
         have the same dimensions; in a `density` it is in the units of the data.
+    drop : bool
+        Whether columns without support are dropped.
 
     Examples
     --------
     >>> import contrastive_lvm as clvm
     >>> clvm.ARD()
-    ARD(a0=0.001, b0=0.001)
+    ARD(a0=0.001, b0=0.001, drop=True)
     """
 
     a0: float = 1e-3
     b0: float = 1e-3
+    drop: bool = True
 
     _has_own_columns: ClassVar[bool] = True
     _treats_features_alike: ClassVar[bool] = True
-    _drops_columns: ClassVar[bool] = True
     _loading_site: ClassVar[str | None] = " standard"
     _column_sites: ClassVar[tuple[str, ...]] = ("variance",)
 
     def __post_init__(self) -> None:
         check_positive("a0", self.a0)
         check_positive("b0", self.b0)
+
+    @property
+    def _drops_columns(self) -> bool:
+        return self.drop
 
     def init(self, shape: tuple[int, int]) -> InverseGamma:
         """Return wide variances."""

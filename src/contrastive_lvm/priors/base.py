@@ -47,8 +47,6 @@ class Prior(ABC, Generic[State]):
     _has_posterior: ClassVar[bool] = True
     # Whether the prior can be normalised, so that few rows still give a proper posterior.
     _is_proper: ClassVar[bool] = True
-    # Whether columns that the data does not support are dropped during a fit.
-    _drops_columns: ClassVar[bool] = False
     # Whether loadings are found by `_proximal_step`.
     _has_proximal_step: ClassVar[bool] = False
     # What is appended to a block's name to name the NumPyro site of its loadings when scales are
@@ -94,6 +92,11 @@ class Prior(ABC, Generic[State]):
         do not depend on the units of the data.
         """
         return self
+
+    @property
+    def _drops_columns(self) -> bool:
+        """Tell whether columns that the data does not support are dropped during a fit."""
+        return False
 
     def _unsupported_reason(self, *, posterior: bool) -> str | None:
         """Say why loadings cannot be points, or cannot have a posterior; None if they can."""
