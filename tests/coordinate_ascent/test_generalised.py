@@ -244,9 +244,9 @@ def test_the_tilted_bound_is_above_and_has_its_own_slopes(v: float) -> None:
 def test_tied_means_are_at_their_best_and_one_row_has_their_slope() -> None:
     """No other centers or places have likelier means; a step of the means is as the row says."""
     rng = np.random.default_rng(0)
-    means, L = rng.standard_normal((3, D)), Loadings(rng.standard_normal((D, 4)))
+    means, L = list(rng.standard_normal((3, D))), Loadings(rng.standard_normal((D, 4)))
     active = [np.array([0, 1, 2]), np.array([0, 1]), np.array([0, 3])]
-    tied = tied_means(list(means), L, active, np.ones(D), np.arange(D) < 5)
+    tied = tied_means(means, L, active, np.ones(D), np.arange(D) < 5)
     assert (tied.places[:, 0] == 0).all()
     assert (tied.places[1, 2:] == 0).all()
     best = tied.log_densities(means, L).sum()
@@ -258,7 +258,7 @@ def test_tied_means_are_at_their_best_and_one_row_has_their_slope() -> None:
         assert other.log_densities(means, L).sum() < best
     step, columns = 1e-6, active[0]
     row = tied.row(0, means[0], columns)
-    moved = tied.log_densities([means[0] + step, *means[1:]], L)
+    moved: Array = tied.log_densities([means[0] + step, *means[1:]], L)
     slope = row.residual - np.einsum("kd,dk->d", row.first, L.mean[:, columns])
     np.testing.assert_allclose((moved - tied.log_densities(means, L)) / step, slope, rtol=1e-2)
 

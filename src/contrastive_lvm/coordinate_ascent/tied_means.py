@@ -57,7 +57,8 @@ class TiedMeans(NamedTuple):
         if loadings.cov is not None:
             squares += loadings.cov.inner(packed.pack(self.places.T @ self.places))
         freedom = len(self.places) - 1
-        return -0.5 * (self.precision * squares + freedom * (LOG_2PI - np.log(self.precision)))
+        squares = self.precision * squares + freedom * (LOG_2PI - np.log(self.precision))
+        return np.asarray(-0.5 * squares)
 
 
 def tied_means(
