@@ -21,6 +21,7 @@ from contrastive_lvm.cli.app import app as open_app
 from contrastive_lvm.cli.apply import denoise, impute, score, transform
 from contrastive_lvm.cli.compare import compare
 from contrastive_lvm.cli.contrast import contrast
+from contrastive_lvm.cli.export import export
 from contrastive_lvm.cli.fit import fit
 from contrastive_lvm.cli.monitor import monitor
 from contrastive_lvm.cli.options import OPTION_OF
@@ -138,7 +139,7 @@ def main(
 app.command("test")(contrast)
 app.command("app")(open_app)
 for command in (
-    fit, report, transform, impute, denoise, score, monitor, select, compare, demo, reproduce,
-    datasets,
+    fit, report, export, transform, impute, denoise, score, monitor, select, compare, demo,
+    reproduce, datasets,
 ):  # fmt: skip
     app.command()(command)

@@ -45,9 +45,25 @@ def report(
     The page is one file that needs no network. By default, it shows the rows that the model was
     fitted to; since a model of someone else may name any file, you are asked before one is read.
     """
+    destination(output, "--output", inputs=[model, file, background_file])
+    estimator, sets = rows_of_model(model, file, background_file, said, [output], yes=yes)
+    write_page(estimator, sets, output, title or sets.target.source)
+    facts = {"report": str(output), "bytes": output.stat().st_size}
+    show(facts, lambda _: f"report: {output}", as_json=as_json)
+
+
+def rows_of_model(
+    model: Path,
+    file: Path | None,
+    background_file: Path | None,
+    said: options.Said,
+    outputs: list[Path],
+    *,
+    yes: bool,
+) -> "tuple[Contrastive, Sets]":
+    """Load a model, and read the rows that are named, or else those that it was fitted to."""
     from contrastive_lvm.io.tables.prepare import read_again
 
-    destination(output, "--output", inputs=[model, file, background_file])
     estimator, preparation = load(model)
     if file is None:
         for name in options.SIDES:
@@ -59,14 +75,12 @@ def report(
             )
         origin = preparation.origin
         _confirm(origin, model, yes=yes)
-        destination(output, "--output", inputs=origin[:2])
+        for output in outputs:
+            destination(output, "--output", inputs=origin[:2])
     else:
         origin = _named(file, background_file, preparation, said)
     announce(f"Reading {origin.target.name}")
-    sets = read_again(preparation, origin, alone=estimator.n_shared == 0)
-    write_page(estimator, sets, output, title or origin.target.name)
-    facts = {"report": str(output), "bytes": output.stat().st_size}
-    show(facts, lambda _: f"report: {output}", as_json=as_json)
+    return estimator, read_again(preparation, origin, alone=estimator.n_shared == 0)
 
 
 def _named(

@@ -66,13 +66,18 @@ def write_csv(text: IO[str], frame: pd.DataFrame, separator: str = ",") -> None:
     -5
     a
     """
+    named = _is_named(frame)
+    harmless_frame(frame).to_csv(text, sep=separator, index=named, lineterminator="\n")
+
+
+def harmless_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose words are not taken for formulas."""
     safe = frame.copy(deep=False)
     for name in frame.select_dtypes(["object", "category", "string"]):
         safe[name] = frame[name].astype(object).map(_harmless)
     safe.columns = pd.Index([_harmless(name) for name in frame.columns])
-    named = _is_named(frame)
-    safe.index = frame.index.map(_harmless) if named else frame.index
-    safe.to_csv(text, sep=separator, index=named, lineterminator="\n")
+    safe.index = frame.index.map(_harmless) if _is_named(frame) else frame.index
+    return safe
 
 
 def _harmless(value: object) -> object:
