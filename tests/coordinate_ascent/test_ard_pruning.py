@@ -164,7 +164,8 @@ def test_a_block_that_ard_empties_leaves_a_working_model() -> None:
     rng = np.random.default_rng(0)
     S = 3.0 * rng.standard_normal((8, 2))
     X, B = (rng.standard_normal((n, 2)) @ S.T + rng.standard_normal((n, 8)) for n in (300, 300))
-    model = clvm.ContrastiveLVM(2, 2, target_prior="ard").fit(X, background=B)
+    with pytest.warns(UserWarning, match=r"none of 2 target .*drop=False"):
+        model = clvm.ContrastiveLVM(2, 2, target_prior="ard").fit(X, background=B)
     assert model.n_target_ == 0
     assert model.transform(X).shape == (300, 0)
     assert np.isfinite(model.score(X))

@@ -19,6 +19,7 @@ from contrastive_lvm.estimators.linear_fit import (
     run_engine,
     supported_dimensions,
     warn_about_convergence,
+    warn_about_dropped_target,
 )
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
 from contrastive_lvm.estimators.parse_params import (
@@ -37,6 +38,7 @@ from contrastive_lvm.estimators.subgroups import (
     subgroups,
     with_supported_subgroups,
 )
+from contrastive_lvm.likelihoods.base import CONSTANT
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.mixture import Mixture
@@ -297,6 +299,8 @@ class ContrastiveLVM(LinearPredictions):
         self.n_iter_ = run.n_iter
         if not self.converged_:
             warn_about_convergence(given.engine)
+        if self.n_target_ == 0 and given.model.drops_columns:
+            warn_about_dropped_target(given.model)
         warn_about_background(given, run.data, run.best)
         return self
 
@@ -370,7 +374,8 @@ class ContrastiveLVM(LinearPredictions):
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
         of_blocks = [posterior.column_variances(name) for name in ("target", "shared")]
         shares = np.concatenate([*of_blocks, [psi.sum()]])
-        shares /= shares.sum() or 1.0  # counts whose loadings are all 0 have no shares
+        # Counts, which have no noise variance, have no shares where loadings are but rounding.
+        shares = shares / shares.sum() if shares.sum() > CONSTANT or psi.any() else 0.0 * shares
         self.target_variance_ratio_ = shares[: self.n_target_]
         self.shared_variance_ratio_ = shares[self.n_target_ : -1]
         self.noise_variance_ratio_ = float(shares[-1])

@@ -331,3 +331,16 @@ def _moments(rows: Rows) -> tuple[Array, Array]:
 def warn_about_convergence(engine: Engine) -> None:
     """Warn of a fit that did not converge."""
     warnings.warn(engine._convergence_hint(), ConvergenceWarning, stacklevel=4)
+
+
+def warn_about_dropped_target(model: Model) -> None:
+    """Warn of a prior that has dropped all target dimensions there were, and say what to try."""
+    for block in model.blocks:
+        if block.name == "target" and block.n_components and block.prior._drops_columns:
+            said = (
+                f"none of {block.n_components} target dimension(s) is left: under {block.prior!r} "
+                "the rows are more likely without them. Ask contrast_test whether target and "
+                "background differ at all; if they should, use fewer shared dimensions, which may "
+                "have taken the difference, or keep all columns by target_prior=ARD(drop=False)."
+            )
+            warnings.warn(said, UserWarning, stacklevel=4)
