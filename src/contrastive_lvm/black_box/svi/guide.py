@@ -195,8 +195,11 @@ class Guide:
         """Return parameters that give the values of a start, with little spread."""
         values, scaling = initial_values(start, augmented=self.layout.augmented), units(start)
         real: dict[str, Array] = {}
+        latents = {site for name in start.model.sets for site in latent_sites(start.model, name)}
         for name, value in values.items():
-            if name in self.sites:
+            if name in latents:  # JAX would compile a change of theirs for every number of rows
+                real[name] = value
+            elif name in self.sites:
                 unit = scaling.get(name, 1.0)
                 real[name] = np.asarray(self.sites[name].transform.inv(value)) / unit
         points: dict[str, AnyArray] = {

@@ -105,8 +105,8 @@ class SviLoop:
                 self.rows.next(n),
                 self.scaling,
             )
-            totals.append(total)
-        mean = tree_map(lambda *parts: sum(parts) / length, *totals)
+            totals.append(to_numpy(total))  # in JAX, sums would be compiled for every shape
+        mean = tree_map(lambda *parts: np.asarray(sum(parts) / length), *totals)
         looks = self._looks(mean)  # an interrupt up to here leaves the last window's state
         self.parameters, self.optimiser = parameters, optimiser
         self.step += length
