@@ -111,6 +111,27 @@ def test_bound_never_falls_and_exceeds_that_of_the_standard_model(
     assert adjusted_rand_score(labels, model.predict(X)) > 0.8
 
 
+@pytest.mark.parametrize("prior", PRIORS, ids=repr)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=repr)
+def test_missing_entries_weights_and_rows_out_of_core_together(
+    likelihood: Any, prior: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every likelihood with a closed form and every prior: a few sweeps, from chunks of rows."""
+    dask = pytest.importorskip("dask.array")
+    X, Y, _ = planted(missing=0.2)
+    weights = np.r_[np.full(20, 2.0), np.ones(39), 0.0]
+    engine = clvm.EM if prior is None or isinstance(prior, clvm.GroupLasso) else VB
+    words: dict[str, Any] = {"likelihood": likelihood, "target_prior": prior}
+    model = clvm.ContrastiveLVM(2, 1, latent_prior=clvm.Mixture(3), **words)
+    model.set_params(inference=engine(tol=1.0, memory=0))
+    wanted = clone(model).fit(X, background=Y, sample_weight=weights)
+    monkeypatch.setattr("contrastive_lvm.rows.data.MOST_LOADED", 0)
+    sets = [dask.from_array(Z, chunks=(17, 7)) for Z in (X, Y)]
+    found = clone(model).fit(sets[0], background=sets[1], sample_weight=weights)
+    assert found.lower_bound_ == pytest.approx(wanted.lower_bound_, abs=1e-3)
+    np.testing.assert_allclose(found.predict_proba(X), wanted.predict_proba(X), atol=1e-3)
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 @pytest.mark.parametrize("noise", ["isotropic", "feature"])
 def test_optimum_is_stationary(noise: Any, missing: float) -> None:
@@ -142,11 +163,15 @@ def test_optimum_is_stationary(noise: Any, missing: float) -> None:
         assert abs(slope) < 1e-3 * abs(curvature)
 
 
+@pytest.mark.parametrize("prior", PRIORS, ids=repr)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=repr)
-def test_one_component_is_the_standard_model(likelihood: Any) -> None:
+def test_one_component_is_the_standard_model(likelihood: Any, prior: Any) -> None:
     X, Y, _ = planted(missing=0.1)
-    one = fitted(X, Y, 1, likelihood=likelihood)
-    standard = clvm.ContrastiveLVM(2, 1, likelihood=likelihood).fit(X, background=Y)
+    words: dict[str, Any] = {"likelihood": likelihood, "target_prior": prior}
+    engine = clvm.EM if prior is None or isinstance(prior, clvm.GroupLasso) else VB
+    words["inference"] = engine(tol=0.1)
+    one = fitted(X, Y, 1, **words)
+    standard = clvm.ContrastiveLVM(2, 1, **words).fit(X, background=Y)
     assert one.lower_bound_ == pytest.approx(standard.lower_bound_, abs=1e-8)
     np.testing.assert_allclose(one.transform(X), standard.transform(X), atol=1e-8)
     np.testing.assert_allclose(one.latents(X).cov, standard.latents(X).cov, atol=1e-8)
@@ -242,8 +267,9 @@ def test_what_cannot_be_done_is_refused_in_one_sentence() -> None:
     with pytest.raises(InvalidParameterError, match="latent_prior=None has no subgroups"):
         standard.subgroups(X)
     assert not hasattr(standard, "predict")
-    with pytest.raises(ValueError, match="cannot fit a mixture of latents"):
-        fitted(X, Y, inference="svi")
+    for engine in ("svi", "nuts"):
+        with pytest.raises(ValueError, match="cannot fit a mixture of latents"):
+            fitted(X, Y, inference=engine)
     with pytest.raises(ValueError, match="no engine fits this model"):
         fitted(np.round(np.exp(X / 4)), np.round(np.exp(Y / 4)), likelihood="poisson")
     with pytest.raises(InvalidParameterError, match="is no prior of latents"):
