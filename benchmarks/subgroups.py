@@ -25,7 +25,7 @@ CENTRES = np.array([[-1.0, 0.0], [1.0, 0.5]])
 EDGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 HEAD = f"""# Probabilities of subgroups
 
-`python -m benchmarks.subgroups` repeats everything on this page.
+`python -m benchmarks.subgroups` repeats the tables on this page.
 
 ## Are they right?
 
@@ -41,8 +41,9 @@ ONE = """
 
 Rows of 20 features with one cloud of target latents, three shared dimensions and noise were drawn,
 a model was fitted and `choose_subgroups` asked, all from the rows on. Two components fit a skewed
-cloud better than one, and the likelihood ratio alone would find two subgroups in it; a number is
-therefore considered only if there is a valley between every two subgroups.
+cloud better than one; a number is therefore considered only if there is a valley between every two
+subgroups. Of five and eight dimensions 98 of 100 datasets of each kind, at least, had one subgroup
+(before components had a least width of a tenth of the whole, and not repeated here).
 
 | target latents | dimensions | rows | datasets | one subgroup |
 |---|---|---|---|---|
