@@ -3,6 +3,7 @@
 import io
 import json
 import time
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from contrastive_lvm.cli.main import run
 pytest.importorskip("starlette", reason="needs the extra app")
 testclient = pytest.importorskip("starlette.testclient", reason="needs httpx (group dev)")
 
-from contrastive_lvm.app import jobs, server, sessions  # noqa: E402
+from contrastive_lvm.app import inspect_files, jobs, server, sessions  # noqa: E402
 from contrastive_lvm.app.choices import Choices, as_json, parse_choices  # noqa: E402
 
 TOKEN, PORT = "a-secret", 8123
@@ -331,6 +332,68 @@ def test_a_fit_can_be_cancelled_and_removed(
     assert not Path(f"/proc/{said[-1]}").exists()
     assert client.delete(f"{place}/fits/fit1", headers=OWN).json()["fits"] == []
     assert not list(folder.rglob("fit1*"))
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx", "h5ad", "npz", "parquet"])
+def test_no_mutated_file_breaks_the_reading(ending: str, tmp_path: Path) -> None:
+    """A hundred of each kind: what cannot be read is a sentence."""
+    rng = np.random.default_rng(0)
+    whole = write(tmp_path / f"whole.{ending}")
+    path, said = tmp_path / f"a.{ending}", as_json(Choices())
+    for _ in range(100):
+        path.write_bytes(mutated(whole, rng))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = inspect_files.answer({"file": str(path), "choices": said})
+        assert found.get("rows", 0) > 0 or found["error"].endswith((".", "?")), found
+        json.dumps(found, allow_nan=False)
+
+
+def write(path: Path) -> bytes:
+    """A small table in any format."""
+    frame = table(10)
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".xlsx":
+        frame.to_excel(path, index=False)
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    elif path.suffix == ".npz":
+        np.savez(path, X=frame.iloc[:, :8].to_numpy(), group=frame.group.to_numpy(str))
+    else:
+        anndata = pytest.importorskip("anndata")
+        obs = frame[["group"]].set_axis([f"c{i}" for i in range(20)])
+        anndata.AnnData(frame.iloc[:, :8].to_numpy(), obs).write_h5ad(path)
+    return path.read_bytes()
+
+
+def mutated(whole: bytes, rng: np.random.Generator) -> bytes:
+    """Change some bytes, and cut a part out or off."""
+    content = np.frombuffer(whole, dtype=np.uint8).copy()
+    places = rng.integers(len(content), size=rng.integers(1, 20))
+    content[places] = rng.integers(256, size=len(places))
+    first, last = np.sort(rng.integers(len(content) + 1, size=2))
+    kept = rng.integers(3)
+    parts = [content, content[:last], np.concatenate([content[:first], content[last:]])]
+    return parts[kept].tobytes()
+
+
+@pytest.mark.slow
+def test_many_pages_and_fits_at_once(client: Any) -> None:
+    """Twenty pages, of which five fit: none is lost, and the server stays small."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    places = [opened(client) for _ in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda place: put(client, place, "a.csv", csv()), places))
+        assert all(answer.json()["files"][0]["read"]["rows"] == 120 for answer in answers)
+        for place in places[:5]:
+            choose(client, place, by="group", target=["case"])
+            client.post(f"{place}/fits", headers=OWN)
+        fits = list(pool.map(lambda place: ended(client, place, "fit1"), places[:5]))
+    assert [fit["status"] for fit in fits] == ["done"] * 5
+    verdicts = {client.get(f"{place}/fits/fit1.json").json()["verdict"] for place in places[:5]}
+    assert len(verdicts) == 1
 
 
 # --- sessions -----------------------------------------------------------------------------------

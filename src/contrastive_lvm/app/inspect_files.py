@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.io.tables.layout import layout_of
 from contrastive_lvm.io.tables.preparation import check_preparation
 from contrastive_lvm.io.tables.read import (
@@ -138,24 +137,18 @@ def agreement(first: str, second: str) -> dict[str, Any]:
     return {"angles": angles.tolist(), "why": ""}
 
 
-def main() -> int:
-    """Answer the question on stdin; what is refused is a sentence."""
-    asked = json.load(sys.stdin)
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """Answer a question; what is refused is a sentence under `error`."""
     try:
-        found = (
-            agreement(*asked["models"])
-            if "models" in asked
-            else describe(asked["file"], asked["choices"])
-        )
-    except InvalidDataError as error:
-        found = {"error": f"{error.name} {error.reason}"}
+        if "models" in asked:
+            return agreement(*asked["models"])
+        return describe(asked["file"], asked["choices"])
     except MemoryError:
-        found = {"error": "there is not enough memory to read the file; use a smaller one."}
-    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, KeyError) as error:
-        found = {"error": " ".join(str(error).split()) or "the file cannot be read."}
-    json.dump(found, sys.stdout)
-    return 0
+        return {"error": "there is not enough memory to read the file; use a smaller one."}
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError) as error:
+        return {"error": " ".join(str(error).split()) or "the file cannot be read."}
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def main() -> None:
+    """Answer the question on stdin."""
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)

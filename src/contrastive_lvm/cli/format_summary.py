@@ -39,7 +39,7 @@ def reading_facts(sets: "Sets") -> Facts:
         "rows": {name: table.n_rows for name, table in zip(names, tables, strict=False)},
         "features": len(sets.preparation.features),
         "missing": _missing_share(tables),
-        "groups": {str(name): int(n) for counts in groups for name, n in counts.items()},
+        "groups": {str(name): int(n) for counts in groups for name, n in counts.items() if n},
         "annotations": sorted(text),
         "identifiers": sorted(identifiers),
         "one_file_only": sets.dropped,

@@ -169,6 +169,7 @@ function drawLayout() {
     chooser("decimal", "Decimal mark", choices.decimal, [["", "found out"], ["point", "point"], ["comma", "comma"]], (decimal) => change({ decimal })),
     tick("transpose", "lines are features, columns are rows", choices.transpose, (transpose) => change({ transpose })),
     entry("na", "Also missing", (choices.na ?? []).join(" "), (text) => change({ na: text.split(/\s+/).filter(Boolean) }), { placeholder: "-999 none" }),
+    state.files.some((file) => /\.h5ad$/i.test(file.name)) ? entry("layer", "Layer", choices.layer, (layer) => change({ layer }), { placeholder: "X" }) : "",
     entry("skip", "Lines to leave out", choices.skip_rows, (skip_rows) => change({ skip_rows }), { placeholder: "2 or 1-3" }));
 }
 
@@ -290,7 +291,7 @@ function drawQuestions() {
     choices.values === "measurements" ? ask2("robust", "Might some rows or values be wrong?", "no", "yes, outliers should count less") : "",
     ask2("sparse", "Do you look for the few features that matter?", "no, all may take part", "yes, prefer few features (slower)"));
   byId("settings").replaceChildren(
-    chooser("n-target", "Dimensions of the target", choices.n_target, ["auto", 1, 2, 3, 4, 5, 6, 8, 10].map((n) => [String(n), n === "auto" ? "as many as the test supports" : String(n)]), (n_target) => change({ n_target })),
+    chooser("n-target", "Dimensions of the target", choices.n_target, [...new Set(["auto", 1, 2, 3, 4, 5, 6, 8, 10, Number(choices.n_target) || 2])].map((n) => [String(n), n === "auto" ? "as many as the test supports" : String(n)]), (n_target) => change({ n_target })),
     chooser("n-shared", "Shared dimensions", choices.n_shared, ["auto", 0, 1, 2, 3, 5, 8, 10, 15, 20, 30].map((n) => [String(n), n === "auto" ? "found out" : String(n)]), (n_shared) => change({ n_shared })),
     choices.values === "measurements" ? chooser("scale", "Units of the features", choices.scale, [["none", "alike; leave them"], ["standard", "different; scale them"], ["robust", "different, with outliers; scale them robustly"]], (scale) => change({ scale })) : "",
     tick("subgroups", "look for subgroups of the target's rows", choices.subgroups, (subgroups) => change({ subgroups })),
@@ -372,7 +373,8 @@ function result(fit) {
 }
 
 function verdict(fit, facts) {
-  const level = facts.pvalue === null ? "" : facts.pvalue <= 0.05 ? "good" : "care";
+  const supported = facts.n_supported ?? facts.n_target;
+  const level = facts.pvalue === null ? "" : supported >= facts.n_target && facts.pvalue <= 0.05 ? "good" : "care";
   const notes = [...facts.warnings, facts.hint].filter(Boolean).map((text) => advice(fit, text));
   const shares = ["target", "shared"].map((name) => `${name} ${(100 * facts.variance[name].reduce((a, b) => a + b, 0)).toFixed(1)} %`);
   const lines = [
@@ -383,6 +385,7 @@ function verdict(fit, facts) {
   if (facts.subgroups) lines.push(facts.subgroups.length === 1 ? "No subgroups: the rows of the target are one cloud." : `${facts.subgroups.length} subgroups, with ${facts.subgroups.map((s) => `${Math.round(100 * s)} %`).join(", ")} of the target's rows.`);
   const { choices } = fit;
   const next = [
+    supported && supported !== facts.n_target ? [`${plural(supported, "supported dimension")}`, { n_target: String(supported) }] : null,
     choices.n_target === "auto" ? null : ["One more dimension", { n_target: String(Math.min(10, Number(choices.n_target) + 1)) }],
     choices.robust || choices.values !== "measurements" ? null : ["Robust to outliers", { robust: true }],
     choices.sparse ? null : ["Fewer features", { sparse: true }],
@@ -424,7 +427,8 @@ function features(facts) {
 }
 
 function report(fit) {
-  return make("section", { "aria-label": "Report" }, make("iframe", { title: `Report of ${title(fit)}`, src: `${here}/fits/${fit.name}.html` }));
+  return make("section", { "aria-label": "Report" }, make("iframe", { title: `Report of ${title(fit)}`, src: `${here}/fits/${fit.name}.html` }),
+    make("p", { class: "hint" }, make("a", { href: `${here}/fits/${fit.name}.html`, target: "_blank", rel: "noopener", text: "Open the report in a page of its own" })));
 }
 
 function downloads(fit) {

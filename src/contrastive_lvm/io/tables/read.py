@@ -117,13 +117,16 @@ def _read_workbook(
     path: Path, annotations: Collection[str], features: Collection[str] | None, layout: Layout
 ) -> Table:
     """Read one sheet of a workbook, the first unless the layout names another."""
+    from contrastive_lvm.datasets.download import reading
+
     path.open("rb").close()  # whether it is there is said in our own words
     book = open_workbook(path)
     known = list(book.sheet_names)
     if not known or (layout.sheet is not None and layout.sheet not in known):
         raise ValueError(f"--sheet: {path} has no sheet {layout.sheet!r}; it has {some(known)}.")
     sheet = layout.sheet or known[0]
-    lines = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
+    with reading(path, "workbook", "save it again"):
+        lines = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
     cells = [
         [_value(cell) for cell in line]
         for number, line in enumerate(lines, start=1)
