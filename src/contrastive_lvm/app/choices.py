@@ -165,6 +165,7 @@ from contrastive_lvm.io.tables.layout import layout_of
 from contrastive_lvm.io.tables.prepare import read_sets
 from contrastive_lvm.report.evidence import gather, replicates_of
 from contrastive_lvm.report.page import page
+from contrastive_lvm.report.page_data import page_data
 
 sets = read_sets({", ".join(arguments)})
 target, background = sets.frames()
@@ -173,9 +174,8 @@ model.fit(target, background=background, **replicates_of(sets))
 evidence = gather(model, sets{errors}, seed=0)
 print(evidence.verdict["sentence"])
 write_model(model, {f"{name}.clvm"!r}, sets.preparation)
-Path({f"{name}.html"!r}).write_text(
-    page(model, sets, title={Path(files[0]).name!r}, evidence=evidence), encoding="utf-8"
-)
+facts = page_data(model, sets, title={Path(files[0]).name!r}, evidence=evidence)
+Path({f"{name}.html"!r}).write_text(page(facts), encoding="utf-8")
 """
 
 
