@@ -467,6 +467,18 @@ def test_a_session_that_is_none_is_refused(client: Any, folder: Path, content: b
     assert not [path for path in folder.parent.rglob("*") if path.name in ("passwd", "x.clvm")]
 
 
+def test_no_mutated_session_breaks_the_server(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "QUESTION", "print('{}')")  # what the file holds is no matter
+    rng, place = np.random.default_rng(1), opened(client)
+    fits = [{"name": "fit1", "choices": as_json(Choices()), "files": ["a.csv"]}]
+    outputs = dict.fromkeys(["fit1.html", "fit1.json", "fit1.clvm"], b"x" * 99)
+    whole = archive(GOOD | {"fits": fits}, **{"a.csv": csv()}, **outputs)
+    assert put(client, place, "a.zip", whole).status_code == 200
+    for _ in range(100):
+        answer = put(client, place, "a.zip", mutated(whole, rng))
+        assert answer.status_code in (200, 400), answer.text
+
+
 def test_a_session_that_unpacks_to_too_much_is_refused(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import zipfile
+import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +26,10 @@ MOST_FITS = 100
 ENDINGS = (
     ".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".tab.gz", ".xlsx", ".xlsm",
     ".xls", ".ods", ".parquet", ".pq", ".h5ad", ".npy", ".npz", ".tar", ".tar.gz", ".tgz",
+)  # fmt: skip
+DAMAGES = (  # what archives that are damaged or forged raise
+    zipfile.BadZipFile, zlib.error, LookupError, ValueError, TypeError, OSError, EOFError,
+    RuntimeError,
 )  # fmt: skip
 SESSION = "session.json"
 OUTPUTS = (".clvm", ".html", ".json")
@@ -71,7 +76,7 @@ class Session:
         """Take a file in, and see what it holds."""
         self.files.append(path)
         await self.look(path)
-        found = self.read[path.name]
+        found = self.read.get(path.name, {"error": "it was removed"})
         if len(self.files) == 1 and "error" not in found:  # the questions begin with good guesses
             uneven = found["uneven"] and found["values"] == "measurements"
             given = {"values": found["values"], "scale": "standard" if uneven else "none"}
@@ -81,7 +86,12 @@ class Session:
 
     def begin(self, path: Path) -> None:
         """Take a file in, without waiting for what it holds."""
-        self.tasks[""] = asyncio.create_task(self.add(path))
+
+        async def add() -> None:
+            await self.add(path)
+            del self.tasks[""]
+
+        self.tasks[""] = asyncio.create_task(add())
 
     def remove(self, name: str) -> None:
         """Let a file go; one that was named on the command line stays where it is."""
@@ -225,19 +235,19 @@ class Session:
 
     async def open(self, path: Path) -> None:
         """Replace this session by one that was downloaded."""
+        if self.tasks:
+            raise ValueError("a fit is running; cancel it before you open a session.")
         try:
             with zipfile.ZipFile(path) as archive:
                 files, choices, fits = _parse_session(archive)
-                self.files, self.choices, self.fits = [], choices, fits
                 names = [*files, *(f"{fit}{ending}" for fit in fits for ending in OUTPUTS)]
                 await asyncio.to_thread(_extract, archive, names, self.folder)
-        except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, EOFError) as error:
-            self.files, self.fits = [], {}
+        except DAMAGES as error:
             raise ValueError(
                 f"{path.name} is not a session that can be opened ({_clause(error)}); drop one "
                 "that was saved on this page."
             ) from error
-        self.files = [self.folder / name for name in files]
+        self.files, self.choices, self.fits = [self.folder / name for name in files], choices, fits
         await asyncio.gather(*(self.look(own) for own in self.files))
 
 
