@@ -10,10 +10,10 @@ import contrastive_lvm as clvm
 from contrastive_lvm.estimators.background_check import SetCovariance, check_background
 
 
-def drawn(seed: int, *, own: int = 0, noise: float = 1.0, n: int = 300) -> Any:
+def drawn(seed: int, *, own: int = 0, noise: float = 1.0, n: int = 300, size: float = 0.5) -> Any:
     """Draw rows with 4 shared and 2 target dimensions; `own` only of the background."""
     rng = np.random.default_rng(seed)
-    S, W = rng.standard_normal((30, 4)), 0.5 * rng.standard_normal((30, 2))
+    S, W = rng.standard_normal((30, 4)), size * rng.standard_normal((30, 2))
     B = rng.standard_normal((30, own))
     X = rng.standard_normal((n, 4)) @ S.T + rng.standard_normal((n, 2)) @ W.T
     Y = rng.standard_normal((n, 4)) @ S.T + rng.standard_normal((n, own)) @ B.T
@@ -46,6 +46,28 @@ def test_structure_of_the_background_alone(seed: int) -> None:
         model = clvm.ContrastiveLVM(2, 4, n_background=1).fit(X, background=Y)
     plain = clvm.ContrastiveLVM(2, 4).fit(X, background=drawn(seed)[1])
     assert largest_angle(model, W) < 1.2 * largest_angle(plain, W) < largest_angle(turned, W)
+
+
+def test_many_features_are_sampled() -> None:
+    rng = np.random.default_rng(0)
+    S, W, own = (rng.standard_normal((200, n)) for n in (4, 2, 1))
+    X, Y = (rng.standard_normal((300, 4)) @ S.T for _ in range(2))
+    X = X + 0.3 * rng.standard_normal((300, 2)) @ W.T + rng.standard_normal(X.shape)
+    Y = Y + rng.standard_normal(Y.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
+    Y = Y + 1.5 * rng.standard_normal((300, 1)) @ own.T
+    with pytest.warns(UserWarning, match="use n_background=1 or more"):
+        clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_of_the_background_that_hides_weak_target_dimensions(seed: int) -> None:
+    X, Y, _ = drawn(seed, noise=2.0, size=0.3)
+    with pytest.warns(UserWarning, match="times that of the background.*sets='own'") as said:
+        clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
+    assert len(said) == 1
 
 
 def test_what_is_measured() -> None:

@@ -3,10 +3,10 @@
 import numpy as np
 
 from contrastive_lvm.estimators.background_check import (
-    MOST_FEATURES,
     BackgroundCheck,
     SetCovariance,
     check_background,
+    some_features,
 )
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.io.tables.prepare import Sets
@@ -17,7 +17,7 @@ from contrastive_lvm.report.findings import Fitted
 def background_notes(model: Fitted, sets: Sets) -> list[dict[str, str]]:
     """Return sentences with a level, "good" or "care"; none where it cannot be checked.
 
-    That is with autoencoders, counts, heavy tails, covariates, missing entries, or many features.
+    That is with autoencoders, counts, heavy tails, covariates, or missing entries.
     """
     tables = [table.values for table in sets.tables]
     if (
@@ -26,12 +26,12 @@ def background_notes(model: Fitted, sets: Sets) -> list[dict[str, str]]:
         or not np.all(model.noise_variance_)
         or model.posterior_.df is not None
         or model.posterior_.effects
-        or tables[0].shape[1] > MOST_FEATURES
         or any(is_sparse(values) or has_missing(values) for values in tables)
     ):
         return []
+    chosen = some_features(tables[0].shape[1])
     covariances = [
-        SetCovariance(np.cov(widen(rows).T, bias=True), rows.shape[0]) for rows in tables
+        SetCovariance(np.cov(widen(rows)[:, chosen].T, bias=True), rows.shape[0]) for rows in tables
     ]
     found = check_background(model.posterior_, *covariances)
     return [{"level": level, "text": text} for level, text in (_noise(found, model), _own(found))]
