@@ -117,3 +117,19 @@ def test_a_scaled_model_takes_rows_as_they_are(file: Path) -> None:
     assert total == pytest.approx(model.lower_bound_ - len(rows) * np.log(scale).sum(), rel=1e-6)
     filled = model.impute(rows.mask(rows > 1.5), sets=frame["condition"])
     np.testing.assert_allclose(filled[rows <= 1.5], rows.to_numpy()[rows <= 1.5], atol=1e-9)
+
+
+def test_reports(file: Path, tmp_path: Path, capsys: Capture) -> None:
+    page, again, other = (tmp_path / f"{name}.html" for name in ("page", "again", "other"))
+    path = fitted(file, *BLOCKS, "--scale", "standard", "--report", str(page))
+    assert f"report: {page}" in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    assert "all.csv" in text
+    assert "have structure that those of" in text
+    assert run(["report", str(path), "--yes", "-o", str(again)]) == 0
+    assert again.read_text(encoding="utf-8") == text
+    frame = pd.read_csv(file)
+    model = clvm.load_model(path)
+    model.report(other, frame.iloc[:, 1:], sets=frame["condition"], title=file.name)
+    sentences = text.split("<ul>")[1]
+    assert other.read_text(encoding="utf-8").split("<ul>")[1].split("</ul>")[0] in sentences

@@ -66,7 +66,7 @@ ESTIMATOR: options.Group = {
 # What has no meaning with --block.
 TWO_SETS_ONLY = (
     "background_file", "target", "background", "model", "n_target", "n_shared", "n_background",
-    "shared_prior", "target_prior", "subgroups", "report", "bootstrap", "resamples",
+    "shared_prior", "target_prior", "subgroups", "bootstrap", "resamples",
 )  # fmt: skip
 Output = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="Model file to write.")
@@ -129,7 +129,7 @@ def fit(
     if said["block"]:
         from contrastive_lvm.cli.fit_blocks import fit_blocks
 
-        fit_blocks(estimator, sets, output, top=top, seed=seed, as_json=as_json)
+        fit_blocks(estimator, sets, output, report, top=top, seed=seed, as_json=as_json)
         return
     facts, evidence = _fit(estimator, sets, arguments, resamples, bootstrap, top=top, seed=seed)
     write_model(estimator, output, sets.preparation)

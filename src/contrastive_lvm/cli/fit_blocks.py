@@ -49,6 +49,7 @@ def fit_blocks(
     estimator: "MultiSetLVM",
     sets: "Sets",
     path: Path,
+    report: Path | None,
     *,
     top: int,
     seed: int,
@@ -56,21 +57,31 @@ def fit_blocks(
 ) -> None:
     """Fit a model to the sets that a column tells apart, write it, and print what it found."""
     from contrastive_lvm.io.model_files import write_model
+
+    rows, arguments = rows_of_sets(sets)
+    announce("Fitting")
+    with user_warnings() as said:
+        estimator.fit(rows, **arguments)
+    write_model(estimator, path, sets.preparation)
+    facts = findings_of_blocks(estimator, top) | {"warnings": said, "model": str(path)}
+    if report is not None:
+        announce("Writing the report")
+        estimator.report(report, rows, **arguments, title=Path(sets.target.source).name)
+    others = {"report": None if report is None else str(report), "seed": seed}
+    show(facts | others, format_blocks, as_json=as_json)
+
+
+def rows_of_sets(sets: "Sets") -> tuple[Any, dict[str, Any]]:
+    """Return the rows whose set is known, and what belongs to them, as `MultiSetLVM` takes it."""
     from contrastive_lvm.io.tables.prepare import frame
     from contrastive_lvm.io.tables.row_columns import facts_of_rows, replicates_in
 
     origin, replicates = sets.preparation.origin, sets.preparation.replicates
     table, labels = rows_with_labels(sets.target, None if origin is None else origin.choice.by)
-    rows = frame(table, named=sets.preparation.named)
-    arguments: dict[str, Any] = facts_of_rows(table, sets.preparation)
+    arguments: dict[str, Any] = {"sets": labels, **facts_of_rows(table, sets.preparation)}
     if replicates is not None:
         arguments["groups"] = replicates_in([table], replicates)[0]
-    announce("Fitting")
-    with user_warnings() as said:
-        estimator.fit(rows, sets=labels, **arguments)
-    write_model(estimator, path, sets.preparation)
-    others = {"warnings": said, "model": str(path), "seed": seed}
-    show(findings_of_blocks(estimator, top) | others, format_blocks, as_json=as_json)
+    return frame(table, named=sets.preparation.named), arguments
 
 
 def rows_with_labels(table: Any, by: str | None) -> "tuple[Any, np.ndarray]":
@@ -139,7 +150,8 @@ def format_blocks(facts: Facts) -> str:
             said = ", ".join(f"{f['feature']} {f['loading']:+.3g}" for f in features)
             lines.append(f"  {name} dimension {k}: {said or 'all loadings are zero'}")
     lines += _evidence(facts["evidence"])
-    return with_warnings(facts, lines, f"model: {facts['model']}")
+    report = [f"report: {facts['report']}"] if facts["report"] else []
+    return with_warnings(facts, lines, f"model: {facts['model']}", *report)
 
 
 def _evidence(table: dict[str, dict[str, float | None]] | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrastive_lvm.cli import options
-from contrastive_lvm.cli.apply import load
+from contrastive_lvm.cli.apply import ANY_SETS, TWO_SETS, load
 from contrastive_lvm.cli.output import Contrastive, announce, printable, show
 from contrastive_lvm.io.atomic import destination, write_text_atomically
 
@@ -46,8 +46,8 @@ def report(
     fitted to; since a model of someone else may name any file, you are asked before one is read.
     """
     destination(output, "--output", inputs=[model, file, background_file])
-    estimator, sets = rows_of_model(model, file, background_file, said, [output], yes=yes)
-    write_page(estimator, sets, output, title or sets.target.source)
+    estimator, sets = rows_of_model(model, file, background_file, said, [output], ANY_SETS, yes=yes)
+    write_page(estimator, sets, output, title or Path(sets.target.source).name)
     facts = {"report": str(output), "bytes": output.stat().st_size}
     show(facts, lambda _: f"report: {output}", as_json=as_json)
 
@@ -58,13 +58,14 @@ def rows_of_model(
     background_file: Path | None,
     said: options.Said,
     outputs: list[Path],
+    kinds: tuple[str, ...] = TWO_SETS,
     *,
     yes: bool,
 ) -> "tuple[Contrastive, Sets]":
     """Load a model, and read the rows that are named, or else those that it was fitted to."""
     from contrastive_lvm.io.tables.prepare import read_again
 
-    estimator, preparation = load(model)
+    estimator, preparation = load(model, kinds)
     if file is None:
         for name in options.SIDES:
             if said[name]:
@@ -80,7 +81,11 @@ def rows_of_model(
     else:
         origin = _named(file, background_file, preparation, said)
     announce(f"Reading {origin.target.name}")
-    return estimator, read_again(preparation, origin, alone=estimator.n_shared == 0)
+    several = hasattr(estimator, "blocks_")
+    if several and origin.choice.by:
+        preparation = preparation._replace(origin=origin)
+    alone = several or estimator.n_shared == 0
+    return estimator, read_again(preparation, origin, alone=alone)
 
 
 def _named(
@@ -120,6 +125,12 @@ def write_page(
     from contrastive_lvm.report.page_data import page_data
 
     announce("Writing the report")
+    if hasattr(estimator, "blocks_"):
+        from contrastive_lvm.cli.fit_blocks import rows_of_sets
+
+        rows, arguments = rows_of_sets(sets)
+        estimator.report(path, rows, **arguments, title=title)
+        return
     facts = page_data(estimator, sets, title=title, evidence=evidence)
     write_text_atomically(path, page(facts))
 

@@ -12,7 +12,7 @@ from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names
 from contrastive_lvm.plots.uncertainty import Z90
 
 if TYPE_CHECKING:
-    from contrastive_lvm.resampling.bootstrap import Bootstrap
+    from contrastive_lvm.resampling.bootstrap import BlockBootstrap, Bootstrap
 
 
 def plot_loadings(
@@ -22,7 +22,7 @@ def plot_loadings(
     of: str = "target",
     n: int = 20,
     groups: Any = None,
-    bootstrap: "Bootstrap | None" = None,
+    bootstrap: "Bootstrap | BlockBootstrap | None" = None,
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
@@ -30,19 +30,20 @@ def plot_loadings(
 
     Parameters
     ----------
-    model : ContrastiveLVM, PPCA or ContrastivePCA
+    model : ContrastiveLVM, MultiSetLVM, PPCA or ContrastivePCA
         Fitted; under `inference="nuts"` loadings have 90 % intervals.
     dimension : int
         Which dimension, from 0.
-    of : {"target", "shared"}
+    of : {"target", "shared"}, or a block of a `MultiSetLVM`
         Which loadings; PPCA and ContrastivePCA have only one kind.
     n : int
         Number of features to draw at most, those with the largest loadings.
     groups : array-like of shape (d,) or dict, optional
         Group of each feature, which decides its colour: one label per feature, or a dict from
         group to its features by name or position.
-    bootstrap : Bootstrap, optional
-        What `bootstrap` returned for this model: target loadings then have its intervals.
+    bootstrap : Bootstrap or BlockBootstrap, optional
+        What `bootstrap` returned for this model: target loadings, or those of a block, then have
+        its intervals.
     ax : as in `plot_latents`
     title : str, optional
         By default it names the dimension.
@@ -59,7 +60,8 @@ def plot_loadings(
     >>> len(ax.get_yticks()), ax.get_xlabel()
     (5, 'loading, with 90 % intervals')
     """
-    components = _components(model, check_choice("of", of, ("target", "shared")))
+    blocks = getattr(model, "blocks_", ("target", "shared"))
+    components = _components(model, check_choice("of", of, tuple(blocks)))
     if not len(components):
         raise ValueError(f"model has no {of} dimensions; fit it with at least one.")
     dimension = check_integer("dimension", dimension, 0, len(components) - 1)
@@ -74,7 +76,8 @@ def plot_loadings(
     label = "loading" if own is None else f"loading, with {level:.0%} intervals".replace("%", " %")
     if title is None:
         most = f", {len(order)} largest of {len(loadings)}" if len(order) < len(loadings) else ""
-        title = f"{of.capitalize()} dimension {dimension + 1}{most}"
+        kind = of if hasattr(model, "blocks_") else of.capitalize()
+        title = f"{kind} dimension {dimension + 1}{most}"
     style.finish(ax, title, label, "")
     style.names_of_rows(ax, [style.label(names[i]) for i in order])
     low, high = ax.get_xlim()
@@ -87,18 +90,27 @@ def plot_loadings(
 
 def _components(model: Any, of: str) -> Array:
     """Return loadings, one row per dimension."""
+    if hasattr(model, "blocks_"):
+        return np.asarray(model.components_[of])
     if hasattr(model, "components_") and of == "target":
         return np.asarray(model.components_)
     which = "ContrastiveLVM, PPCA or ContrastivePCA"
     return np.asarray(learned(model, f"{of}_components_", which))
 
 
-def _reach(model: Any, of: str, bootstrap: "Bootstrap | None") -> tuple[Array | None, float]:
+def _reach(
+    model: Any, of: str, bootstrap: "Bootstrap | BlockBootstrap | None"
+) -> tuple[Array | None, float]:
     """Return half the lengths of intervals of loadings, and their level.
 
     Standard deviations of variational posteriors suppose the latents known; intervals made of
     them cover far less than they should, and are not drawn.
     """
+    low: Any
+    high: Any
+    if bootstrap is not None and isinstance(bootstrap.low, dict):
+        low, high = bootstrap.low[of], bootstrap.high[of]
+        return (None if low is None else (high - low) / 2.0), bootstrap.confidence_level
     if bootstrap is not None:
         if of != "target":
             raise ValueError("bootstrap has intervals of target loadings only; use of='target'.")

@@ -123,7 +123,12 @@ def affordable_resamples(sets: Sets) -> int:
     for each dimension that is tested.
     """
     n_rows = sum(table.n_rows for table in sets.tables)
-    work = n_rows * min(n_rows, sets.target.values.shape[1]) ** 2
+    return resamples_within(n_rows, sets.target.values.shape[1])
+
+
+def resamples_within(n_rows: int, n_features: int) -> int:
+    """Return how often so many rows are resampled by default."""
+    work = n_rows * min(n_rows, n_features) ** 2
     return next((number for number in (999, 99) if number * work <= MOST_WORK), 0)
 
 

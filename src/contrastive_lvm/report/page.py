@@ -31,12 +31,12 @@ def page(facts: dict[str, object]) -> str:
         "TITLE": html.escape(visible(str(facts["title"]))),
         "POLICY": f"default-src 'none'; script-src 'sha256-{digest}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
-        "STYLE": _web("page.css"),
+        "STYLE": web("page.css"),
         "DATA": escaped(_visible(facts)),
         "SCRIPT": script,
     }
     # In one pass, so that no placeholder is looked for inside another part.
-    return re.sub(r"%([A-Z]+)%", lambda found: parts[found[1]], _web("page.html"))
+    return re.sub(r"%([A-Z]+)%", lambda found: parts[found[1]], web("page.html"))
 
 
 def escaped(facts: object) -> str:
@@ -61,9 +61,10 @@ def _visible(value: object) -> object:
 @cache
 def _script() -> str:
     names = "data state colour drawing scatter views differences loadings subgroups summary"
-    parts = "\n".join(_web(f"{name}.js") for name in [*names.split(), "downloads", "main"])
+    parts = "\n".join(web(f"{name}.js") for name in [*names.split(), "downloads", "main"])
     return f'(() => {{\n"use strict";\n{parts}}})();\n'
 
 
-def _web(name: str) -> str:
+def web(name: str) -> str:
+    """Return a part of the page."""
     return files("contrastive_lvm.report").joinpath("web", name).read_text(encoding="utf-8")

@@ -195,16 +195,16 @@ def bootstrap(
     n_resamples = check_integer("n_resamples", n_resamples, 2)
     level = _check_level(confidence_level, n_resamples)
     seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
+    if scaling_of(model) is not None:
+        X = read_rows(model, X)
+        background = None if background is None else read_rows(model, background, name="background")
+        model = without_preparation(model)
     if isinstance(model, MultiSetLVM):
         refuse_background(background, background_groups, background_covariates)
-        return _of_blocks(
-            _study_of_sets(model, X, sets, groups, covariates, options), seeds, level, options
-        )
+        study = _study_of_sets(model, X, sets, groups, covariates, options)
+        return _of_blocks(study, seeds, level, options)
     if sets is not None:
         raise InvalidParameterError("sets", "...", "is for a MultiSetLVM; give background=... .")
-    if scaling_of(model) is not None:
-        X, background = read_rows(model, X), read_rows(model, background, name="background")
-        model = without_preparation(model)
     known = (covariates, background_covariates)
     study = _study(model, (X, background), (groups, background_groups), known, n_resamples)
     selects = not _target_block(study).prior._treats_features_alike

@@ -11,10 +11,11 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.covariates import Given, check_effects, encode_sets
-from contrastive_lvm.estimators.input_rows import check_variances, rows_for_fit
+from contrastive_lvm.estimators.input_rows import check_variances, read_rows, rows_for_fit
 from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.prediction_model import sizes_of_sets
+from contrastive_lvm.estimators.units import scaling_of, without_preparation
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import is_sparse
@@ -148,6 +149,8 @@ def contrast_test(
     n_resamples = check_integer("n_resamples", n_resamples, 19, detail=detail)
     if isinstance(model, MultiSetLVM):
         refuse_background(background, background_groups, background_covariates)
+        if scaling_of(model) is not None:
+            X, model = read_rows(model, X), without_preparation(model)
         given = _sides_of_block(model, X, sets, block, groups, covariates)
     else:
         if sets is not None or block is not None:
