@@ -112,7 +112,7 @@ class CoordinateAscent(Engine):
         check_memory(sets, n_columns, model.likelihood)
         if not model.likelihood._has_closed_form:
             none = [np.zeros(X.shape[0]) for X in sets]
-            return prepare_generalised(model, sets, weights, log_sizes or none)
+            return prepare_generalised(model, sets, weights, log_sizes or none, covariates)
         alike = model.likelihood._is_isotropic and model.treats_features_alike
         data = prepare(
             sets,

@@ -13,7 +13,6 @@ to one otherwise.
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +35,9 @@ LOG_DISPERSIONS = (-13.0, 7.0)  # least and greatest
 class GeneralisedProblem(Problem):
     """A model without a closed form and its rows, as the ascent of a bound over a flat vector.
 
-    The vector holds loadings and means in units of the predictor (standard deviations of features
-    that have a noise variance), and the logs of noise variances and dispersions.
+    The vector holds loadings, means and effects of covariates in units of the predictor (standard
+    deviations of features that have a noise variance), and the logs of noise variances and
+    dispersions.
     """
 
     def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
@@ -54,7 +54,10 @@ class GeneralisedProblem(Problem):
         self.floor = FLOOR * variance
         self.table = reduce(CountTable.plus, (self._rows(i).table for i in range(len(data.sets))))
         self.active = [model.active_columns(name) for name in model.sets]
-        self.n_columns = model.n_columns
+        self.effects = [model.n_columns + model.effect_columns(i) for i in range(len(model.sets))]
+        pairs = zip(self.active, self.effects, strict=True)
+        self.used = [np.concatenate(pair) for pair in pairs]
+        self.n_columns = model.n_columns + model.n_effects
         uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
         sizes = [block.n_components for block in model.blocks]
         self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))
@@ -67,6 +70,8 @@ class GeneralisedProblem(Problem):
         """Return parameters as one vector."""
         parts = [(parameters.L / self.unit[:, None]).ravel()]
         parts += [mean / self.unit for mean in parameters.means]
+        distinct = parameters.effects if self.model.own_effects else parameters.effects[:1]
+        parts += [(effects / self.unit[:, None]).ravel() for effects in distinct]
         parts.append(np.log(parameters.psi[self.noisy]))
         if parameters.dispersion is not None:
             parts.append(np.log(parameters.dispersion[self.dispersed]))
@@ -75,14 +80,17 @@ class GeneralisedProblem(Problem):
     def unflatten(self, point: Array) -> Parameters:
         """Return the parameters of a vector, noise and dispersions within their limits."""
         D, K, S = len(self.unit), self.model.n_columns, len(self.model.sets)
-        n_noise = int(self.noisy.sum())
-        L, means, noise, spread = np.split(point, np.cumsum([D * K, S * D, n_noise]))
+        sizes = [D * K, S * D, D * self.model.n_effects, int(self.noisy.sum())]
+        L, means, known, noise, spread = np.split(point, np.cumsum(sizes))
         psi, dispersion = np.zeros(D), np.zeros(D)
         psi[self.noisy] = np.maximum(np.exp(noise), self.floor[self.noisy])
         dispersion[self.dispersed] = np.exp(np.clip(spread, *LOG_DISPERSIONS))
         means = means.reshape(S, D) * self.unit
         loadings = L.reshape(D, K) * self.unit[:, None]
-        return Parameters(loadings, psi, tuple(means), self.df or 0.0, dispersion=dispersion)
+        effects = self._effects_of_sets(known) if self.model.covariates else ()
+        return Parameters(
+            loadings, psi, tuple(means), self.df or 0.0, effects, dispersion=dispersion
+        )
 
     def nuisance(self, p: Parameters) -> Nuisance:
         """Return what the likelihood has learned."""
@@ -115,10 +123,10 @@ class GeneralisedProblem(Problem):
             parts[f"{name} rows"] = sums.statistics.bound + float(constants.sum())
         if self.dispersed.any():
             parts["dispersion"] = self.model.likelihood._nuisance_bound(nuisance)
-        given = zip(p.means, found, self.active, strict=True)
+        n = len(self.model.covariates)
         statistics = [
-            SetStatistics(sums.statistics.plus(tied.row(i, mean, columns)), columns)
-            for i, (mean, (sums, _), columns) in enumerate(given)
+            SetStatistics(s.statistics.plus(tied.row(i, p.means[i], self.active[i], n)), used)
+            for i, ((s, _), used) in enumerate(zip(found, self.used, strict=True))
         ]
         results = RowResults(
             statistics,
@@ -158,7 +166,8 @@ class GeneralisedProblem(Problem):
 
     def _features(self, i: int, p: Parameters, loadings: Loadings) -> FeatureModel:
         active = loadings.columns(self.active[i])
-        return FeatureModel(active, p.means[i], self.model.likelihood, self.nuisance(p))
+        effects = p.effects[i] if p.effects else np.empty((len(p.L), 0))
+        return FeatureModel(active, p.means[i], self.model.likelihood, self.nuisance(p), effects)
 
     def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
         """Take Newton's step, then change to the latent coordinates where the bound is greatest.
@@ -190,20 +199,25 @@ class GeneralisedProblem(Problem):
         """Take Newton's step of loadings and means, and of what the likelihood learns."""
         old = self.unflatten(point)
         step, states = self._loading_step(old._replace(psi=np.ones(len(self.unit))), found)
-        change = _Change(step.loadings.mean - old.L, np.stack(step.mean_change))
-        length = np.sqrt((change.L**2).sum(axis=1) + (change.means**2).max(axis=0)) / self.unit
+        K, moves = self.model.n_columns, step.loadings.mean.copy()
+        moves[:, :K] -= old.L  # of effects it is a change already
+        means = np.stack(step.mean_change)
+        length = np.sqrt((moves**2).sum(axis=1) + (means**2).max(axis=0)) / self.unit
         pace = 1.0 / np.maximum(1.0, length / REACH)
+        moves *= pace[:, None]
         learned = self.nuisance(old)
         if found.nuisance is not None:
             learned = self.model.likelihood._nuisance_step(found.nuisance, self.table, learned)
         new = Parameters(
-            old.L + pace[:, None] * change.L,
+            old.L + moves[:, :K],
             learned.noise,
-            tuple(old.means + pace * change.means),
+            tuple(old.means + pace * means),
             old.df,
+            tuple(M + moves[:, c] for M, c in zip(old.effects, self.effects, strict=False)),
             dispersion=learned.dispersion,
         )
-        return new, Carry(step.loadings.cov, states, found.carry.weights)
+        loadings = step.loadings.columns(np.arange(K))
+        return new, Carry(loadings.cov, states, found.carry.weights)
 
     def damped(self, point: Array, found: RowResults) -> tuple[Array, Carry] | None:
         """Take shorter steps of the features whose part of the bound would fall.
@@ -212,7 +226,7 @@ class GeneralisedProblem(Problem):
         """
         new, carry = self._newton_step(point, found)
         old, before = self.unflatten(point), found.carry
-        precision = self._precision(before.states)
+        precision = self._precision(before.states)[:, : self.model.n_columns]
         tied = self._tied(old, Loadings(old.L, before.cov))
         least = self._feature_parts(old, before.cov, before, precision, tied)
         total = float(least.sum()) + self._other_parts(old, before.cov, before)
@@ -252,7 +266,8 @@ class GeneralisedProblem(Problem):
         """Return what the features' own parts leave out of the bound."""
         squares = Loadings(p.L, cov).squares()
         whole = sum(self._prior_parts(self._updated(carry.states, squares), squares).values())
-        quadratic = 0.5 * float((self._precision(carry.states) * squares).sum())
+        precision = self._precision(carry.states)[:, : self.model.n_columns]
+        quadratic = 0.5 * float((precision * squares).sum())
         return whole + quadratic + self.model.likelihood._nuisance_bound(self.nuisance(p))
 
     def _between(self, old: Parameters, new: Parameters, pace: Array) -> Parameters:
@@ -268,6 +283,9 @@ class GeneralisedProblem(Problem):
             on_the_way(old.psi, new.psi),
             tuple(a + pace * (b - a) for a, b in pairs),
             old.df,
+            tuple(
+                a + pace[:, None] * (b - a) for a, b in zip(old.effects, new.effects, strict=True)
+            ),
             dispersion=on_the_way(self.nuisance(old).dispersion, self.nuisance(new).dispersion),
         )
 
@@ -293,13 +311,6 @@ def _best_of_points(M: Array, Z: Array, n_rows: float, precision: float) -> Arra
     BU = B @ U
     size, turn = np.linalg.eigh((BU * y) @ BU.T)
     return np.asarray((turn * np.sqrt(np.maximum(size, np.finfo(float).tiny))) @ turn.T)
-
-
-class _Change(NamedTuple):
-    """A step of loadings, (D, K), and of the means of all sets, (S, D)."""
-
-    L: Array
-    means: Array
 
 
 def _mixed(old: Covariance | None, new: Covariance | None, pace: Array) -> Covariance | None:

@@ -14,6 +14,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Matrix, Parameters
 from contrastive_lvm.coordinate_ascent.generalised_problem import GeneralisedProblem
 from contrastive_lvm.coordinate_ascent.problem import Problem
+from contrastive_lvm.coordinate_ascent.regression import without_effects
 from contrastive_lvm.coordinate_ascent.starts import (
     deterministic_starts,
     random_start,
@@ -36,14 +37,16 @@ def prepare_generalised(
     sets: Sequence[Rows],
     weights: Sequence[Array | None] | None,
     log_sizes: Sequence[Array],
+    covariates: Sequence[Array] | None = None,
 ) -> Data:
     """Return the rows of all sets for sweeps, with those in which the predictor is linear."""
     given = [None] * len(sets) if weights is None else list(weights)
     readers = [X if isinstance(X, RowReader) else LocalRows(X) for X in sets]
     D, likelihood = readers[0].shape[1], model.likelihood
+    known = [None] * len(sets) if covariates is None else list(covariates)
     rows = [
-        GeneralisedRows(reader, own, sizes, likelihood)
-        for reader, own, sizes in zip(readers, given, log_sizes, strict=True)
+        GeneralisedRows(reader, own, sizes, likelihood, columns)
+        for reader, own, sizes, columns in zip(readers, given, log_sizes, known, strict=True)
     ]
     squares, counts = [r.square for r in rows], [r.counts for r in rows]
     with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
@@ -54,9 +57,13 @@ def prepare_generalised(
         likelihood._linearize(X, sizes[at]) for (X, at), sizes in zip(some, log_sizes, strict=True)
     ]
     own = [None if w is None else w[at] for (_, at), w in zip(some, given, strict=True)]
+    columns = None
+    if covariates is not None:
+        columns = [c[at] for (_, at), c in zip(some, covariates, strict=True)]
+    linear = prepare([one.rows for one in found], weights=own, covariates=columns)
     n_rows = np.array([r.n_rows for r in rows])
     linearized = Linearized(
-        prepare([one.rows for one in found], weights=own),
+        without_effects(model, linear) if model.covariates else linear,
         np.average([one.slope for one in found], axis=0, weights=n_rows),
         tuple(one.intercept for one in found),
     )
@@ -113,9 +120,12 @@ def from_stand_in(
     L = p.L / linear.slope[:, None]
     L = np.where(on_scale[:, None], L, np.clip(L, -MOST_LOADING, MOST_LOADING))
     first = model.likelihood._first_nuisance(p.psi)
-    start = Parameters(
-        L, first.noise, linear.intercepts, first.df or 0.0, dispersion=first.dispersion
-    )
+    effects = tuple(M / linear.slope[:, None] for M in p.effects)
+    means = linear.intercepts
+    if effects:  # of rows whose covariates are zero
+        parts = zip(means, effects, linear.data.sets, strict=True)
+        means = tuple(mean - M @ rows.covariate_mean for mean, M, rows in parts)
+    start = Parameters(L, first.noise, means, first.df or 0.0, effects, dispersion=first.dispersion)
     return problem, problem.flatten(start)
 
 

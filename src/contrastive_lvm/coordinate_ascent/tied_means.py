@@ -32,9 +32,12 @@ class TiedMeans(NamedTuple):
     places: Array  # (S, K) delta_s, zero in columns that all sets use
     precision: Array  # (D,)
 
-    def row(self, i: int, mean: Array, columns: Columns) -> Statistics:
-        """Return the statistics of the row by which the prior enters the i-th set."""
-        h, none = -self.places[i][columns], np.zeros(len(mean))
+    def row(self, i: int, mean: Array, columns: Columns, n_covariates: int = 0) -> Statistics:
+        """Return the statistics of the row by which the prior enters the i-th set.
+
+        Its covariates are zero.
+        """
+        h, none = np.append(-self.places[i][columns], np.zeros(n_covariates)), np.zeros(len(mean))
         weighted = self.precision * (self.centers[i] - mean)
         pairs = packed.pack(np.outer(h, h))
         return Statistics(
@@ -45,7 +48,7 @@ class TiedMeans(NamedTuple):
             square=none,
             weight=self.precision,
             entries=none,
-            latent=np.zeros(len(pairs)),
+            latent=np.zeros(len(columns) * (len(columns) + 1) // 2),
             n_rows=0.0,
             bound=0.0,
         )

@@ -16,6 +16,10 @@ since the left side at the old l_d plus the slope is the right side. So `Statist
 weights and residuals, and noise variances of 1, serve the same loading step, priors and means as
 Gaussian noise does; `(sum_i w_id E[h_i h_i'] + Lambda_d)^-1` is the best covariance of q(l_d) too.
 
+Covariates are latents that are known: their columns follow those of the latents in the sums, and
+since residuals are about the old mean and the old effects of covariates, what the loading step
+finds for them is a change of the effects.
+
 All entries enter every sum (for a Poisson zero: `exp(mu + v / 2)`), since each row has a covariance
 of its own; sparse rows are made dense a block at a time, never as a whole.
 """
@@ -49,6 +53,7 @@ class FeatureModel(NamedTuple):
     mean: Array  # (D,)
     likelihood: Likelihood
     nuisance: Nuisance
+    effects: Array  # (D, C) of covariates
 
 
 class GeneralisedSums(NamedTuple):
@@ -77,18 +82,27 @@ class Place(NamedTuple):
 
 
 class GeneralisedRows:
-    """Rows of a likelihood that has expectations under normal predictors; without covariates."""
+    """Rows of a likelihood that has expectations under normal predictors."""
 
-    covariate_mean: Array = np.zeros(0)
     effects: Array | None = None
 
     def __init__(
-        self, reader: RowReader, weights: Array | None, log_sizes: Array, likelihood: Likelihood
+        self,
+        reader: RowReader,
+        weights: Array | None,
+        log_sizes: Array,
+        likelihood: Likelihood,
+        covariates: Array | None = None,
     ) -> None:
         D = reader.shape[1]
         sized, counted = likelihood._sized_features(D), likelihood._has_counts(D)
         moments = first_pass(reader, weights, scatter=False)
-        self.reader, self.weights, self.log_sizes, self.sized = reader, weights, log_sizes, sized
+        self.reader, self.weights, self.sized = reader, weights, sized
+        # What is known of each row: the log of its size, and its covariates.
+        self.known = log_sizes[:, None]
+        if covariates is not None:
+            self.known = np.hstack([self.known, covariates])
+        self.covariate_mean = np.zeros(self.known.shape[1] - 1)  # means are where these are zero
         self.n_rows, self.counts, self.mean = moments.n_rows, moments.counts, moments.mean
         self.square = moments.square
         lines = reader.reduce(partial(_count, counted), _joined_lines, weights=weights)
@@ -115,14 +129,14 @@ class GeneralisedRows:
         return total
 
     def _known(self, cache: Cache | None) -> Cache:
-        """Return what is known of the rows: at first the logs of their sizes."""
+        """Return what is known of the rows: at first nothing of their latents."""
         if cache is not None:
             return cache
         known: dict[int, Any] = {}
         for i in self.reader.used_chunks(self.weights):
             at = self.reader.slices[i]
-            sizes = self.log_sizes[at]
-            known[i] = (sizes if self.weights is None else sizes[self.weights[at] > 0])[:, None]
+            own = self.known[at]
+            known[i] = own if self.weights is None else own[self.weights[at] > 0]
         if not self.reader.is_local:
             return WorkerCache(known)
         memory = MemoryCache()
@@ -138,7 +152,7 @@ class RowSweep:
         self.ascent = RowAscent(
             model.loadings, Learned(model.likelihood, model.nuisance, bounds=True)
         )
-        self.K = self.ascent.K
+        self.K, self.n_known = self.ascent.K, 1 + model.effects.shape[1]
         self.n_pairs = len(self.ascent.eye)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -146,11 +160,14 @@ class RowSweep:
         return RowSweep, (self.model, self.sized, self.change)
 
     def entries(self, rows: Matrix, known: Array) -> Entries:
-        """Return a block of rows; the first column of what is known has the logs of their sizes."""
-        return entries_of(widen(rows), self.model.mean + known[:, :1] * self.sized)
+        """Return a block of rows, of which the logs of their sizes and covariates are known."""
+        base = self.model.mean + known[:, :1] * self.sized
+        if self.n_known > 1:
+            base += known[:, 1 : self.n_known] @ self.model.effects.T
+        return entries_of(widen(rows), base)
 
     def __call__(self, rows: Matrix, known: Array) -> tuple[Entries, Place]:
-        """Take a step from where the rows are known to be, (B, 1 + K + Q)."""
+        """Take a step from where the rows are known to be, (B, 1 + C + K + Q)."""
         entries = self.entries(rows, known)
         if not self.knows_posterior(known):
             return entries, self._first(entries)
@@ -159,11 +176,11 @@ class RowSweep:
 
     def knows_posterior(self, known: Array) -> bool:
         """Tell whether posteriors with as many columns are known."""
-        return bool(known.shape[1] == 1 + self.K + self.n_pairs)
+        return bool(known.shape[1] == self.n_known + self.K + self.n_pairs)
 
     def split(self, known: Array) -> tuple[Array, Array]:
         """Return means (K, B) and packed precisions (Q, B)."""
-        columns = np.ascontiguousarray(known[:, 1:].T)
+        columns = np.ascontiguousarray(known[:, self.n_known :].T)
         mean, precision = columns[: self.K], columns[self.K :]
         if self.change is None:
             return mean, precision
@@ -259,8 +276,9 @@ def _sweep_chunk(sweep: RowSweep, chunk: Chunk) -> tuple[GeneralisedSums, Array]
         known = chunk.cached[rows]
         entries, place = sweep(chunk.rows[rows], known)
         weights = np.ones(len(known)) if chunk.weights is None else chunk.weights[rows]
-        found.append(_block_sums(sweep, entries, place, weights))
-        kept.append(np.vstack([known[:, 0], place.mean, place.precision]).T)
+        given = known[:, : sweep.n_known]
+        found.append(_block_sums(sweep, entries, place, weights, given[:, 1:].T))
+        kept.append(np.vstack([given.T, place.mean, place.precision]).T)
     return reduce(GeneralisedSums.plus, found), np.concatenate(kept)
 
 
@@ -276,15 +294,22 @@ def _chunk_values(sweep: RowSweep, chunk: Chunk) -> Array:
     return total
 
 
-def _block_sums(sweep: RowSweep, entries: Entries, place: Place, weights: Array) -> GeneralisedSums:
+def _block_sums(
+    sweep: RowSweep, entries: Entries, place: Place, weights: Array, covariates: Array
+) -> GeneralisedSums:
     """Sum a block's statistics; rows without any entry say nothing."""
-    model, (Q, B), K, observed = sweep.model, place.cov.shape, len(place.mean), entries.observed
+    model, observed = sweep.model, entries.observed
     if observed is not None:
         weights = weights * observed.any(axis=1)
-    stack = np.empty((Q + K + 1, B))
-    stack[:Q] = place.cov
-    stack[:Q] += packed.pairwise_products(place.mean, place.mean)
-    stack[Q:-1], stack[-1] = place.mean, 1.0
+    columns = place.mean
+    latent = place.cov + packed.pairwise_products(place.mean, place.mean)
+    second = latent
+    if len(covariates):
+        columns = np.vstack([place.mean, covariates])
+        second = packed.pairwise_products(columns, columns)
+        second[: len(latent)] = latent  # the pairs of the first columns come first
+    K, Q = len(columns), len(second)
+    stack = np.vstack([second, columns, np.ones(len(weights))])
     stack *= weights
     w = place.expected.curvature
     weighted = stack @ w
@@ -301,7 +326,7 @@ def _block_sums(sweep: RowSweep, entries: Entries, place: Place, weights: Array)
         square=np.zeros(D),
         weight=np.maximum(weighted[-1], TINY),
         entries=np.full(D, n_rows) if observed is None else weights @ observed,
-        latent=stack[:Q].sum(axis=1),
+        latent=stack[: len(latent)].sum(axis=1),
         n_rows=n_rows,
         bound=float(weights @ place.bound),
     )
