@@ -58,19 +58,26 @@ def test_predictions_are_those_of_the_joint_normal(seed: int) -> None:
     X[rng.random(X.shape) < 0.15] = np.nan
     noise = clvm.Gaussian(rng.choice(["isotropic", "feature"]), "own")
     few = clvm.EM(max_iter=5)  # before the noise of any feature vanishes
-    model = clvm.MultiSetLVM(design, likelihood=noise, inference=few)
+    effects = str(rng.choice(["shared", "own"]))
+    model = clvm.MultiSetLVM(design, likelihood=noise, covariate_effects=effects, inference=few)
+    known = pd.DataFrame({"age": rng.normal(50.0, 9.0, len(sets)), "male": rng.random(len(sets))})
+    given: dict[str, Any] = {"sets": sets, "covariates": known}
     with pytest.warns(UserWarning, match="max_iter"):
-        model.fit(X, sets=sets)
-    scores = model.score_samples(X, sets=sets)
-    latents = model.latents(X, sets=sets)
-    filled, std = model.impute(X, sets=sets, return_std=True)
+        model.fit(X, **given)
+    scores = model.score_samples(X, **given)
+    latents = model.latents(X, **given)
+    filled, std = model.impute(X, return_std=True, **given)
+    assert model.covariate_effects_ is not None
+    assert model.covariate_mean_ is not None
+    moved = known - model.covariate_mean_
     for i, (x, name) in enumerate(zip(X, sets, strict=True)):
         active = [b for b, block in model.blocks_.items() if name in (block.sets or ())]
         L = np.vstack([model.components_[b] for b in active]).T
         psi = np.broadcast_to(model.noise_variance_[name], d)
         joint = L @ L.T + np.diag(psi)
         seen = ~np.isnan(x)
-        r = x[seen] - model.mean_[name][seen]
+        center = model.mean_[name] + moved.iloc[i] @ model.covariate_effects_[name].to_numpy()
+        r = x[seen] - center[seen]
         inverse = np.linalg.inv(joint[np.ix_(seen, seen)])
         logdet = np.linalg.slogdet(2 * np.pi * joint[np.ix_(seen, seen)])[1]
         assert scores[i] == pytest.approx(-0.5 * (logdet + r @ inverse @ r), rel=1e-10)
@@ -82,7 +89,7 @@ def test_predictions_are_those_of_the_joint_normal(seed: int) -> None:
         np.testing.assert_allclose(own, spread, rtol=1e-10, atol=1e-10)
         rest = ~seen
         weights = joint[np.ix_(rest, seen)] @ inverse
-        expected = model.mean_[name][rest] + weights @ r
+        expected = center[rest] + weights @ r
         variance = np.diag(joint[np.ix_(rest, rest)] - weights @ joint[np.ix_(seen, rest)])
         np.testing.assert_allclose(filled[i, rest], expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(std[i, rest], np.sqrt(variance), rtol=1e-10, atol=1e-10)
