@@ -1,13 +1,10 @@
 """A linear latent variable model of any number of sets, as a scikit-learn estimator."""
 
-from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
@@ -41,8 +38,8 @@ from contrastive_lvm.estimators.parse_blocks import (
 )
 from contrastive_lvm.estimators.parse_params import EngineLike, LikelihoodLike, RandomState
 from contrastive_lvm.estimators.prediction_model import PredictionModel
+from contrastive_lvm.estimators.reporting import report_of_sets
 from contrastive_lvm.estimators.row_sets import SetsOfRows, check_labels, split_rows
-from contrastive_lvm.io.atomic import destination, write_text_atomically
 from contrastive_lvm.io.value_checks import check_values, whole
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -145,6 +142,8 @@ class MultiSetLVM(MultiSetPredictions):
         "covariates": True,
     }
 
+    report = report_of_sets
+
     def __init__(
         self,
         blocks: Blocks | str,
@@ -225,52 +224,6 @@ class MultiSetLVM(MultiSetPredictions):
         if not self.converged_:
             warn_about_convergence(ready.engine)
         return self
-
-    def report(
-        self,
-        path: str | PathLike[str],
-        X: Any,
-        *,
-        sets: Any,
-        groups: Any = None,
-        size_factors: RowNumbers = None,
-        covariates: Any = None,
-        title: str = "What some sets have and others have not",
-    ) -> Path:
-        """Write one HTML file to look at: tests of the blocks, shares, rows, loadings, numbers.
-
-        It needs no network, and has no script.
-
-        Parameters
-        ----------
-        path : path
-            The file, replaced if it exists.
-        X, sets, groups, size_factors, covariates
-            The rows of the fit, and what belongs to them, as in `fit`.
-        title : str
-
-        Returns
-        -------
-        Path
-            The file.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> import contrastive_lvm as clvm
-        >>> data = clvm.datasets.make_multi_set(random_state=0)
-        >>> model = clvm.MultiSetLVM("auto").fit(data.rows, sets=data.sets)
-        >>> page = pathlib.Path(tempfile.mkdtemp()) / "report.html"
-        >>> model.report(page, data.rows, sets=data.sets).stat().st_size < 1_000_000
-        True
-        """
-        from contrastive_lvm.report.block_page import RowsOfSets, block_page
-
-        check_is_fitted(self)
-        place = destination(path)
-        facts = {"size_factors": size_factors, "covariates": covariates}
-        rows = RowsOfSets(X, sets, groups, {k: v for k, v in facts.items() if v is not None})
-        return write_text_atomically(place, block_page(self, rows, title=title))
 
     def _read_input(
         self,

@@ -1,4 +1,4 @@
-"""The method `report` of estimators with a target and a background."""
+"""The methods `report` of estimators: with a target and a background, or with several sets."""
 
 from os import PathLike
 from pathlib import Path
@@ -8,10 +8,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.estimators.frames import RowNumbers
+from contrastive_lvm.io.atomic import destination, write_text_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
+    from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 
 
 def report(
@@ -78,6 +80,53 @@ def report(
     other = (background, background_labels, background_size_factors, background_groups)
     second = GivenRows(*other, "background_", covariates=background_covariates)
     return write_report(self, path, target, second, title=title)
+
+
+def report_of_sets(
+    self: "MultiSetLVM",
+    path: str | PathLike[str],
+    X: Any,
+    *,
+    sets: Any,
+    groups: Any = None,
+    size_factors: RowNumbers = None,
+    covariates: Any = None,
+    title: str = "What some sets have and others have not",
+) -> Path:
+    """Write one HTML file to look at: tests of the blocks, shares, rows, loadings, numbers.
+
+    It needs no network, and has no script.
+
+    Parameters
+    ----------
+    path : path
+        The file, replaced if it exists.
+    X, sets, groups, size_factors, covariates
+        The rows of the fit, and what belongs to them, as in `fit`.
+    title : str
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_multi_set(random_state=0)
+    >>> model = clvm.MultiSetLVM("auto").fit(data.rows, sets=data.sets)
+    >>> page = pathlib.Path(tempfile.mkdtemp()) / "report.html"
+    >>> model.report(page, data.rows, sets=data.sets).stat().st_size < 1_000_000
+    True
+    """
+    from contrastive_lvm.report.block_page import RowsOfSets, block_page
+
+    check_is_fitted(self)
+    place = destination(path)
+    facts = {"size_factors": size_factors, "covariates": covariates}
+    rows = RowsOfSets(X, sets, groups, {k: v for k, v in facts.items() if v is not None})
+    return write_text_atomically(place, block_page(self, rows, title=title))
 
 
 def check_covariates(model: Any, covariates: Any, X: Any) -> None:
