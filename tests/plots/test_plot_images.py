@@ -238,6 +238,8 @@ def shapes_alike(figure: Figure, name: str) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_picture_is_as_stored(name: str) -> None:
+    if name in ("missing", "weights") and mpl.__version_info__ < (3, 11):
+        pytest.skip("Matplotlib before 3.11 resamples images in another way")
     figure, way_out = drawn(name), "run `python tests/plots/test_plot_images.py` if this is meant"
     assert shapes_alike(figure, name), way_out
     assert letters_alike(figure, name), way_out
