@@ -9,7 +9,6 @@ from sklearn.utils.metaestimators import available_if
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params
-from contrastive_lvm.estimators.background_check import warn_about_background
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.covariates import checked_encoding
 from contrastive_lvm.estimators.frames import RowNumbers
@@ -22,6 +21,7 @@ from contrastive_lvm.estimators.linear_fit import (
     warn_about_dropped_target,
 )
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
+from contrastive_lvm.estimators.model_check import warn_about_model
 from contrastive_lvm.estimators.parse_params import (
     EngineLike,
     LikelihoodLike,
@@ -301,7 +301,7 @@ class ContrastiveLVM(LinearPredictions):
             warn_about_convergence(given.engine)
         if self.n_target_ == 0 and given.model.drops_columns:
             warn_about_dropped_target(given.model)
-        warn_about_background(given, run.data, run.best)
+        warn_about_model(given, run.data, run.best)
         return self
 
     def fit_transform(

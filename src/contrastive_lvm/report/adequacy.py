@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from contrastive_lvm.estimators.background_check import (
+from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+from contrastive_lvm.estimators.model_check import (
     BackgroundCheck,
     SetCovariance,
     check_background,
     some_features,
 )
-from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
 from contrastive_lvm.report.findings import Fitted

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import contrastive_lvm as clvm
-from contrastive_lvm.estimators.background_check import SetCovariance, check_background
+from contrastive_lvm.estimators.model_check import SetCovariance, check_background
 
 
 def drawn(seed: int, *, own: int = 0, noise: float = 1.0, n: int = 300, size: float = 0.5) -> Any:
@@ -37,7 +37,7 @@ def test_ordinary_data_give_no_warning(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_structure_of_the_background_alone(seed: int) -> None:
     X, Y, W = drawn(seed, own=1)
-    with pytest.warns(UserWarning, match="use n_background=1 or more") as said:
+    with pytest.warns(UserWarning, match="n_background=1 or more") as said:
         turned = clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
     assert len(said) == 1
     assert said[0].filename == __file__

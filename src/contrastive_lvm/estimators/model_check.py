@@ -1,0 +1,280 @@
+"""Does the model suit the two sets? What it takes for granted, checked after a fit.
+
+The default model has one noise variance, and gives the background no dimension of its own.
+
+- `noise_ratio`: the target's noise variance over the background's, along the weaker half of the
+  principal directions of both sets together outside the fitted dimensions, where structure that
+  neither block has found is not mistaken for noise. It differs beyond chance where its logarithm is
+  far from zero in units of `sqrt(2 / (k n) + 2 / (k m))`, for k directions.
+- `excess`: the largest variance of the background, in any direction, over that of the model. It is
+  structure of the background alone if a column there would gain several times what a column must
+  gain (`activity_search.price`), and the target has no such excess in the same direction.
+- Unequal noise: the variance of a feature given all others, the 90 % quantile over the 10 % one. It
+  stayed below 4.4 where noise was equal (50 data sets of 13 kinds, 5 to 40 features, up to 12
+  dimensions, lognormal noise) unless a dimension had loadings in a single feature.
+- Too few shared dimensions: the background varies along target dimensions more than the model
+  expects. Where a column would gain three times what it must, the target dimensions hold what the
+  sets share. It was at most 1.2 times with right and automatic sizes, 3.5 to 25 times with one or
+  two dimensions too few (20 data sets of 8 kinds, unless the contrast outweighs what is shared).
+
+The first three are told only if it matters: the target dimensions of the better model must point
+elsewhere. In 20 simulated data sets of each kind (300 + 300 rows of 30 features, 4 shared and 2
+target dimensions; right and automatic sizes, 60 rows, 100 and 400 rows, t noise with 5 degrees of
+freedom, no contrast, 5 target dimensions) the ratio stayed within .78 and 1.18, its deviation
+within 3.3, and the gain within .81 of the price; with one dimension of the background's own and
+`n_shared=4` the gain was 13 to 41 times the price. Of 640 others without either, also of 200
+features, none gave a warning; of 30 with background noise four times the target's 29 did, and of 30
+with a dimension of the background's own all.
+"""
+
+import math
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from contrastive_lvm.arrays import Array, noise_of
+from contrastive_lvm.coordinate_ascent.activity_search import price
+from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
+from contrastive_lvm.coordinate_ascent.starts import leading_eigenpairs
+from contrastive_lvm.inference import Engine
+from contrastive_lvm.likelihoods.base import CONSTANT, FLOOR
+from contrastive_lvm.model import LoadingBlock, Model
+from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.rows.scatter import DenseScatter
+from contrastive_lvm.rows.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.linear_fit import FitInput
+    from contrastive_lvm.rows.data import Data
+
+MOST_FEATURES = 100  # that are looked at, evenly spaced; a tenth of the time of a small fit
+LEAST_RATIO, MOST_RATIO = 1.5, 1e3  # of noise variances that differ; beyond, sets differ in units
+FAR = 6.0  # standard deviations of the logarithm of their ratio
+SEVERAL = 3.0  # times what a column must gain
+# Share of the target loadings' variance outside the target dimensions of a better model. In 10 data
+# sets each: .07 to .69 with background noise four times the target's and weak target dimensions,
+# where R^2 of the target latents rises from .45 to .63 with noise of each set's own; up to .04 with
+# twice, up to .11 with target noise four times the background's, and less than .001 with strong
+# target dimensions, where it changes nothing; .12 to .71 in 15 with a dimension of the background's
+# own and n_shared=4.
+TURNED = 0.05
+UNEQUAL = 5.0  # noise of features, the 90 % over the 10 % quantile
+AT_FLOOR = 10.0  # times the least noise variance that a fit allows
+MOST_SWEEPS = 300  # of that model; 100 were too few in one of eleven data sets
+
+
+class SetCovariance(NamedTuple):
+    """The covariance of a set's rows, and their number."""
+
+    matrix: Array  # (D, D) of the features that are looked at
+    n_rows: float
+
+
+class BackgroundCheck(NamedTuple):
+    """What the rows say about the noise and the structure of the background."""
+
+    noise_ratio: float  # of the target's noise variance to the background's
+    noise_differs: bool
+    excess: float  # of the background's variance over what the model expects, at most
+    has_own_structure: bool
+
+
+def some_features(n_features: int) -> npt.NDArray[np.intp]:
+    """Choose the features that are looked at."""
+    return np.linspace(0, n_features - 1, min(n_features, MOST_FEATURES)).astype(np.intp)
+
+
+def check_background(
+    posterior: Posterior, target: SetCovariance, background: SetCovariance
+) -> BackgroundCheck:
+    """Compare the covariances of some features in both sets with what a fitted model expects."""
+    chosen = some_features(len(next(iter(posterior.loadings.values()))))
+    posterior = posterior._replace(
+        loadings={name: L[chosen] for name, L in posterior.loadings.items()},
+        noise_variance=posterior.noise_variance[..., chosen],
+    )
+    (ratio, deviation), (excess, gain, both) = (
+        _noise(posterior, target, background),
+        _excess(posterior, target, background),
+    )
+    differs = abs(deviation) > FAR and LEAST_RATIO <= max(ratio, 1.0 / ratio) <= MOST_RATIO
+    needed = SEVERAL * price(background.n_rows, len(target.matrix))
+    own = not differs and gain > needed and both < 1.0 + (excess - 1.0) / 4.0
+    return BackgroundCheck(float(ratio), bool(differs), float(excess), bool(own))
+
+
+def _noise(p: Posterior, target: SetCovariance, background: SetCovariance) -> tuple[float, float]:
+    """Return the ratio of noise variances, and the deviation of its logarithm from zero."""
+    root = np.sqrt(np.atleast_2d(p.noise_variance).mean(axis=0))
+    L = np.hstack(list(p.loadings.values())) / root[:, None]
+    rest = np.linalg.qr(L, mode="complete")[0][:, L.shape[1] :] / root[:, None]
+    own, other = (rest.T @ s.matrix @ rest for s in (target, background))
+    pooled = target.n_rows * own + background.n_rows * other
+    weak = np.linalg.eigh(pooled)[1][:, : max(1, len(pooled) // 2)]
+    a, b = (float(np.einsum("ij,ik,kj->", weak, s, weak)) for s in (own, other))
+    if not (a > 0 and b > 0):
+        return 1.0, 0.0
+    error = np.sqrt(2.0 / weak.shape[1] * (1.0 / target.n_rows + 1.0 / background.n_rows))
+    return a / b, float(np.log(a / b) / error)
+
+
+def _excess(
+    p: Posterior, target: SetCovariance, background: SetCovariance
+) -> tuple[float, float, float]:
+    """Return the background's largest excess, what a column gains there, and the target's excess.
+
+    With `C = R R'` the model's covariance and `S` the rows', the largest eigenvalue of
+    `R^-1 S R^-T` and, along its eigenvector, the same ratio of the target.
+    """
+    of_sets = []
+    for i, blocks in enumerate((("shared", "target"), ("shared", "background"))):
+        L = np.hstack([p.loadings[name] for name in blocks if name in p.loadings])
+        of_sets.append(L @ L.T + np.diag(noise_of(p.noise_variance, i)))
+    expected, own = of_sets
+    root = np.linalg.inv(np.linalg.cholesky(own))
+    whitened = root @ background.matrix @ root.T
+    ratios, U = leading_eigenpairs(whitened.__matmul__, len(own), 1)
+    excess, u = max(float(ratios[0]), 1.0), root.T @ U[:, 0]
+    gain = 0.5 * background.n_rows * (excess - 1.0 - np.log(excess))
+    return excess, gain, float((u @ target.matrix @ u) / (u @ expected @ u))
+
+
+def warn_about_model(given: "FitInput", data: "Data | None", posterior: Posterior) -> None:
+    """Say what to change where the model misleads."""
+    for said in objections(given.model, given.engine, data, posterior):
+        warnings.warn(said, UserWarning, stacklevel=4)
+
+
+def objections(
+    model: Model, engine: Engine, data: "Data | None", posterior: Posterior
+) -> list[str]:
+    """Return sentences that say what to change: about its noise, its sizes and its background."""
+    if data is None or not isinstance(engine, CoordinateAscent) or data.linearized is not None:
+        return []
+    model = model.with_sizes({name: L.shape[1] for name, L in posterior.loadings.items()})
+    with one_blas_thread:
+        found = [_no_noise_left(model, data, posterior), _too_few_shared(model, data, posterior)]
+        if found == [None, None] and _can_check(model, data):
+            found.append(_better_model(model, engine, data, posterior))
+    return [said for said in found if said is not None]
+
+
+def _at_floor(model: Model, data: "Data", posterior: Posterior) -> npt.NDArray[np.bool_]:
+    """Tell which features have no noise left in one of the sets, although they vary."""
+    psi, least = np.atleast_2d(posterior.noise_variance), CONSTANT * data.variance.mean()
+    if model.likelihood._is_isotropic or psi.shape[1] != len(data.variance):
+        return np.zeros(psi.shape[1], dtype=bool)
+    least_noise = AT_FLOOR * FLOOR * data.variance
+    return np.asarray((psi <= least_noise).any(axis=0) & (data.variance > least))
+
+
+def _no_noise_left(model: Model, data: "Data", posterior: Posterior) -> str | None:
+    n = int(_at_floor(model, data, posterior).sum())
+    if n == 0:
+        return None
+    return (
+        f"{n} of {data.n_features} features have no noise left, since a dimension describes each "
+        "of them alone; use fewer dimensions (n_shared, n_target), or one noise variance for all "
+        "features (likelihood='gaussian')."
+    )
+
+
+def _too_few_shared(model: Model, data: "Data", posterior: Posterior) -> str | None:
+    """Object if the background varies along target dimensions, which then hold what it shares.
+
+    With `C` the model's covariance of the background and `S` that of its rows, the largest ratio
+    `u' S u / u' C u` over the span of `C^-1 W`.
+    """
+    W, S = (posterior.loadings.get(name) for name in ("target", "shared"))
+    at = len(model.sets) - 1
+    if W is None or S is None or at == 0 or not isinstance(data.sets[at], DenseScatter):
+        return None
+    source, psi = data.covariances()[at], noise_of(posterior.noise_variance, at)[:, None]
+    if not W.any() or len(source.variance) != len(W) or model.covariates:
+        return None
+    L = np.hstack([S, *(posterior.loadings[n] for n in ("background",) if n in posterior.loadings)])
+    inner = np.eye(L.shape[1]) + L.T @ (L / psi)
+    U = W / psi - (L / psi) @ np.linalg.solve(inner, L.T @ (W / psi))
+    ratio = float(
+        np.linalg.eigvals(np.linalg.lstsq(U.T @ W, U.T @ source.product(U))[0]).real.max()
+    )
+    gain = 0.5 * source.weight * (ratio - 1.0 - np.log(max(ratio, 1.0)))
+    if gain < SEVERAL * price(source.weight, data.n_features):
+        return None
+    return (
+        f"n_shared={S.shape[1]} is too few: the background varies {ratio:.2g} times as much as the "
+        "model expects along a target dimension; use n_shared='auto' or a larger number, or "
+        "n_background=1 or more if the background has structure of its own."
+    )
+
+
+def _better_model(
+    model: Model, engine: CoordinateAscent, data: "Data", posterior: Posterior
+) -> str | None:
+    """Return a sentence about a model whose target dimensions point elsewhere, or None."""
+    noise: Any = model.likelihood
+    chosen = some_features(data.n_features)
+    columns = np.eye(data.n_features)[:, chosen]
+    sets = [SetCovariance(s.product(columns)[chosen], s.weight) for s in data.covariances()]
+    found, unequal = check_background(posterior, *sets), _unequal_noise(*sets)
+    if found.noise_differs and not noise._has_own_noise and hasattr(noise, "sets"):
+        better = replace(model, likelihood=replace(noise, sets="own"))
+        said = f"The noise of the target is {found.noise_ratio:.2g} times that of the background"
+    elif found.has_own_structure and "background" not in posterior.loadings:
+        own = LoadingBlock("background", 1, ("background",), model.blocks[0].prior)
+        better = replace(model, blocks=(*model.blocks, own))
+        said = (
+            f"The background varies {found.excess:.2g} times as much as the model expects in a "
+            "direction in which the target does not"
+        )
+    elif unequal > UNEQUAL and noise._is_isotropic and _has_room(model, data.n_features):
+        better = replace(model, likelihood=replace(noise, noise="feature"))
+        said = f"The noise of some features is {unequal:.2g} times that of others"
+    else:
+        return None
+    quick = replace(engine, max_iter=min(engine.max_iter, MOST_SWEEPS))
+    other = quick._run(better, data)
+    if _turned(posterior, other) < TURNED or _at_floor(better, data, other).any():
+        return None
+    remedy = f"likelihood={better.likelihood!r}"
+    if better.likelihood == noise:
+        remedy = "n_background=1 or more, or a larger n_shared"
+    return f"{said}, which turns the target dimensions; use {remedy}."
+
+
+def _unequal_noise(target: SetCovariance, background: SetCovariance) -> float:
+    """Return how much what features do not have in common differs: 90 % over 10 % quantile.
+
+    The variance of a feature given all others is one over the diagonal of the inverse covariance.
+    """
+    n, m = target.n_rows, background.n_rows
+    pooled = (n * target.matrix + m * background.matrix) / (n + m)
+    values, vectors = np.linalg.eigh(pooled)
+    if n + m < 2 * len(pooled) or not values[0] > 1e-12 * values[-1]:
+        return 1.0
+    low, high = np.quantile(1.0 / (vectors**2 @ (1.0 / values)), [0.1, 0.9])
+    return float(high / low)
+
+
+def _has_room(model: Model, n_features: int) -> bool:
+    """Tell whether covariances of the features determine a noise variance of each (Ledermann)."""
+    return model.n_columns <= n_features + 0.5 - math.sqrt(2 * n_features + 0.25)
+
+
+def _can_check(model: Model, data: "Data") -> bool:
+    """Whether scatters are at hand; heavy tails have no such noise."""
+    whole = data.span is None and all(isinstance(s, DenseScatter) for s in data.sets)
+    plain = not model.drops_columns and not model.covariates and model.has_standard_latents
+    return whole and plain and len(model.sets) == 2
+
+
+def _turned(posterior: Posterior, other: Posterior) -> float:
+    """Return the share of the target loadings' variance outside those of another model."""
+    W = posterior.loadings["target"]
+    if not W.any():
+        return 0.0
+    basis = np.linalg.qr(other.loadings["target"])[0]
+    return 1.0 - float(((basis.T @ W) ** 2).sum() / (W**2).sum())
