@@ -75,6 +75,7 @@ def by_hand(scale: str) -> tuple[Any, pd.DataFrame, Any]:
 
 
 @pytest.mark.parametrize("scale", ["none", "standard"])
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_commands_are_the_library_with_columns_and_units_kept(
     scale: str, one: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -491,6 +492,7 @@ def test_damaged_preparations_are_refused(one: Path, tmp_path: Path, capsys: Cap
         assert "is damaged: its preparation" in error
 
 
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_models_saved_in_python_apply_to_files(one: Path, tmp_path: Path, capsys: Capture) -> None:
     frame = one_frame()
     parts = [frame.loc[frame["group"] == name, NAMES] for name in ("case", "control")]

@@ -196,6 +196,7 @@ def test_before_fit(method: str, model: Any) -> None:
 
 @pytest.mark.parametrize("noise", ["isotropic", "feature"])
 @pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.filterwarnings("ignore:.* features have no noise left")
 def test_constant_and_duplicated_columns_simply_work(noise: Any, *, missing: bool) -> None:
     rows, others = (np.hstack([r, r[:, :2], np.full((len(r), 1), 7.0)]) for r in (X, B))
     if missing:

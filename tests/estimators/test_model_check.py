@@ -88,6 +88,52 @@ def test_what_is_measured() -> None:
 
 
 def test_noise_that_turns_the_target_dimensions() -> None:
-    data = clvm.datasets.make_subgroups(random_state=0)
+    rng = np.random.default_rng(1)
+    S, W = rng.standard_normal((30, 4)), 0.15 * rng.standard_normal((30, 2))
+    X = rng.standard_normal((300, 4)) @ S.T + rng.standard_normal((300, 2)) @ W.T
+    X += rng.standard_normal(X.shape)
+    Y = rng.standard_normal((300, 4)) @ S.T + 0.5 * rng.standard_normal((300, 30))
     with pytest.warns(UserWarning, match="sets='own'"):
-        clvm.ContrastiveLVM(2, 5).fit(data.target, background=data.background)
+        clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
+
+
+def unequal(seed: int) -> Any:
+    """Draw rows with 3 shared and 2 target dimensions, and noise that differs by feature."""
+    rng = np.random.default_rng(seed)
+    S, noise = rng.standard_normal((20, 3)), np.exp(0.5 * rng.standard_normal(20))
+    W = 2.0 * np.linalg.qr(rng.standard_normal((20, 2)))[0] * noise[:, None]
+    X = rng.standard_normal((150, 3)) @ S.T + rng.standard_normal((150, 2)) @ W.T
+    Y = rng.standard_normal((150, 3)) @ S.T
+    return X + noise * rng.standard_normal(X.shape), Y + noise * rng.standard_normal(Y.shape)
+
+
+def warned(model: clvm.ContrastiveLVM, X: Any, Y: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.fit(X, background=Y)
+    return [str(each.message) for each in said]
+
+
+def test_noise_unequal_by_feature_is_noticed_where_it_turns_the_target_dimensions() -> None:
+    by_seed = [warned(clvm.ContrastiveLVM(2, 3), *unequal(seed)) for seed in (3, 6, 7)]
+    assert all("noise='feature'" in said for (said,) in by_seed)
+    own = clvm.ContrastiveLVM(2, 3, likelihood=clvm.Gaussian(noise="feature"))
+    assert all(warned(own, *unequal(seed)) == [] for seed in (3, 6, 7))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n_shared", [1, 2, 3])
+def test_too_few_shared_dimensions_are_noticed(n_shared: int, seed: int) -> None:
+    X, Y, _ = drawn(seed)
+    (said,) = warned(clvm.ContrastiveLVM(2, n_shared), X, Y)
+    assert said.startswith(f"n_shared={n_shared} is too few")
+
+
+def test_noise_at_its_floor_is_noticed() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, 100, 6))
+    X[:, 0], Y[:, 0] = X[:, 1], Y[:, 1]  # a dimension describes both without noise
+    model = clvm.ContrastiveLVM(1, 1, likelihood=clvm.Gaussian(noise="feature"))
+    (said,) = warned(model, X, Y)
+    assert said.startswith("2 of 6 features have no noise left")
+    assert "likelihood='gaussian'" in said

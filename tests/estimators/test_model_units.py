@@ -66,6 +66,7 @@ def test_densities_are_those_of_the_data(path: Path) -> None:
     np.testing.assert_allclose(drawn.mean(axis=0), rows()[NAMES][:60].mean(), rtol=0.2)
 
 
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_a_model_is_saved_with_its_units(path: Path, tmp_path: Path) -> None:
     model = clvm.load_model(path)
     model.save(tmp_path / "again.clvm")

@@ -157,6 +157,7 @@ def with_background_structure(seed: int, size: float) -> tuple[Array, Array, Arr
 
 @pytest.mark.filterwarnings("ignore:The background varies")
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_structure_of_the_background_alone_does_not_turn_the_target(seed: int) -> None:
     angles = []
     cases: list[tuple[float, dict[str, Any]]]

@@ -113,6 +113,7 @@ def test_clone_keeps_parameters_and_drops_the_fit(data: clvm.datasets.Contrastiv
 
 @pytest.mark.filterwarnings("ignore:The background varies")  # where n_shared is too small
 @pytest.mark.usefixtures("routing")
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_grid_search_finds_the_shared_dimension(data: clvm.datasets.ContrastiveData) -> None:
     search = GridSearchCV(clvm.ContrastiveLVM(2, 1), {"n_shared": [1, 3, 6]}, cv=3)
     search.fit(data.target, background=data.background)

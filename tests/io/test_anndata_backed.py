@@ -72,6 +72,7 @@ def most_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_backed_files_are_read_by_blocks(
     form: Any, name: str, tmp_path: Path, most_read: list[int]
 ) -> None:
@@ -90,6 +91,7 @@ def test_backed_files_are_read_by_blocks(
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_dask_arrays_are_computed_by_chunks(name: str) -> None:
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
     X, reads = values(name), Counter[int]()

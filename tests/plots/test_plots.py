@@ -195,6 +195,7 @@ assert "matplotlib.pyplot" not in sys.modules
 
 
 @pytest.mark.parametrize("name", ["$$", "a $x$ b \\frac", "\ud800", "\0\x1b", "\u202eabc"])
+@pytest.mark.filterwarnings("ignore:The noise of")
 def test_names_of_the_data_are_drawn_as_they_are(name: str) -> None:
     data = clvm.datasets.make_subgroups(40, 40, random_state=0)
     names = [f"{name}{i}" for i in range(30)]

@@ -392,6 +392,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_every_model_is_drawn(name: str, tmp_path: Path, opened: Open) -> None:
     case = Case(tmp_path, MODELS[name], n=60)
     page = opened(case)
@@ -404,6 +405,7 @@ def test_every_model_is_drawn(name: str, tmp_path: Path, opened: Open) -> None:
         page.click("#theme")
 
 
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_many_points_are_drawn_and_selected(tmp_path: Path, opened: Open) -> None:
     case = Case(tmp_path, clvm.ContrastiveLVM(2, 2), n=24_000)
     page = opened(case)
@@ -473,6 +475,7 @@ class HostileCase(Case):
         )
 
 
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_hostile_names_are_text_on_the_page_and_in_its_tables(tmp_path: Path, opened: Open) -> None:
     case = HostileCase(tmp_path)
     page = opened(case)

@@ -113,3 +113,12 @@ def test_wrong_parameters_are_refused(options: dict[str, Any], says: str) -> Non
 def test_wrong_groups_are_refused() -> None:
     with pytest.raises(InvalidDataError, match=r"groups has shape \(3,\)"):
         choose(sets(1, 1), groups=[1, 2, 3], background_groups=[1, 2, 3])
+
+
+def test_a_model_that_misleads_is_noticed() -> None:
+    data = clvm.datasets.make_contrastive(200, 200, n_features=10, n_shared=3, random_state=0)
+    with pytest.warns(UserWarning, match="n_shared=1 is too few") as said:
+        clvm.choose_dimensions(
+            data.target, background=data.background, n_shared=(0, 1), random_state=0
+        )
+    assert [each.filename for each in said] == [__file__]

@@ -57,6 +57,7 @@ def test_clouds_with_one_centre_are_one_subgroup(kind: str) -> None:
         assert found.table.lower_bound.max() > 5.0  # components fit better all the same
 
 
+@pytest.mark.filterwarnings("ignore:n_shared=")
 def test_planted_subgroups_are_counted() -> None:
     data = clvm.datasets.make_subgroups(random_state=1)
     model = clvm.ContrastiveLVM(2, 10, latent_prior=Mixture(), random_state=0)

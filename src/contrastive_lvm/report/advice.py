@@ -103,6 +103,8 @@ def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
     known = sets.preparation.covariates  # whose effects are no noise
     if not noise.any() or known or not isinstance(model, ContrastiveLVM):
         return []
+    if noise.ndim and remedies is COMMAND:  # the fit itself has said so
+        return []
     if noise.ndim:  # the least of a feature's over all sets
         variances, _ = column_variances(rows)
         least = (noise <= AT_FLOOR * FLOOR * np.maximum(variances, TINY)).reshape(

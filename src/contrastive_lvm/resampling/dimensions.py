@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array, Matrix
@@ -25,6 +24,7 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.linear_fit import FitInput, read_input
+from contrastive_lvm.estimators.model_check import objections
 from contrastive_lvm.estimators.prediction_model import (
     AVERAGE,
     PredictionModel,
@@ -103,7 +103,8 @@ def choose_dimensions(
     DimensionChoice
         `n_target`, `n_shared`, and a `table` with the columns `n_shared`, `n_target`,
         `log_likelihood` (held out, of all rows of both sets), `standard_error` (of its difference
-        from the best) and `lower_bound` (of the fit to all rows).
+        from the best) and `lower_bound` (of the fit to all rows). As in `fit`, a warning says what
+        to change where the model of these sizes misleads.
 
     Examples
     --------
@@ -134,7 +135,7 @@ def choose_dimensions(
         return grid.choice(shared)
     automatic = clone(estimator).set_params(n_target=max(targets), n_shared="auto")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it only says where to begin
+        warnings.simplefilter("ignore", UserWarning)  # it only says where to begin
         options = {"covariates": covariates, "background_covariates": background_covariates}
         automatic.fit(X, background=background, **options)
     return grid.choice(_candidates(automatic.n_shared_), stop=True)
@@ -143,7 +144,7 @@ def choose_dimensions(
 class _Scored(NamedTuple):
     """What a pair of sizes reaches."""
 
-    lower_bound: float  # of all rows
+    fit: Posterior  # to all rows
     scores: list[Array]  # held-out log-likelihoods of the rows of each set
 
 
@@ -185,7 +186,7 @@ class _Folded(NamedTuple):
             for i, (name, rows, own) in enumerate(zip(SETS, self.sets, self.folds, strict=True)):
                 known = None if self.covariates is None else self.covariates[i]
                 scores[i][own == fold] = _scores(predicted, name, rows, own == fold, known)
-        return _Scored(fit.lower_bound, scores)
+        return _Scored(fit, scores)
 
 
 def _training(rows: ScatterRows | EngineRows, whole: Data, fold: list[Flags]) -> Data:
@@ -232,7 +233,7 @@ class _Grid:
     def __init__(self, folded: _Folded, replicates: Replicates, targets: list[int]) -> None:
         self.folded, self.replicates, self.targets = folded, replicates, targets
         self.pairs: list[tuple[int, int]] = []  # n_shared, n_target
-        self.bounds: list[float] = []
+        self.fits: list[Posterior] = []  # to all rows
         self.totals: list[Array] = []  # (replicates,) of each pair
 
     def choice(self, shared: list[int], *, stop: bool = False) -> DimensionChoice:
@@ -253,7 +254,7 @@ class _Grid:
         scored = self.folded.scored(n_shared, n_target)
         numbers, n = np.concatenate(self.replicates.rows), self.replicates.n_replicates
         self.pairs.append((n_shared, n_target))
-        self.bounds.append(scored.lower_bound)
+        self.fits.append(scored.fit)
         totals = np.bincount(numbers, weights=np.concatenate(scored.scores), minlength=n)
         self.totals.append(np.asarray(totals, dtype=np.float64))
 
@@ -266,11 +267,15 @@ class _Grid:
     def _least(self) -> DimensionChoice:
         behind, errors = self._behind()
         close = np.flatnonzero(behind.sum(axis=1) <= errors)
-        n_shared, n_target = min((self.pairs[i] for i in close), key=lambda p: (sum(p), p[1]))
+        least = min(close, key=lambda i: (sum(self.pairs[i]), self.pairs[i][1]))
+        n_shared, n_target = self.pairs[least]
+        model, engine, whole = self.folded.model, self.folded.engine, self.folded.whole
+        for said in objections(model, engine, whole, self.fits[least]):
+            warnings.warn(said, UserWarning, stacklevel=4)
         table = pd.DataFrame(self.pairs, columns=["n_shared", "n_target"])
         table["log_likelihood"] = np.sum(self.totals, axis=1)
         table["standard_error"] = errors
-        table["lower_bound"] = self.bounds
+        table["lower_bound"] = [fit.lower_bound for fit in self.fits]
         best_first = table.sort_values("log_likelihood", ascending=False, ignore_index=True)
         return DimensionChoice(n_target, n_shared, best_first)
 
