@@ -130,9 +130,16 @@ class UnitMoments:
             parts = np.array([self._second_sum(own) for own in np.eye(n_units, dtype=bool)])
         return np.asarray(parts.reshape(n_units, r * r))
 
+    @cached_property
+    def _whole(self) -> Array:
+        return self._second_sum(np.ones(self.in_first.shape[1], dtype=bool))
+
     def _second_sum(self, units: Flags) -> Array:
         """Return the second moment of some units about zero, unit means stretched, times rows."""
-        own = self.Y[units[self.unit]]
+        chosen = units[self.unit]
+        if len(self.Y) < 2 * int(chosen.sum()) < 2 * len(self.Y):  # the others are fewer
+            return np.asarray(self._whole - self._second_sum(~units))
+        own = self.Y[chosen]
         sums, counts = self.sums[units], np.maximum(self.counts[units], 1.0)
         more = (self.stretch - 1.0) * (sums / counts[:, None]).T @ sums
         return np.asarray(own.T @ own + more)
