@@ -13,8 +13,6 @@ from contrastive_lvm.resampling.replicates import (
     check_replicates,
     draw_folds,
     draw_weights,
-    permute_sets,
-    permute_within,
 )
 
 MICE = [["a"] * 3 + ["b"] * 2 + ["c"] * 4, ["d", "e", "e", "f"]]
@@ -82,28 +80,6 @@ def test_a_replicate_of_two_sets_is_drawn_in_both() -> None:
         target, background = draw_weights(found, np.random.default_rng(seed))
         np.testing.assert_array_equal(target[[0, 2, 3]], background[[1, 2, 4]])
         assert target[[0, 2, 3]].sum() == 3
-
-
-def test_permuted_sets_keep_replicates_whole() -> None:
-    found = replicates(MICE)
-    seen = set()
-    for seed in range(100):
-        target, background = permute_sets(found, np.random.default_rng(seed))
-        assert target[[0, 3, 5]].sum() + background[[0, 1, 3]].sum() == 3
-        np.testing.assert_array_equal(target, np.repeat(target[[0, 3, 5]], [3, 2, 4]))
-        seen.add(tuple(np.concatenate([target, background]).tolist()))
-    assert len(seen) == 20  # 3 of 6
-
-
-def test_permuted_rows_stay_within_their_replicate() -> None:
-    found = replicates(DONORS)
-    numbers = np.concatenate(found.rows)
-    flags = [np.concatenate(permute_within(found, np.random.default_rng(s))) for s in range(200)]
-    for each in flags:
-        np.testing.assert_array_equal(np.bincount(numbers[each]), [2, 1, 1])
-    # Every row of a replicate is in the first set as often as any other.
-    share = np.array([2 / 3, 1 / 3, 1 / 3])[numbers]
-    np.testing.assert_allclose(np.mean(flags, axis=0), share, atol=0.14)  # four standard errors
 
 
 @pytest.mark.parametrize("groups", [MICE, DONORS])

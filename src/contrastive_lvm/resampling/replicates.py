@@ -1,4 +1,4 @@
-"""Replicates: which rows belong together, and how they are drawn, permuted and held out together.
+"""Replicates: which rows belong together, and how they are drawn and held out together.
 
 Rows of one donor, mouse or run are not independent, so that whatever is done at random to rows is
 done to whole replicates. Without labels every row is a replicate of its own. A label that occurs
@@ -147,42 +147,6 @@ def draw_halves(replicates: Replicates, rng: np.random.Generator) -> list[tuple[
         alike = rng.permutation(np.flatnonzero(kind == each))
         drawn[alike[: len(alike) // 2]] = 2.0
     return [tuple(half[rows] for rows in replicates.rows) for half in (drawn, 2.0 - drawn)]
-
-
-def permute_sets(replicates: Replicates, rng: np.random.Generator) -> tuple[Flags, ...]:
-    """Permute the sets of whole replicates of two sets: which rows are now in the first set.
-
-    Every replicate has rows in one of the sets, and as many replicates are in the first set as
-    before.
-
-    Examples
-    --------
-    >>> apart = check_replicates([["a", "a", "b"], ["c", "d"]], [3, 2])
-    >>> [flags.tolist() for flags in permute_sets(apart, np.random.default_rng(2))]
-    [[False, False, False], [True, True]]
-    """
-    in_first = rng.permutation(replicates.members()[0])
-    return tuple(in_first[numbers] for numbers in replicates.rows)
-
-
-def permute_within(replicates: Replicates, rng: np.random.Generator) -> tuple[Flags, ...]:
-    """Permute the sets of the rows within each replicate: which rows are now in the first set.
-
-    Each replicate keeps its number of rows in either set.
-
-    Examples
-    --------
-    >>> pairs = check_replicates([["a", "b"], ["a", "b", "b"]], [2, 3])
-    >>> [flags.tolist() for flags in permute_within(pairs, np.random.default_rng(0))]
-    [[False, False], [True, True, False]]
-    """
-    numbers = np.concatenate(replicates.rows)
-    n_first = len(replicates.rows[0])
-    before = np.argsort(numbers, kind="stable")
-    shuffled = before[np.lexsort((rng.random(len(numbers)), numbers[before]))]
-    in_first = np.empty(len(numbers), dtype=bool)
-    in_first[shuffled] = before < n_first
-    return in_first[:n_first], in_first[n_first:]
 
 
 def draw_folds(
