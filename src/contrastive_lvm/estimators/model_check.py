@@ -154,9 +154,11 @@ def objections(
     """Return sentences that say what to change: about its noise, its sizes and its background."""
     if data is None or not isinstance(engine, CoordinateAscent) or data.linearized is not None:
         return []
+    automatic = any(block.automatic for block in model.blocks)
     model = model.with_sizes({name: L.shape[1] for name, L in posterior.loadings.items()})
     with one_blas_thread:
-        found = [_no_noise_left(model, data, posterior), _too_few_shared(model, data, posterior)]
+        few = _too_few_shared(model, data, posterior, automatic=automatic)
+        found = [_no_noise_left(model, data, posterior), few]
         if found == [None, None] and _can_check(model, data):
             found.append(_better_model(model, engine, data, posterior))
     return [said for said in found if said is not None]
@@ -182,7 +184,9 @@ def _no_noise_left(model: Model, data: "Data", posterior: Posterior) -> str | No
     )
 
 
-def _too_few_shared(model: Model, data: "Data", posterior: Posterior) -> str | None:
+def _too_few_shared(
+    model: Model, data: "Data", posterior: Posterior, *, automatic: bool
+) -> str | None:
     """Object if the background varies along target dimensions, which then hold what it shares.
 
     With `C` the model's covariance of the background and `S` that of its rows, the largest ratio
@@ -204,10 +208,11 @@ def _too_few_shared(model: Model, data: "Data", posterior: Posterior) -> str | N
     gain = 0.5 * source.weight * (ratio - 1.0 - np.log(max(ratio, 1.0)))
     if gain < SEVERAL * price(source.weight, data.n_features):
         return None
+    remedy = "a larger number" if automatic else "n_shared='auto' or a larger number"
     return (
         f"n_shared={S.shape[1]} is too few: the background varies {ratio:.2g} times as much as the "
-        "model expects along a target dimension; use n_shared='auto' or a larger number, or "
-        "n_background=1 or more if the background has structure of its own."
+        f"model expects along a target dimension; use {remedy}, or n_background=1 or more if the "
+        "background has structure of its own."
     )
 
 
