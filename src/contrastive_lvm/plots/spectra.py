@@ -27,10 +27,10 @@ def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | Non
     --------
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> model = clvm.ContrastiveLVM(2, 3).fit(data.target, background=data.background)
+    >>> model = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)
     >>> ax = clvm.plots.plot_variance_shares(model)
     >>> len(ax.patches)
-    6
+    11
     """
     target = learned(model, "target_variance_ratio_", "ContrastiveLVM")
     bars = [
