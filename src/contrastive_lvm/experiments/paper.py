@@ -32,6 +32,7 @@ def reproduce(name: str, *, quick: bool = False) -> Outcome:
     if name not in NAMES:
         raise ValueError(f"name={name!r} is not an experiment; choose one of {', '.join(NAMES)}.")
     with warnings.catch_warnings():  # the paper's models are fitted as they are
-        warnings.filterwarnings("ignore", "The (noise of the target|background varies)")
+        about = "The (noise of|background varies)|n_shared=|.* features have no noise left"
+        warnings.filterwarnings("ignore", about)
         outcome: Outcome = import_module(f"contrastive_lvm.experiments.{name}").run(quick=quick)
     return outcome
