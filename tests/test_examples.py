@@ -20,7 +20,7 @@ def load(name: str, folder: str = "examples") -> Any:
     return module
 
 
-@pytest.mark.filterwarnings("ignore:n_shared=")  # where it is too small
+@pytest.mark.filterwarnings("ignore:n_shared=", "ignore:.* features have no noise left")
 def test_choose_dimensions() -> None:
     assert load("choose_dimensions").main() == {"model__n_shared": 8}
 
