@@ -80,7 +80,9 @@ def assert_same(ours: Table | str, theirs: Table | str) -> None:
     np.testing.assert_allclose(densify(ours.values), densify(theirs.values), rtol=3e-16)
     assert ours.features == theirs.features
     assert ours.row_names == theirs.row_names
-    pd.testing.assert_frame_equal(ours.annotations, theirs.annotations)
+    pd.testing.assert_frame_equal(  # pandas 3 gives no columns at all another type
+        ours.annotations, theirs.annotations, check_column_type=False
+    )
 
 
 @pytest.mark.parametrize("name", PLAIN)

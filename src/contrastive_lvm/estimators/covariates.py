@@ -47,7 +47,7 @@ class Encoding(NamedTuple):
         known = given.notna().all(axis=1).to_numpy(dtype=bool)
         for name, levels in zip(self.names, self.levels, strict=True):
             if levels is not None:
-                known &= given[name].astype(str).isin(levels).to_numpy(dtype=bool)
+                known = known & given[name].astype(str).isin(levels).to_numpy(dtype=bool)
         return np.asarray(known)
 
     def encode(self, given: Any, n_rows: int, argument: str = "covariates") -> Array:

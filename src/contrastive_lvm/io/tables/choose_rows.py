@@ -132,7 +132,7 @@ def _rows_with(table: Table, condition: Condition) -> Mask:
     found: Mask = ((column.astype(str) == value) & column.notna()).to_numpy(dtype=np.bool_)
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
         number = pd.to_numeric(value, errors="coerce") if value else np.nan
-        found |= (column == number).to_numpy(dtype=np.bool_)
+        found = found | (column == number).to_numpy(dtype=np.bool_)
     if not found.any():
         raise ValueError(
             f"{option}: column {name!r} of {table.source} has no value {value!r}; "

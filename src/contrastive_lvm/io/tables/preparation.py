@@ -79,6 +79,8 @@ def _check_types(section: object) -> None:
 def _is_of(value: object, hint: Any) -> bool:
     """Return whether a value is of an annotated type; files hold paths as text."""
     kind, options = get_origin(hint), get_args(hint)
+    if hasattr(kind, "__value__"):  # NDArray is an alias since NumPy 2.5
+        kind = get_origin(kind.__value__)
     if kind is UnionType:
         return value is None or _is_of(value, options[0])
     if kind in (list, tuple, Sequence):
