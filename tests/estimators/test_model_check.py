@@ -58,7 +58,7 @@ def test_many_features_are_sampled() -> None:
         warnings.simplefilter("error")
         clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
     Y = Y + 1.5 * rng.standard_normal((300, 1)) @ own.T
-    with pytest.warns(UserWarning, match="use n_background=1 or more"):
+    with pytest.warns(UserWarning, match="n_background=1 or more"):
         clvm.ContrastiveLVM(2, 4).fit(X, background=Y)
 
 
