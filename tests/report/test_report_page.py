@@ -392,7 +392,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.filterwarnings("ignore:n_shared=")
+@pytest.mark.filterwarnings("ignore:n_shared=", "ignore:The noise of")
 def test_every_model_is_drawn(name: str, tmp_path: Path, opened: Open) -> None:
     case = Case(tmp_path, MODELS[name], n=60)
     page = opened(case)
@@ -405,7 +405,7 @@ def test_every_model_is_drawn(name: str, tmp_path: Path, opened: Open) -> None:
         page.click("#theme")
 
 
-@pytest.mark.filterwarnings("ignore:n_shared=")
+@pytest.mark.filterwarnings("ignore:n_shared=", "ignore:The noise of")
 def test_many_points_are_drawn_and_selected(tmp_path: Path, opened: Open) -> None:
     case = Case(tmp_path, clvm.ContrastiveLVM(2, 2), n=24_000)
     page = opened(case)
@@ -475,7 +475,7 @@ class HostileCase(Case):
         )
 
 
-@pytest.mark.filterwarnings("ignore:n_shared=")
+@pytest.mark.filterwarnings("ignore:n_shared=", "ignore:The noise of")
 def test_hostile_names_are_text_on_the_page_and_in_its_tables(tmp_path: Path, opened: Open) -> None:
     case = HostileCase(tmp_path)
     page = opened(case)
