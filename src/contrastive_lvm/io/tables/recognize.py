@@ -194,6 +194,8 @@ def is_identifier(name: str, values: Array) -> bool:
     (True, False)
     >>> is_identifier("visit", np.array([20250301.0, 20250302.0, 20250301.0]))
     True
+    >>> is_identifier("ID2", np.array([0.0, 3.0, 0.0, 1.0]))  # a gene
+    False
     """
     values = values[np.isfinite(values)] if np.isnan(values[:100]).any() else values
     if not _all_whole(values[:100]) or not _all_whole(values):
@@ -201,9 +203,10 @@ def is_identifier(name: str, values: Array) -> bool:
     words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
     last = words[-1] if words else ""
     things = [word for word in words if word not in COUNTED]
-    if last in ALWAYS or (len(things) == 1 and things[0] in NUMBERED):
-        return True
     distinct = len(np.unique(values)) == len(values) >= 3
+    gene = bool(re.search(r"\d\W*$", name))  # a name with a number, such as that of the gene ID2
+    if last in ALWAYS or (len(things) == 1 and things[0] in NUMBERED):
+        return distinct or not gene
     counted = last in COUNTED or (len(words) <= 1 and last in ONCE)
     consecutive = len(values) >= 10 and bool((np.diff(values) == 1).all())
     return (distinct and (counted or consecutive)) or _all_dates(values)
