@@ -33,6 +33,7 @@ SETTINGS: dict[str, tuple[str, Any]] = {
     # of priors
     "a0": ("0.5", 0.5),
     "b0": ("2", 2),
+    "drop": ("false", False),
     "rho": ("3.5", 3.5),
     "scale": ("0.1", 0.1),
     "delta": ("0.01", 0.01),
@@ -46,7 +47,6 @@ SETTINGS: dict[str, tuple[str, Any]] = {
     "n_particles": ("2", 2),
     "family": ("low_rank", "low_rank"),
     "rank": ("4", 4),
-    "local": ("amortised", "amortised"),
     "augmented": ("false", False),
     "n_warmup": ("60", 60),
     "n_draws": ("70", 70),

@@ -230,7 +230,7 @@ def test_backed_files(form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     backed.file.close()
 
 
-@pytest.mark.filterwarnings("ignore:.*initializing view as actual")
+@pytest.mark.filterwarnings("ignore:.*initializing view as actual", "ignore:The noise of some")
 def test_views_become_copies() -> None:
     whole = cells()
     part = whole[ORDER < 2, ["gene1", "gene0", "gene4", "gene7", "gene5"]]

@@ -143,14 +143,14 @@ class LinearEstimator(Estimator):
             check_choice("method", method, tuple(ROTATIONS))
         posterior = self.posterior_
         check_choice("block", block, tuple(posterior.loadings))
-        prior = next(b.prior for b in self._fitted_model().blocks if b.name == block)
-        if prior._has_own_columns:
-            reason = f"cannot be used under {prior!r}, which tells columns apart; fit without it."
-            raise InvalidParameterError("method", method, reason)
         others = [name for name, how in posterior.rotations.items() if how == "promax"]
         if method == "promax" and not self._fitted().likelihood._has_closed_form:
             reason = f"makes latents correlated, which {self._fitted().likelihood!r} does not allow"
             raise InvalidParameterError("method", method, f"{reason}; use 'varimax'.")
+        prior = next(b.prior for b in self._fitted_model().blocks if b.name == block)
+        if prior._has_own_columns:
+            reason = f"cannot be used under {prior!r}, which tells columns apart; fit without it."
+            raise InvalidParameterError("method", method, reason)
         if method == "promax" and (set(others) | set(posterior.latent_mixtures)) - {block}:
             reason = "can be used for one block only; rotate the other one by 'varimax'."
             raise InvalidParameterError("method", method, reason)

@@ -43,7 +43,7 @@ def flatten(value: object, path: str = "") -> tuple[Json, Arrays]:
     --------
     >>> import contrastive_lvm as clvm
     >>> flatten({"prior": clvm.ARD(1.0, 2.0), "sizes": (2, 3), "mean": np.ones(2)})[0]["prior"]
-    {'$class': 'contrastive_lvm:ARD', 'fields': {'a0': 1.0, 'b0': 2.0}}
+    {'$class': 'contrastive_lvm:ARD', 'fields': {'a0': 1.0, 'b0': 2.0, 'drop': True}}
     """
     arrays: Arrays = {}
     return _flat(value, path, arrays), arrays
