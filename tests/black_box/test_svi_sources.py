@@ -149,7 +149,7 @@ def test_nothing_reads_all_rows_at_once() -> None:
     assert_same(from_dask, model, 1e-9)
     ours, theirs = model.target_components_[0], in_memory().target_components_[0]
     cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
-    assert cosine > 0.98
+    assert cosine > 0.95
 
 
 @pytest.mark.usefixtures("little_memory")

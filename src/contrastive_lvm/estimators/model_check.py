@@ -273,7 +273,10 @@ def _has_room(model: Model, n_features: int) -> bool:
 
 def _can_check(model: Model, data: "Data") -> bool:
     """Whether scatters are at hand; heavy tails have no such noise."""
-    whole = data.span is None and all(isinstance(s, DenseScatter) for s in data.sets)
+    whole = all(
+        isinstance(s, DenseScatter) and len(s.mean) == data.n_features  # not in a span of few rows
+        for s in data.sets
+    )
     plain = not model.drops_columns and not model.covariates and model.has_standard_latents
     return whole and plain and len(model.sets) == 2
 
