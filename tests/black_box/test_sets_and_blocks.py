@@ -81,6 +81,7 @@ def test_svi_with_ard_agrees_with_variational_bayes(likelihood: Any) -> None:
     assert found.lower_bound < exact.lower_bound + 3.0 * found.lower_bound_error
 
 
+@pytest.mark.slow
 def test_nuts_agrees_with_variational_bayes() -> None:
     sets, own = simulated(), model(clvm.ARD())
     exact = closed_form(clvm.VariationalBayes(), own, sets)

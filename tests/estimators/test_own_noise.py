@@ -127,6 +127,7 @@ def test_networks_refuse_noise_of_each_sets_own() -> None:
         model.fit(X, background=Y)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("likelihood", [clvm.Gaussian, clvm.StudentT], ids=lambda k: k.__name__)
 def test_black_box_engines_learn_the_noise_of_both_sets(likelihood: Any) -> None:
