@@ -270,7 +270,7 @@ p-value depends on random numbers, by which missing entries and noise are drawn:
 
 Raw counts of the Kang cells give p = .039 where log counts give .004 (swaps within donors). The
 test thins counts until the means of both sets agree, and interferon raises the genes that carry the
-contrast 10 to 300 times, so that 1 to 9 % of the counts of these genes are left, and the share of
+contrast 10 to 300 times, so that .3 to 18 % of the counts of these genes are left, and the share of
 the variance between stimulated and other cells falls from 8 to 2 %. Where means differ so much, the
 test of logarithms is the more powerful one.
 """

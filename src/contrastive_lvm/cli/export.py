@@ -18,10 +18,7 @@ TABLES = ("loadings", "latents", "background", "means", "variance", "settings")
 def export(
     *,
     model: Path,
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The target set; by default, the files of the fit."),
-    ] = None,
+    file: options.RowsOfFit = None,
     background_file: options.BackgroundFile = None,
     rotate: Annotated[
         str | None,
@@ -42,9 +39,7 @@ def export(
             "--output", "-o", metavar="PLACE", help="A workbook (.xlsx), or a folder of .csv files."
         ),
     ] = Path("tables"),
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Read the files that the model names, unasked.")
-    ] = False,
+    yes: options.Yes = False,
     seed: options.Seed = 0,
     as_json: options.Json = False,
     **said: Any,

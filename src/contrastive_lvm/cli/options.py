@@ -71,6 +71,13 @@ def _seed(value: str | int) -> int:
 
 Seed = Annotated[int, typer.Option(metavar="N", parser=_seed, help="Seed for random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Read the files that the model names, unasked.")
+]
+RowsOfFit = Annotated[
+    Path | None,
+    typer.Argument(metavar="FILE", help="The target set; by default, the files of the fit."),
+]
 BackgroundFile = Annotated[
     Path | None,
     typer.Argument(

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 def report(
     *,
     model: Path,
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The target set; by default, the files of the fit."),
-    ] = None,
+    file: options.RowsOfFit = None,
     background_file: options.BackgroundFile = None,
     title: Annotated[
         str | None,
@@ -34,9 +31,7 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write.")
     ] = Path("report.html"),
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Read the files that the model names, unasked.")
-    ] = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     **said: Any,
 ) -> None:

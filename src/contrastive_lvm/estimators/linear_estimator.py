@@ -1,5 +1,6 @@
 """What estimators of linear models share once they are fitted, whatever their sets are."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from copy import copy
 from typing import Any, Self
@@ -105,9 +106,9 @@ class LinearEstimator(Estimator):
         check_integer("n_init", self.n_init, 1)
         parse_params.engine(self.inference, model)
 
+    @abstractmethod
     def _fitted_model(self) -> Model:
         """Return the model that was fitted."""
-        raise NotImplementedError
 
     def rotate(self, method: str | None = "varimax", *, block: str = "target") -> Self:
         """Return the same fit with the loadings and latents of a block rotated together.

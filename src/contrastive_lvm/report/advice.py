@@ -87,8 +87,8 @@ def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list
     unscaled = sets.preparation.scaling.method == "none" and bool(np.any(model.noise_variance_))
     if unscaled and np.ndim(model.noise_variance_) == 0 and look_uneven(sets.target.values):
         found.append(
-            "The features' variances differ by more than a factor of 1,000, so a few of them "
-            f"determine the result: {remedies.scale}."
+            "The features' variances differ so much that a few of them determine the result: "
+            f"{remedies.scale}."
         )
     else:
         found += _noise_advice(sets, model, remedies)

@@ -235,7 +235,18 @@ def look_like_counts(values: Matrix) -> bool:
 
 
 def look_uneven(values: Matrix) -> bool:
-    """Tell whether the scales of features differ so much that they determine a result."""
+    """Tell whether the scales of features differ so much that they determine a result.
+
+    That is if variances differ by a factor of 1,000, or if one of several features has more than
+    half of the variance.
+
+    >>> rows = np.random.default_rng(0).normal(size=(50, 6))
+    >>> look_uneven(rows), look_uneven(rows * [1.0, 1.0, 1.0, 1.0, 1.0, 20.0])
+    (False, True)
+    """
     variances, _ = column_variances(values[:2000])
     varying = variances[variances > 0]
-    return bool(len(varying) and varying.max() > 1000.0 * varying.min())
+    if not len(varying):
+        return False
+    alone = len(varying) >= 4 and varying.max() > 0.5 * varying.sum()
+    return bool(alone or varying.max() > 1000.0 * varying.min())
