@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lowest lint types slow calibrate coverage levels answers digits reproduce campaign docs bench clean
+.PHONY: help demo test lowest lint types slow calibrate coverage levels answers checks digits reproduce campaign docs site links bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,9 +34,11 @@ test: lint types  ## set up, check style and types, run the tests
 lowest: $(VENV)/.lowest  ## run the tests with the lowest versions that pyproject.toml allows
 	$(ONE_THREAD) $(QUICK_XLA) $(LOWEST)/bin/python -m pytest -n $(WORKERS) $(OLD_CALLS)
 
-lint: $(VENV)/.dev  ## check style and formatting
+lint: $(VENV)/.dev  ## check style, formatting, spelling and docstrings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell
+	$(BIN)/interrogate --quiet src
 
 types: $(VENV)/.dev  ## check types
 	$(BIN)/mypy
@@ -56,6 +58,9 @@ levels: $(VENV)/.dev  ## measure level and power of the test of contrast; writes
 answers: $(VENV)/.dev  ## compare what methods show of real data by default; writes docs
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.default_answer --write
 
+checks: $(VENV)/.dev  ## measure how often a fit warns of its model on simulated data; writes docs
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.fit_checks --write
+
 digits: $(VENV)/.dev  ## train autoencoders on digits on textures, hours; writes docs
 	$(BIN)/python docs/make_digits.py
 
@@ -68,6 +73,12 @@ campaign: $(VENV)/.dev  ## send ten thousand strange inputs through the package;
 docs: $(VENV)/.docs  ## build the site in build/site; warnings are errors
 	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONWARNINGS=ignore $(ONE_THREAD) $(BIN)/python -m sphinx -b html -W --keep-going --quiet docs build/site
 	@echo "The site is in build/site/index.html."
+
+site: docs  ## check the built site in a browser: headings, alternative texts, contrast, sizes, links
+	$(BIN)/python docs/check_site.py build/site
+
+links: $(VENV)/.docs  ## check the addresses on the site that lead elsewhere
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m sphinx -b linkcheck --quiet -D nb_execution_mode=off -D plot_gallery=0 docs build/links
 
 bench: $(VENV)/.bench  ## set up and run the benchmarks
 	$(BIN)/python -m benchmarks.run

@@ -1,9 +1,19 @@
 """What holds for every test and every example in the documentation."""
 
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Let JAX keep what it compiled for the next run, in a folder of each process."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+    folder = Path(__file__).parent / "build" / "compiled" / worker
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 @pytest.fixture(autouse=True)

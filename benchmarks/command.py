@@ -58,7 +58,7 @@ def fit() -> Iterator[Result]:
         ours, theirs, inner, peak = (float("inf"),) * 4
         for _ in range(REPEATS):
             seconds, done = timed(command)
-            ours, peak = min(ours, seconds), min(peak, float(done.stderr) * 1024 / 1e6)
+            ours, peak = min(ours, seconds), min(peak, float(done.stderr.split()[-1]) * 1024 / 1e6)
             seconds, done = timed(script)
             theirs, inner = min(theirs, seconds), min(inner, float(json.loads(done.stdout)))
     detail = f"{ours:.1f} s, read_csv and fit {inner:.1f} s, script {theirs:.1f} s"

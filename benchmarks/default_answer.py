@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,13 +88,13 @@ def answer(method: Any, problem: Labelled) -> Array:
 
 
 def seconds(n_shared: Any, problem: Labelled) -> float:
-    """Return the time of a fit, the best of several."""
+    """Return the processor time of a fit, the best of several."""
     found = []
     for _ in range(TIMES):
-        start = perf_counter()
+        start = process_time()
         model = clvm.ContrastiveLVM(n_shared=n_shared)
         model.fit(problem.target, background=problem.background)
-        found.append(perf_counter() - start)
+        found.append(process_time() - start)
     return min(found)
 
 
@@ -104,8 +104,11 @@ Written by `make answers`. Every target below has labels that no method is told;
 accuracies of ten nearest neighbours, in other folds, among the two target latents of each row.
 `ContrastiveLVM()` finds the number of shared dimensions itself; contrastive PCA chooses its
 contrast parameter itself. Rows of the mice and of signals are not independent, so that accuracies
-are comparable with each other but say little about other mice. The last column is the time of the
-default fit over that of a fit of the size that it finds, and over that of `n_shared=10`.
+are comparable with each other but say little about other mice. The last column is the processor
+time of the default fit over that of a fit of the size that it finds, and over that of
+`n_shared=10`. It should be below 5. The fit to faults 7, 8, 10 drifts past a saddle. It once was
+stopped after 2,000 sweeps; it now converges after 1,478, some 65 nats higher, and takes 5.9 times
+as long as `n_shared=10`. The table was measured before sweeps found the best latent coordinates.
 
 {table}
 
@@ -116,8 +119,14 @@ pixels, 500 + 500 rows) contrastive PCA reached .34 to .40 where the default rea
 and on three activities of eight subjects against a fourth the default reached .82 to 1.00 where
 PCA reached .99. There the noise of the target is greater than that of the background, and
 `Gaussian(sets="own")` reached .95 to 1.00; `fit` warns where that turns the target dimensions.
-The share of the variance at which shared dimensions stop (99 %) hardly matters: between 80 and 99
-% the mean accuracy over 20 such problems changed from .805 to .799.
+The share of the background's variance at which shared dimensions stop (99 %) hardly matters:
+between 80 and 99 % the mean accuracy over 20 such problems changed from .805 to .799. That it is
+the background's does: of the variance of all rows, the target's share includes structure that two
+target dimensions have no room for. On 16 other threes of Tennessee Eastman faults, target latents
+fitted to two halves of the rows agreed more (mean squared correlation .74 in place of .71), and
+their accuracy rose from .921 to .930 (it fell by .068 on one of them, faults 4, 10, 12); on 9 other
+problems of daily sports they agreed to .97 in place of .93. This rule was one of six that were
+tried on the problems above first, so that these are not independent evidence for it.
 """
 
 
@@ -132,7 +141,7 @@ def main() -> int:
         times = [seconds(n, problem) for n in ("auto", found, 10)]
         ratios = times[0] / times[1], times[0] / times[2]
         best = max(s for name, s in zip(METHODS, scores, strict=True) if name in PEERS)
-        good &= scores[0] > best - CLOSE and ratios[0] < SLOWER
+        good &= scores[0] > best - CLOSE and max(ratios) < SLOWER
         all_scores.append([*scores, best])
         shown = " | ".join(f"{score:.3f}" for score in scores)
         lines.append(f"| {problem.name} | {shown} | {ratios[0]:.1f}, {ratios[1]:.1f} |")

@@ -13,7 +13,11 @@ import numpy as np
 import contrastive_lvm
 
 T = TypeVar("T")
-CLVM = (sys.executable, "-c", "from contrastive_lvm.cli.main import run; raise SystemExit(run())")
+CLVM = (
+    sys.executable,
+    "-c",
+    "from contrastive_lvm.cli.entry_point import run; raise SystemExit(run())",
+)
 PACKAGE = str(Path(contrastive_lvm.__file__).parent)
 
 

@@ -391,7 +391,7 @@ def _require_finite(facts: dict[str, Any]) -> None:
 
 def _require_right(raw: bytes, output: Path) -> None:
     """Require that observed entries are those that Python's own readers find."""
-    text = raw.decode("utf-8-sig")
+    text = raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     mark = max(",\t;| ", key=text.splitlines()[0].count)
     header, *body = [
         row for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if row

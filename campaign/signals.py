@@ -83,25 +83,28 @@ def _command(rng: np.random.Generator, name: str) -> Report:
         output = folder / "model.clvm"
         output.write_bytes(b"before")
         words = ["fit", home() / "target.npy", home() / "background.npy", "-o", output]
+        python, option, code = CLVM
         process = subprocess.Popen(
-            [*CLVM, *map(str, words)],
+            [python, option, code.replace("; ", "; print(flush=True); "), *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"TMPDIR": str(temporary)},
         )
-        time.sleep(float(rng.uniform(0.6, 4.0)))  # Python itself starts in the first part of it
+        assert process.stdout is not None
+        process.stdout.readline()  # Python has found where the command starts
+        time.sleep(float(rng.uniform(0.0, 4.0)))
         process.send_signal(SIGNALS[name])
         _, err = process.communicate(timeout=60)
-        code = process.returncode
+        end = process.returncode
         allowed = {0, 2, 128 + SIGNALS[name], -SIGNALS[name]}
-        require(code in allowed, f"{name}: exit code {code}: {err[-200:]}")
+        require(end in allowed, f"{name}: exit code {end}: {err[-200:]}")
         require("Traceback" not in err, f"{name}: a traceback: {err[-300:]}")
         left = [path.name for path in (*folder.iterdir(), *temporary.iterdir())]
         require(left == ["model.clvm"], f"{name}: files left behind: {left}")
         whole = output.read_bytes() == b"before" or clvm.load_model(output)
         require(whole, f"{name}: the output is broken")
-    return Report(f"clvm fit, {name}", "answered" if code == 0 else "refused")
+    return Report(f"clvm fit, {name}", "answered" if end == 0 else "refused")
 
 
 def _python(rng: np.random.Generator) -> Report:

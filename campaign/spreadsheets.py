@@ -17,8 +17,8 @@ import numpy as np
 
 from campaign.case import Report, generator, pick, require, require_sentence
 from contrastive_lvm.io.tables.choose_rows import Choice
-from contrastive_lvm.io.tables.layout import Layout
 from contrastive_lvm.io.tables.prepare import Sets, read_sets
+from contrastive_lvm.io.tables.table import Layout
 
 Rng = np.random.Generator
 NAMES = ("IL6", "TNF-a", "Größe", "weight (kg)", "CD4+", "x1", "Ca2+", "ratio", "p53", "age")

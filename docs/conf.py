@@ -1,10 +1,11 @@
 """Settings of the site; `make docs` builds it."""
 
 import sys
-from importlib.metadata import version as installed_version
 from pathlib import Path
 
 from sphinx.application import Sphinx
+
+import contrastive_lvm
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -16,14 +17,14 @@ from tutorial_data import pages_without_data  # noqa: E402
 project = "contrastive-lvm"
 author = "the contrastive-lvm developers"
 copyright = f"2026, {author}"
-version = release = installed_version("contrastive-lvm")
+version = release = contrastive_lvm.__version__
 
 extensions = [
+    "mathml",
     "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
@@ -47,6 +48,7 @@ autodoc_default_options = {
 }
 default_role = "code"
 smartquotes = False
+html_math_renderer = "mathml"
 templates_path = ["_templates"]
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import contrastive_lvm as clvm
-from contrastive_lvm.likelihoods.base import Nuisance, Scales
+from contrastive_lvm.likelihoods.values import Nuisance, Scales
 from contrastive_lvm.linalg.inverse_gamma import InverseGamma, expected_log_prior
 from tests.oracles import Array
 

@@ -13,5 +13,6 @@ data = clvm.datasets.make_contrastive(200, 200, n_features=20, n_shared=3, rando
 X, background = data.target, data.background
 model = clvm.ContrastiveLVM(n_target=2, n_shared=3).fit(X, background=background)
 found = clvm.bootstrap(model, X, background=background, random_state=0)
-clvm.plots.plot_loadings(model, bootstrap=found)
+ax = clvm.plots.plot_loadings(model, bootstrap=found)
+ax.set_title("Loadings of target dimension 1 with 90 % intervals")
 plt.show()

@@ -17,6 +17,6 @@ X = np.where(
     np.nan,
     data.target,
 )
-model = clvm.ContrastiveLVM(n_target=2, n_shared=5).fit(X, background=data.background)
+model = clvm.ContrastiveLVM(n_target=2, n_shared=10).fit(X, background=data.background)
 clvm.plots.plot_uncertainty(model.latents(X))
 plt.show()

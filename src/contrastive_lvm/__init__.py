@@ -1,4 +1,4 @@
-"""Contrastive latent variable models: what a target set has and a background has not.
+"""Contrastive latent variable models: what a target set has and a background lacks.
 
 >>> import contrastive_lvm as clvm
 >>> data = clvm.datasets.make_subgroups(random_state=0)
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.subgroups import Subgroups
     from contrastive_lvm.estimators.vae import VAE
     from contrastive_lvm.io.container import ModelFileError
+    from contrastive_lvm.io.gmt import read_gmt
     from contrastive_lvm.io.model_files import load_model
     from contrastive_lvm.likelihoods.base import Likelihood, ScaleMixture
     from contrastive_lvm.likelihoods.bernoulli import Bernoulli
@@ -62,12 +63,17 @@ if TYPE_CHECKING:
     from contrastive_lvm.resampling.comparison import Comparison, compare_methods
     from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
     from contrastive_lvm.resampling.dimensions import DimensionChoice, choose_dimensions
+    from contrastive_lvm.resampling.feature_sets import feature_set_test
     from contrastive_lvm.resampling.mean_difference import mean_difference
+    from contrastive_lvm.resampling.subgroup_differences import (
+        SubgroupDifferences,
+        subgroup_differences,
+    )
     from contrastive_lvm.resampling.subgroup_number import SubgroupChoice, choose_subgroups
     from contrastive_lvm.resampling.subgroup_stability import SubgroupStability, subgroup_stability
     from contrastive_lvm.vae.networks import ConvolutionalDecoder, ConvolutionalEncoder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ARD",
@@ -117,6 +123,7 @@ __all__ = [
     "ScaleMixture",
     "StudentT",
     "SubgroupChoice",
+    "SubgroupDifferences",
     "SubgroupStability",
     "Subgroups",
     "Unobserved",
@@ -133,12 +140,15 @@ __all__ = [
     "density",
     "designs",
     "explain_annotations",
+    "feature_set_test",
     "group_lasso_path",
     "leakage",
     "load_model",
     "mean_difference",
     "plots",
+    "read_gmt",
     "responders",
+    "subgroup_differences",
     "subgroup_stability",
 ]
 
@@ -166,6 +176,8 @@ _HOMES = {
     "Poisson": "likelihoods.poisson",
     "density": "black_box.density",
     "explain_annotations": "resampling.annotations",
+    "SubgroupDifferences": "resampling.subgroup_differences",
+    "subgroup_differences": "resampling.subgroup_differences",
     "SubgroupStability": "resampling.subgroup_stability",
     "subgroup_stability": "resampling.subgroup_stability",
     "Unobserved": "black_box.density",
@@ -209,6 +221,8 @@ _HOMES = {
     "ModelFileError": "io.container",
     "Posterior": "posterior",
     "load_model": "io.model_files",
+    "feature_set_test": "resampling.feature_sets",
+    "read_gmt": "io.gmt",
 }
 
 

@@ -1,8 +1,10 @@
 """NumPyro and JAX, loaded when they are used, their types, and the sites that priors share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from importlib import import_module
+from itertools import count
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -15,6 +17,7 @@ __all__ = [
     "OptimizerState",
     "Tree",
     "all_finite",
+    "cached_program",
     "dist",
     "double_precision",
     "flat_site",
@@ -33,6 +36,10 @@ __all__ = [
 
 Tree = TypeVar("Tree")  # tuples and dicts of arrays, nested in any way
 Other = TypeVar("Other")
+Layout = TypeVar("Layout", bound=Hashable)
+Program = TypeVar("Program")
+MOST_PROGRAMS = 4  # each takes about 25 MB, and compiling one some seconds
+MOST_TRACED = 24  # programs; what JAX keeps of tracing one takes 2 to 5 MB
 
 
 def module(name: str) -> ModuleType:
@@ -115,6 +122,38 @@ def double_precision() -> AbstractContextManager[None]:
     """Return a context in which JAX has 64 bits; outside nothing changes."""
     context: AbstractContextManager[None] = module("jax").enable_x64(True)  # noqa: FBT003
     return context
+
+
+def cached_program(
+    make: Callable[[Layout], Program], layout: Layout, shapes: Hashable = ()
+) -> Program:
+    """Return the program of a layout for data of some shapes, the last ones used being kept.
+
+    JAX compiles a function anew for other shapes and keeps all versions as long as the function:
+    with a function for each shape, what is no longer used can be freed. The program of an
+    unhashable prior is made anew each time.
+
+    What JAX's own functions (`jnp.where` and the like) looked like for each shape stays in caches
+    of JAX that hold thousands of entries; some have no limit. There is no way to empty them for
+    one program, so that all of JAX's are emptied after every `MOST_TRACED` programs. Functions
+    that are in use are then compiled once more.
+    """
+    try:
+        hash(layout)
+    except TypeError:
+        return _made(make, layout)
+    program: Program = _cached(make, layout, shapes)
+    return program
+
+
+def _made(make: Callable[[Layout], Program], layout: Layout, _: Hashable = ()) -> Program:
+    if next(_number) % MOST_TRACED == 0:
+        module("jax").clear_caches()
+    return make(layout)
+
+
+_number = count(1)
+_cached = lru_cache(MOST_PROGRAMS)(_made)
 
 
 def special() -> ModuleType:

@@ -56,16 +56,16 @@ class Statistics(NamedTuple):
     latent: Array  # (Q,)         sum_i E[h_i h_i'] of the latents that are not known
     n_rows: float  # weight of the rows that have an observed entry
     bound: float  # the rows' part of the bound; their log-likelihood for point loadings
-    components: Array = np.zeros((0, 0))  # of a mixture's components, as its posterior sums them
+    components: Array = np.zeros((0, 0))  # sums over rows for the components of a mixture
 
     def plus(self, other: "Statistics") -> "Statistics":
         """Return the statistics of the rows of both."""
         return Statistics(*map(add, self, other))
 
     def weighted(self, factor: Array) -> "Statistics":
-        """Return the statistics with all entries of a feature weighted by a factor, (D,) or (1,).
+        """Return the statistics with each feature's entries weighted by a factor, (D,) or (1,).
 
-        What counts rows and entries, and what is about latents alone, stays.
+        The counts of rows and entries, and the moments of the latents alone, do not change.
         """
         return self._replace(
             moment=self.moment * factor,

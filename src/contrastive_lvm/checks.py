@@ -27,7 +27,7 @@ def check_integer(
 
 
 def check_number(name: str, value: object, low: float, high: float, what: str) -> float:
-    """Return a number between two limits, which it may touch; `what` describes such numbers."""
+    """Return a number between two limits, both included; the error says `what` it must be."""
     if not isinstance(value, REAL) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidParameterError(name, value, f"must be {what}.")
     return float(value)
@@ -36,14 +36,14 @@ def check_number(name: str, value: object, low: float, high: float, what: str) -
 def check_positive(
     name: str, value: object, high: float = np.inf, what: str = "a positive number"
 ) -> float:
-    """Return a number above zero and below a limit; `what` describes such numbers."""
+    """Return a number above zero and below a limit; the error says `what` it must be."""
     if not isinstance(value, REAL) or isinstance(value, bool) or not 0 < value < high:
         raise InvalidParameterError(name, value, f"must be {what}.")
     return float(value)
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
-    """Return one of a few strings."""
+    """Return a string if it is one of the choices; raise an error that lists them otherwise."""
     if not isinstance(value, str) or value not in choices:
         known = ", ".join(map(repr, choices))
         raise InvalidParameterError(name, value, f"is unknown; use one of {known}.")

@@ -16,7 +16,7 @@ MOST_PATTERNS_OF = 8  # sets; 255 patterns
 
 @dataclass(frozen=True)
 class Block:
-    """Latent dimensions that some sets of rows have and others have not.
+    """Latent dimensions that some sets of rows have and others lack.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Draws(NamedTuple):
         return min(least.items(), key=lambda item: item[1], default=("", np.nan))
 
     def _of_parameters(self) -> dict[str, Array]:
-        """Return draws of all but latents and densities, chain after chain, (draws, ...)."""
+        """Return draws of the parameters, chain after chain, (draws, ...), without latents."""
         left_out = {name for name in self.values if " latents of " in name} | {"log density"}
         return {
             name: value.reshape(-1, *value.shape[2:])
@@ -102,7 +102,7 @@ def dimensions(name: str) -> list[str]:
 def _arviz() -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # versions before 1.0 announce it when imported
+            warnings.simplefilter("ignore")  # versions before 1.0 announce it on import
             import arviz
     except ImportError as error:
         raise ImportError(
@@ -129,9 +129,9 @@ def diagnosed(values: dict[str, Array], divergences: int) -> Draws:
 def turns(L: Array, log_density: Array, freedom: Freedom) -> Array:
     """Return orthogonal matrices, (chains, draws, K, K), that bring a block into one gauge.
 
-    Draws (chains, draws, D, K) are turned onto a reference by what leaves the posterior as it is:
-    rotations (the closest one, by Procrustes), or permutations and signs of columns. Then all are
-    turned alike, so that their mean is canonical.
+    Each draw, (chains, draws, D, K), is brought as close as possible to a reference by what the
+    posterior cannot tell apart: a rotation (by Procrustes), or a permutation of columns with signs.
+    One more rotation, the same for all draws, makes their mean canonical.
     """
     (n_chains, n_draws, D, K), n = L.shape, L.shape[0] * L.shape[1]
     flat, R = L.reshape(n, D, K), np.broadcast_to(np.eye(K), (n, K, K))

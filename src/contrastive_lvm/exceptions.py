@@ -1,11 +1,11 @@
-"""Errors that carry what is at fault, so that callers can name it in words of their own."""
+"""Errors that carry the parameter or the data at fault, so that commands can name their option."""
 
 
 class InvalidParameterError(ValueError, TypeError):
     """A parameter has a value that cannot be used.
 
     It is both a `ValueError` and a `TypeError`, as in scikit-learn, because a wrong type and a
-    wrong value are the same mistake to whoever made it.
+    wrong value are the same mistake for a user.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class InvalidParameterError(ValueError, TypeError):
         self.parameter, self.value, self.reason = parameter, value, reason
 
     def __str__(self) -> str:
-        """Return the sentence as Python users know the parameter."""
+        """Return the sentence, with the parameter as it is written in Python."""
         return f"{self.parameter}={self.value!r} {self.reason}"
 
 
@@ -47,5 +47,5 @@ class InvalidDataError(ValueError):
         self.name, self.reason = name, reason
 
     def __str__(self) -> str:
-        """Return the sentence as Python users know the argument."""
+        """Return the sentence, with the argument as it is written in Python."""
         return f"{self.name} {self.reason}"

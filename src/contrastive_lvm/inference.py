@@ -1,4 +1,4 @@
-"""What an inference engine has to say; `EM`, `VariationalBayes`, `SVI` and `NUTS` are engines."""
+"""The base class of inference engines: `EM`, `VariationalBayes`, `SVI` and `NUTS`."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -12,7 +12,7 @@ MIXTURES_NEED_CLOSED_FORM = (
 
 
 class Engine(ABC):
-    """Fits a model to rows."""
+    """Base class of engines, which fit a model to rows."""
 
     # Whether all rows are used at every step, so that they are read into memory first.
     _needs_rows_in_memory: ClassVar[bool] = False

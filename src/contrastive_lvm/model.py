@@ -3,8 +3,8 @@
 Row i of set s follows `x = sum_b L_b h_b + M c_i + mean_s + noise`, summed over the blocks b that
 are active in s, with known covariates c and latents h that are standard normal unless their block
 has another prior for them. A matrix of zeros and ones says which block is active in which set; the
-paper's model is [[1, 1], [1, 0]]. The effects M are those of all sets or of each. The model knows
-neither data nor engines.
+paper's model is [[1, 1], [1, 0]]. The effects M of the covariates are the same in all sets, or each
+set has its own. The model knows neither data nor engines.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class Model:
     covariates : tuple of str
         Names of the known columns of every row.
     own_effects : bool
-        Whether each set has effects of the covariates of its own.
+        Whether covariates have effects of their own in each set.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Model:
     covariates: tuple[str, ...] = ()
     own_effects: bool = False
 
-    # What follows from these, found once.
+    # Derived from the fields above, computed once.
     n_columns: int = field(init=False, repr=False, compare=False)  # of L, all blocks together
     n_effects: int = field(init=False, repr=False, compare=False)  # columns of effects, all sets
     columns: tuple[slice, ...] = field(init=False, repr=False, compare=False)  # of each block

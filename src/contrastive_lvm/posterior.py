@@ -1,4 +1,4 @@
-"""What a fit found, as one frozen value; everything downstream reads only this."""
+"""The result of a fit, as one frozen value; everything that follows a fit reads only this."""
 
 from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, RowWeights, noise_of
 from contrastive_lvm.draws import Draws
-from contrastive_lvm.likelihoods.base import Nuisance
+from contrastive_lvm.likelihoods.values import Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.gauge import ROTATIONS, canonical_rotation
 from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
@@ -47,7 +47,7 @@ class Posterior(NamedTuple):
         return float(self.lower_bounds[-1])
 
     def _samples(self, most: int) -> list["Posterior"]:
-        """Return the fit at single draws of NUTS, evenly spread, at most so many; none without."""
+        """Return the fit at up to `most` evenly spaced draws of NUTS, if there are any."""
         if self.draws is None:
             return []
         values = self.draws._of_parameters()
@@ -56,7 +56,7 @@ class Posterior(NamedTuple):
         return [self._at({name: own[i] for name, own in values.items()}) for i in chosen]
 
     def _at(self, drawn: dict[str, Array]) -> "Posterior":
-        """Return the fit at a draw of its parameters; what was not drawn is as it was."""
+        """Return the fit at one draw of its parameters; other values do not change."""
         noise = drawn.get("noise variance", self.noise_variance)
         if self.noise_variance.ndim == 2:
             noise = np.stack(
@@ -81,7 +81,7 @@ class Posterior(NamedTuple):
     def column_variances(self, block: str) -> Array:
         """Return the variance that each column of a block adds to the rows, (n,).
 
-        That of correlated latents is `diag(L' L cov(h))`, whose sum is the variance of `L h`.
+        For correlated latents it is `diag(L' L cov(h))`, whose sum is the variance of `L h`.
         """
         L = self.loadings[block]
         if self.rotations.get(block) != "promax":

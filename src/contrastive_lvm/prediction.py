@@ -15,16 +15,16 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.likelihoods.base import LeftOut, Scaler
+from contrastive_lvm.likelihoods.values import LeftOut, Scaler
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.matrices import make_block, row_slices, widen
+from contrastive_lvm.linalg.matrices import SMALL_BLOCK, make_block, row_slices, widen
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised, row_ascents
 from contrastive_lvm.rows.latent_distribution import LatentDistribution, correct
 from contrastive_lvm.rows.masked_rows import mean_of, prepare, residual_of, row_step
-from contrastive_lvm.rows.scale_mixture_rows import BLOCK_ELEMENTS, RowStep, WeightedBlock
+from contrastive_lvm.rows.scale_mixture_rows import RowStep, WeightedBlock
 
-SCALE_SWEEPS, SCALE_TOL = 1000, 1e-9
+SCALE_SWEEPS, SCALE_TOL = 1000, 1e-9  # at most, and the change of scales at which a row stops
 
 
 class Linear(NamedTuple):
@@ -68,7 +68,7 @@ View = Fixed | Drawn
 
 
 def fixed(model: View) -> tuple[Fixed, ...]:
-    """Return the model at each draw of its parameters, or as it is."""
+    """Return the model at each draw of its parameters, or the model alone."""
     return model.views if isinstance(model, Drawn) else (model,)
 
 
@@ -88,7 +88,7 @@ def log_mean_over_draws(each: Iterable[Array]) -> Array:
 
 
 class RowPosteriors(NamedTuple):
-    """What is known of a block of rows."""
+    """The posterior of a block of rows."""
 
     rows: slice
     values: Array  # (B, D) zeros where missing
@@ -102,7 +102,7 @@ class RowPosteriors(NamedTuple):
 
 
 def row_posteriors(model: Fixed, X: Matrix) -> Iterator[RowPosteriors]:
-    """The row step over rows, in their order."""
+    """Yield the posteriors of rows, a block at a time in their order."""
     if isinstance(model, Generalised):
         yield from _generalised_posteriors(model, X)
         return
@@ -136,7 +136,7 @@ def _corrected(block: RowPosteriors, distribution: LatentDistribution) -> RowPos
 
 @contextmanager
 def _refusing_overflow(values: Array) -> Iterator[None]:
-    """Refuse rows whose squares are no numbers in units of the noise variance."""
+    """Refuse rows whose squares overflow in units of the noise variance."""
     try:
         with np.errstate(over="raise"):
             yield
@@ -149,7 +149,7 @@ def _refusing_overflow(values: Array) -> Iterator[None]:
 
 
 def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[RowPosteriors]:
-    for rows in row_slices(*X.shape, elements=BLOCK_ELEMENTS):
+    for rows in row_slices(*X.shape, elements=SMALL_BLOCK):
         values = widen(X[rows])
         with _refusing_overflow(values):
             block = _fixed_point(model, scaler, values, model.means_of(rows))
@@ -169,6 +169,13 @@ def _weighted_posteriors(model: Linear, scaler: Scaler, X: Matrix) -> Iterator[R
 def _generalised_posteriors(model: Generalised, X: Matrix) -> Iterator[RowPosteriors]:
     for rows, entries, state in row_ascents(model, X):
         (B, D), observed = entries.values.shape, entries.observed
+        if not np.isfinite(state.bound).all():
+            far = np.abs(entries.values[~np.isfinite(state.bound)]).max()
+            reason = (
+                f"holds the value {far:.3g}, so far out that its likelihood is no number; correct "
+                "it, or make it NaN."
+            )
+            raise InvalidDataError("X", reason)
         yield RowPosteriors(
             rows,
             entries.values,
@@ -203,10 +210,10 @@ def _fixed_point(model: Linear, scaler: Scaler, values: Array, mean: Array) -> W
 def left_out(model: Linear, X: Matrix, weights: Array) -> LeftOut:
     """Predict each observed entry from the others of its row.
 
-    To remove an entry from the row step is a change of rank one: with the leverage
-    `s = w var(l' h) / psi`, residual and variance are those given all entries over `1 - s`.
-    Without the entry the variance is at most `l' l`, that of the prior, so that `1 - s` is at
-    least `psi / (psi + w l' l)`; rounding may take it below.
+    Removing an entry from the row step is a change of rank one: with the leverage `s = w var(l' h)
+    / psi`, residual and variance are those given all entries over `1 - s`. Without the entry the
+    variance is at most `l' l`, that of the prior, so that `1 - s` is at least `psi / (psi + w l'
+    l)`; rounding may take it below.
     """
     parts, prior = [], np.square(model.L).sum(axis=1)
     for block in row_posteriors(model, X):
@@ -225,7 +232,7 @@ def left_out(model: Linear, X: Matrix, weights: Array) -> LeftOut:
 
 
 def latent_means(model: View, X: Matrix) -> Array:
-    """`E[h | x]`, (N, K)."""
+    """Return `E[h | x]`, (N, K)."""
     if isinstance(model, Drawn):
         return mean_over_draws(latent_means(view, X) for view in model.views)
     means = np.empty((X.shape[0], model.L.shape[1]))
@@ -235,7 +242,7 @@ def latent_means(model: View, X: Matrix) -> Array:
 
 
 def latent_moments(model: View, X: Matrix) -> tuple[Array, Array]:
-    """`E[h | x]`, (N, K), and `cov(h | x)`, (N, K, K).
+    """Return `E[h | x]`, (N, K), and `cov(h | x)`, (N, K, K).
 
     With Gaussian noise the covariance depends only on which entries are missing; when none is,
     one matrix is repeated without being copied.
@@ -258,7 +265,7 @@ def latent_moments(model: View, X: Matrix) -> tuple[Array, Array]:
 
 
 def column_moments(model: View, X: Matrix, columns: np.ndarray) -> tuple[Array, Array]:
-    """`E[h_b | x]`, (N, T), and `cov(h_b | x)`, (N, T, T), of some of the latents."""
+    """Return `E[h_b | x]`, (N, T), and `cov(h_b | x)`, (N, T, T), of some of the latents."""
     if isinstance(model, Drawn):
         return _moments_over_draws([column_moments(view, X, columns) for view in model.views])
     means, covs = [], []
@@ -269,7 +276,7 @@ def column_moments(model: View, X: Matrix, columns: np.ndarray) -> tuple[Array, 
 
 
 def component_probabilities(model: View, X: Matrix) -> Array:
-    """Probabilities of a mixture's components given each row, latents integrated out, (N, C)."""
+    """Return the probabilities of a mixture's components given each row, (N, C)."""
     if isinstance(model, Drawn):
         return mean_over_draws(component_probabilities(view, X) for view in model.views)
     parts = [block.probabilities for block in row_posteriors(model, X)]
@@ -284,7 +291,7 @@ def _moments_over_draws(each: list[tuple[Array, Array]]) -> tuple[Array, Array]:
 
 
 def log_likelihoods(model: View, X: Matrix) -> Array:
-    """Marginal log-density of the observed entries of each row, (N,).
+    """Return the marginal log-density of the observed entries of each row, (N,).
 
     Exact for Gaussian noise and point loadings; otherwise the row's part of the bound, which is
     below it at point loadings.
@@ -310,7 +317,7 @@ def scale_weights(model: View, X: Matrix) -> Array:
 
 
 def rows_at(model: View, h: Array) -> Array:
-    """Expected rows at given latents, (N, K) to (N, D)."""
+    """Return the expected rows, (N, D), at given latents, (N, K)."""
     if isinstance(model, Drawn):
         return mean_over_draws(rows_at(view, h) for view in model.views)
     predictor: Array = model.means_of(slice(len(h))) + h @ model.L.T
@@ -323,7 +330,7 @@ def rows_at(model: View, h: Array) -> Array:
 
 
 def reconstruct(model: View, X: Matrix, kept: np.ndarray, *, with_covariates: bool = True) -> Array:
-    """Expected rows at the means of the latents that are `kept`, (K,) bool; others are zero."""
+    """Return expected rows from the latents that are `kept`, (K,) bool; the others are zero."""
     return mean_over_draws(
         rows_at(
             view if with_covariates else view._replace(covariates=None),
@@ -334,12 +341,12 @@ def reconstruct(model: View, X: Matrix, kept: np.ndarray, *, with_covariates: bo
 
 
 def fill(model: View, X: Matrix, *, with_std: bool) -> tuple[Array, Array | None]:
-    """Rows with missing entries replaced by their conditional means, and standard deviations.
+    """Return rows with missing entries filled by conditional means, and standard deviations.
 
-    Under Gaussian noise `x_d | x_O` has the mean `mean_d + E[l_d]' E[h]` and the variance
-    `var(l_d' h) + psi_d E[1/u]`; in general those of the response to a normal predictor with the
-    moments of `l_d' h`. An observed entry is itself, with standard deviation zero. In the precision
-    of the input.
+    Under Gaussian noise `x_d | x_O` has the mean `mean_d + E[l_d]' E[h]` and the variance `var(l_d'
+    h) + psi_d E[1/u]`; in general those of the response to a normal predictor with the moments of
+    `l_d' h`. An observed entry stays as it is, with standard deviation zero. The result has the
+    precision of the input.
     """
     if isinstance(model, Drawn):
         return _fill_over_draws([fill(view, X, with_std=with_std) for view in model.views])
@@ -366,7 +373,7 @@ def _fill_over_draws(each: list[tuple[Array, Array | None]]) -> tuple[Array, Arr
 def _predicted(
     model: Fixed, block: RowPosteriors, *, with_variance: bool
 ) -> tuple[Array, Array | None]:
-    """Means and variances of new entries of a block's rows, (B, D)."""
+    """Return means and variances of new entries of a block's rows, (B, D)."""
     predictor: Array = model.means_of(block.rows) + block.mean.T @ model.L.T
     if isinstance(model, Generalised):
         predictor += model.offset(block.rows)
@@ -389,7 +396,7 @@ def _fitted_variance(model: Fixed, block: RowPosteriors) -> Array:
 def draw(
     model: View, n: int, rng: np.random.RandomState, *, active: np.ndarray | None = None
 ) -> Array:
-    """`n` new rows; only the latents that are `active`, (K,) bool, vary when given."""
+    """Draw `n` new rows; where `active`, (K,) bool, is given, only these latents vary."""
     if isinstance(model, Drawn):  # a draw of the parameters for each row
         chosen, rows = rng.randint(len(model.views), size=n), np.empty((0, 0))
         for i in np.unique(chosen).tolist():

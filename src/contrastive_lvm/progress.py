@@ -5,15 +5,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
-LINES = 10  # per fit
 Advance = Callable[[int, str], None]  # by how many steps, with which message
 
 
 @contextmanager
-def verbosity(*, enabled: bool) -> Iterator[None]:
+def verbosity(*, enabled: bool = True) -> Iterator[None]:
     """Show the informational messages of the package on stderr; leave the logger as it was."""
     logger = logging.getLogger("contrastive_lvm")
     handler, level = logging.StreamHandler(), logger.level
@@ -43,13 +42,13 @@ class _InterruptNoted:
 def noting_interrupts() -> Iterator[None]:
     """Let `progress` raise an interrupt again that was lost.
 
-    Python ignores exceptions in callbacks of its garbage collection, of which JAX has one; while a
-    program is compiled, most of the time is spent near these.
+    Python ignores exceptions in callbacks of its garbage collector. JAX has such a callback, and it
+    is often active while a program is compiled.
     """
     handler = _InterruptNoted()
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # whoever has a handler of his own keeps it
+        yield  # a handler that the user has installed stays
         return
     signal.signal(signal.SIGINT, handler)
     try:
@@ -58,35 +57,33 @@ def noting_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _raise_lost_interrupt() -> None:
-    handler = signal.getsignal(signal.SIGINT)
-    if isinstance(handler, _InterruptNoted) and handler.pending:
-        handler.pending = False
-        raise KeyboardInterrupt
-
-
 @contextmanager
 def progress(
     name: str, total: int, logger: logging.Logger, *, unit: str = "step"
 ) -> Iterator[Advance]:
-    """Give a function `advance(steps, message)`, silent unless the logger shows information.
+    """Yield a function `advance(steps, message)`, which is silent unless the logger shows INFO.
 
-    It raises an interrupt that was lost.
+    The function raises an interrupt that was lost.
     """
-    with _shown(name, total, logger, unit) as show:
+    show: Advance | None = None
+    with ExitStack() as stack:
+        if logger.isEnabledFor(logging.INFO):
+            show = stack.enter_context(_shown(name, total, logger, unit))
 
         def advance(steps: int, message: str) -> None:
-            _raise_lost_interrupt()
-            show(steps, message)
+            handler = signal.getsignal(signal.SIGINT)
+            if isinstance(handler, _InterruptNoted) and handler.pending:
+                handler.pending = False
+                raise KeyboardInterrupt
+            if show is not None:
+                show(steps, message)
 
         yield advance
 
 
 @contextmanager
 def _shown(name: str, total: int, logger: logging.Logger, unit: str) -> Iterator[Advance]:
-    if not logger.isEnabledFor(logging.INFO):
-        yield lambda steps, message: None
-    elif sys.stderr.isatty():
+    if sys.stderr.isatty():
         yield from _bar(name, total)
     elif _in_notebook():
         yield _lines(name, total, unit, _rewrite)
@@ -102,7 +99,7 @@ def _lines(name: str, total: int, unit: str, show: Callable[[str], object]) -> A
     def advance(steps: int, message: str) -> None:
         nonlocal done
         before, done = done, done + steps
-        if done * LINES // total > before * LINES // total:
+        if 10 * done // total > 10 * before // total:
             show(f"{name}: {unit} {done}, {message}")
 
     return advance
@@ -131,6 +128,6 @@ def _bar(name: str, total: int) -> Iterator[Advance]:
 
 
 def _in_notebook() -> bool:
-    """Say whether a kernel runs this; nothing is imported to find out."""
+    """Tell whether the code runs in a notebook's kernel, without importing anything."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None

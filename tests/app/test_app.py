@@ -253,6 +253,32 @@ def test_results_equal_those_of_the_command_and_of_the_code(
     assert client.get(f"{place}/fits/fit1.html?save").content == Path("fit1.html").read_bytes()
 
 
+def test_tables_and_figures_are_those_of_the_commands(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = opened(client)
+    put(client, place, "data.csv", csv())
+    choose(client, place, by="group", target=["case"])
+    client.post(f"{place}/fits", headers=OWN)
+    assert ended(client, place, "fit1")["status"] == "done"
+    wanted = ("tables.xlsx", "latents.svg")
+    got = {what: client.get(f"{place}/fits/fit1/{what}") for what in wanted}
+    assert [answer.status_code for answer in got.values()] == [200, 200]
+    assert all(answer.headers["content-disposition"] for answer in got.values())
+    assert client.get(f"{place}/fits/fit1/model.pkl").status_code == 404
+    monkeypatch.chdir(tmp_path)
+    Path("data.csv").write_bytes(csv())
+    lines = client.get(f"{place}/commands.sh").text.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        assert run(shlex.split(line)[1:]) == 0
+    sheets = pd.read_excel(io.BytesIO(got["tables.xlsx"].content), sheet_name=None)
+    for name, own in pd.read_excel("fit1-tables.xlsx", sheet_name=None).items():
+        pd.testing.assert_frame_equal(own, sheets[name])
+    assert b"<svg" in got["latents.svg"].content
+    assert b"<svg" in Path("fit1-latents.svg").read_bytes()
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -562,7 +588,7 @@ def test_a_file_that_is_absent_or_a_port_in_use_is_refused(capsys: Any) -> None:
     import socket
 
     assert run(["app", "absent.csv"]) == 2
-    assert "absent.csv is not there" in capsys.readouterr().err
+    assert "absent.csv does not exist" in capsys.readouterr().err
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -36,8 +36,8 @@ from tests.oracles import (
 jax = pytest.importorskip("jax", reason="the extra jax is not installed")
 numpyro = pytest.importorskip("numpyro", reason="the extra jax is not installed")
 
-from contrastive_lvm.black_box import program_cache  # noqa: E402
-from contrastive_lvm.black_box.marginal import complete_rows  # noqa: E402
+from contrastive_lvm import _jax  # noqa: E402
+from contrastive_lvm.black_box.density import complete_rows  # noqa: E402
 from contrastive_lvm.black_box.nuts.nuts import NUTS, log_moments  # noqa: E402
 from contrastive_lvm.black_box.nuts.nuts_chains import CompiledNuts, NutsLayout  # noqa: E402
 from contrastive_lvm.black_box.nuts.nuts_parametrization import coordinates_at, values_at  # noqa: E402
@@ -354,9 +354,9 @@ def test_fitted_parts_are_those_of_the_true_parameters(
 def test_the_same_seed_gives_the_same_numbers_without_compiling_again(
     posterior: Posterior, problem: tuple[Point, Array, Array]
 ) -> None:
-    programs = program_cache._cached.cache_info().misses
+    programs = _jax._cached.cache_info().misses
     again = LONG._run(MODEL, problem[1:], seed=0)
-    assert program_cache._cached.cache_info().misses == programs
+    assert _jax._cached.cache_info().misses == programs
     for name, value in drawn(posterior).values.items():
         np.testing.assert_array_equal(drawn(again).values[name], value, err_msg=name)
     assert not jax.config.jax_enable_x64

@@ -12,14 +12,12 @@ import pytest
 from scipy.linalg import subspace_angles
 
 import contrastive_lvm as clvm
-from contrastive_lvm._jax import double_precision
-from contrastive_lvm.black_box.program_cache import MOST_PROGRAMS, cached_program
+from contrastive_lvm._jax import MOST_PROGRAMS, MOST_TRACED, cached_program, double_precision
 from contrastive_lvm.black_box.start import StartingPoint, starting_point
 from contrastive_lvm.black_box.svi.guide import SviLayout
-from contrastive_lvm.black_box.svi.svi_loop import SviLoop
+from contrastive_lvm.black_box.svi.svi_loop import CompiledSvi, SviLoop
 from contrastive_lvm.black_box.svi.svi_posterior import guide_draws
 from contrastive_lvm.black_box.svi.svi_rows import SviRows
-from contrastive_lvm.black_box.svi.svi_step import CompiledSvi
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import progress
 from tests.oracles import Array
@@ -388,3 +386,22 @@ def test_programs_for_other_shapes_are_freed() -> None:
     gc.collect()
     alive = [program() is not None for program in programs]
     assert alive == [False, *[True] * MOST_PROGRAMS]
+
+
+@pytest.mark.parametrize("layout", [("hashable",), ["not hashable"]])
+def test_what_jax_keeps_of_programs_is_emptied_now_and_then(
+    layout: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emptied: list[int] = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: emptied.append(len(made)))
+    made: list[object] = []
+
+    def make(layout: object) -> object:
+        made.append(layout)
+        return object()
+
+    for shape in range(3 * MOST_TRACED):
+        cached_program(make, layout, shape)
+    assert len(made) == 3 * MOST_TRACED
+    assert len(emptied) == 3
+    assert set(np.diff(emptied)) == {MOST_TRACED}

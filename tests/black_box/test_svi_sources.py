@@ -20,8 +20,8 @@ from contrastive_lvm.black_box.start import starting_point
 from contrastive_lvm.black_box.svi.svi_rows import SviRows
 from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.rows import file_rows as stored
 from contrastive_lvm.rows import minibatches as shuffled
+from contrastive_lvm.rows import reader as stored
 from contrastive_lvm.rows.reader import Checks, RowReader, open_rows
 
 pytest.importorskip("numpyro", reason="the extra jax is not installed")
@@ -132,7 +132,7 @@ class Spied:
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block is a chunk; three of them are shuffled together; a start sees a third of the rows."""
     monkeypatch.setattr(stored, "CHUNK_ENTRIES", CHUNK * D)
-    monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * CHUNK * D)
+    monkeypatch.setattr(shuffled, "MOST_LOADED", 3 * CHUNK * D)
     monkeypatch.setattr(starting, "START_ENTRIES", (N + M) * D // 3)
     monkeypatch.setattr(starting, "START_ROWS", 10)
 

@@ -28,7 +28,6 @@ ENGINES: dict[str, Any] = {
     "nuts": clvm.NUTS(n_warmup=100, n_draws=100, n_chains=2),
 }
 TABLE = [
-    ("gaussian", "laplace", "svi"),
     ("laplace noise", "laplace", "nuts"),
     ("softplus", "laplace", "minibatches"),
 ]

@@ -35,16 +35,16 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "long.csv": ("\n".join([*LINES, "1,2,3,4,case,6"]).encode(), "Expected 5 fields in line 72"),
     "mixed.csv": ("\n".join([*LINES, "1,2,x,4,case"]).encode(), "has 'x' in row 71 of column 'c'"),
     "twice.csv": (TEXT.replace("a,b", "a,a", 1).encode(), "has more than one column 'a'"),
-    "latin.csv": (TEXT.replace("case", "cas\xe9\x90").encode("latin-1"), "is not text in UTF-8"),
-    "sixteen.csv": (TEXT.encode("utf-16")[:-1], "is not text in UTF-"),
+    "latin.csv": (TEXT.replace("case", "cas\xe9\x90").encode("latin-1"), "is not UTF-8 text"),
+    "sixteen.csv": (TEXT.encode("utf-16")[:-1], "is not UTF-"),
     "empty.csv": (b"", "is empty"),
     "blank.csv": (b"\n \n\n", "is empty|has no"),
     "header.csv": (LINES[0].encode(), "has no rows below its column names"),
-    "cut.csv.gz": (gzip.compress(TEXT.encode())[:-30], "is not a whole gzip file"),
-    "plain.csv.gz": (TEXT.encode(), "is not a whole gzip file"),
-    "binary.csv": (bytes(range(256)) * 20, "is not text in UTF-8|is not a text file"),
+    "cut.csv.gz": (gzip.compress(TEXT.encode())[:-30], "is not a complete gzip file"),
+    "plain.csv.gz": (TEXT.encode(), "is not a complete gzip file"),
+    "binary.csv": (bytes(range(256)) * 20, "is not UTF-8 text|is not a text file"),
     "nul.csv": (TEXT.replace("a,b", "a\0,b", 1).encode(), "is not a text file|cannot be read"),
-    "words.csv": (b"group,a\ncase,x\ncontrol,y\n", "has no column of numbers|lacks 4 of the 4"),
+    "words.csv": (b"group,a\ncase,x\ncontrol,y\n", "has no numeric column|lacks 4 of the 4"),
     "pickled.npy": (b"", "holds Python objects"),  # written below
     "header.npy": (b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((\n", "is not a complete NumPy file"),
     "flat.npy": (b"", "needs two dimensions"),
@@ -52,7 +52,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "cut.h5ad": (b"\x89HDF\r\n\x1a\n123", "is not a complete h5ad file"),
     "text.parquet": (b"a,b\n1,2\n", "is not a complete Parquet file"),
     "odd.xlsx": (b"PK", "is not a workbook that can be read"),
-    "odd.doc": (b"PK", "has an ending that is not known"),
+    "odd.doc": (b"PK", "has an unknown ending"),
 }
 COMMANDS = ("fit", "select", "transform", "impute", "denoise", "report")
 
@@ -118,7 +118,7 @@ def test_places_that_cannot_be_read(
     error = refused(arguments(command, tmp_path / "folder.csv", model, output), capsys)
     assert "folder.csv" in error
     error = refused(arguments(command, tmp_path / "none.csv", model, output), capsys)
-    assert "none.csv is not there; check its name" in error
+    assert "none.csv does not exist; check its name" in error
     path = tmp_path / "locked.csv"
     path.write_text(TEXT)
 

@@ -51,7 +51,7 @@ def test_text_and_latents(file: Path, capsys: Capture, tmp_path: Path) -> None:
     path = fitted(file)
     text = capsys.readouterr().out
     assert "share of each set's variance" in text
-    assert "late dimension 1:" in text
+    assert "late 1:" in text
     out = tmp_path / "latents.csv"
     assert run(["transform", str(path), str(file), "-o", str(out)]) == 0
     table = pd.read_csv(out)
@@ -75,7 +75,7 @@ def test_rows_of_one_set_without_the_column(file: Path, tmp_path: Path, capsys: 
     assert np.abs(pd.read_csv(out)["late0"]).max() > 0
     capsys.readouterr()
     assert run(["transform", str(path), str(rows)]) == 2
-    assert "--of is needed" in capsys.readouterr().err
+    assert "--of SET is required" in capsys.readouterr().err
     assert run(["transform", str(path), str(rows), "--of", "zebra"]) == 2
     assert "use a or b or c" in capsys.readouterr().err
 
@@ -93,14 +93,20 @@ def test_sizes_that_are_found(file: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--by", "condition", "--block", "shared"], "is no block"),
+        (["--by", "condition", "--block", "shared"], "is not a block"),
         (["--by", "condition", "--block", "x=1", "--block", "x=2"], "twice"),
         (["--by", "condition", "--block", "x=1:zebra", "--block", "s=1"], "sets without rows"),
         (["--by", "condition", "--block", "x=1:a+a"], "twice"),
         (["--block", "x=1"], "tells the sets apart"),
         (["--by", "zebra", "--block", "x=1"], "zebra"),
-        (["--by", "condition", "--block", "x=1", "--n-target", "3"], "no meaning with --block"),
-        (["--by", "condition", "--block", "x=1", "--target", "a"], "no meaning with --block"),
+        (
+            ["--by", "condition", "--block", "x=1", "--n-target", "3"],
+            "cannot be combined with --block",
+        ),
+        (
+            ["--by", "condition", "--block", "x=1", "--target", "a"],
+            "cannot be combined with --block",
+        ),
     ],
 )
 def test_refusals(file: Path, options: list[str], message: str, capsys: Capture) -> None:
@@ -125,7 +131,7 @@ def test_reports(file: Path, tmp_path: Path, capsys: Capture) -> None:
     assert f"report: {page}" in capsys.readouterr().out
     text = page.read_text(encoding="utf-8")
     assert "all.csv" in text
-    assert "have structure that those of" in text
+    assert "have structure that rows of" in text
     assert run(["report", str(path), "--yes", "-o", str(again)]) == 0
     assert again.read_text(encoding="utf-8") == text
     frame = pd.read_csv(file)

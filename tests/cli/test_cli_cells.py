@@ -84,7 +84,7 @@ def test_layers_that_are_not_there(tmp_path: Path, capsys: Capture) -> None:
     assert "has no layer 'spliced'; it has counts, raw, beside X." in error
     np.save(tmp_path / "x.npy", COUNTS)
     error = refused(capsys, "fit", path, tmp_path / "x.npy", "--layer", "counts", *out)
-    assert re.search(r"--layer=counts needs .h5ad files, but .*x.npy is none", error)
+    assert re.search(r"--layer=counts needs .h5ad files, but .*x.npy is not one", error)
     assert not (tmp_path / "m.clvm").exists()
 
 

@@ -68,9 +68,9 @@ def test_a_workbook_of_rotated_loadings(fitted: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["-o", "out.pdf"], "is no workbook"),
+        (["-o", "out.pdf"], "is not a workbook"),
         (["--rotate", "quartimax", "--yes"], "quartimax"),
-        ([], "asks to read"),
+        ([], "add --yes, or name the files"),
     ],
 )
 def test_refusals(

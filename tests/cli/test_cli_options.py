@@ -11,12 +11,7 @@ import pytest
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.fit import fit
-from contrastive_lvm.cli.options import size_column
-from contrastive_lvm.cli.parse_options import (
-    bind_to_features,
-    build_estimator,
-    fit_arguments,
-)
+from contrastive_lvm.cli.parse_options import bind_to_features, build_estimator
 from contrastive_lvm.cli.select import select
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.likelihoods.counts import SizeFactors
@@ -139,14 +134,13 @@ def test_arguments_of_fit() -> None:
     files = {"self", "X", "y", "background"}
     weights = {"sample_weight", "background_sample_weight"}  # in Python only
     replicates = {"groups", "background_groups"}  # --replicates COLUMN
+    known = {"covariates", "background_covariates"}  # --covariate COLUMN
     linear = set(inspect.signature(clvm.ContrastiveLVM.fit).parameters) - files - weights
-    linear -= replicates | {"covariates", "background_covariates"}  # --covariate COLUMN
+    linear -= replicates | known
     assert linear == {"size_factors", "background_size_factors"}  # --size-factors COLUMN
-    assert size_column("depth") == "depth"
-    assert {size_column(word) for word in (None, *get_args(SizeFactors))} == {None}
-    network = set(inspect.signature(clvm.ContrastiveVAE.fit).parameters) - files
+    assert set(get_args(SizeFactors)) == {"total", "none"}  # all other words are columns
+    network = set(inspect.signature(clvm.ContrastiveVAE.fit).parameters) - files - known
     assert network == {"resume"}
-    assert fit_arguments("vae:resume=a.ckpt") == {"resume": "a.ckpt"}
     assert build_estimator(model="vae:resume=a.ckpt").hidden_layer_sizes == (128, 256)
 
 

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import contrastive_lvm as clvm
+from contrastive_lvm.cli import entry_point
 from contrastive_lvm.cli.main import run
 from contrastive_lvm.cli.output import printable
 from contrastive_lvm.io.tables.read_csv import read_csv
@@ -111,8 +113,9 @@ def test_names_of_files_that_are_no_text(files: Path, capsys: Capture) -> None:
 
 
 SLOW = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 import contrastive_lvm.io.container as container
 from contrastive_lvm.cli.main import run
 
@@ -143,6 +146,18 @@ def test_signals_leave_nothing_behind(number: signal.Signals, files: Path) -> No
     Path("begun").unlink()
     assert sorted(files.iterdir()) == before
     assert Path("m.clvm").read_text() == "precious"
+
+
+class Interrupted(ModuleType):
+    """A module during whose import someone presses Ctrl-C."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_heard_while_commands_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "contrastive_lvm.cli.main", Interrupted("main"))
+    assert entry_point.run() == 130
 
 
 def test_signals_are_as_before_after_a_command(capsys: Capture) -> None:

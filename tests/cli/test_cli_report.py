@@ -133,7 +133,7 @@ def test_what_cannot_be_is_said_in_one_sentence(capsys: Capture) -> None:
     assert "alone does not say which rows" in refused(capsys, "report", "model.clvm", "cases.csv")
     rows = pd.read_csv("cases.csv")[NAMES]
     clvm.ContrastiveLVM(2, 0).fit(rows).save("python.clvm")
-    assert "does not say which files" in refused(capsys, "report", "python.clvm")
+    assert "does not record which files" in refused(capsys, "report", "python.clvm")
     folder = refused(capsys, "report", "model.clvm", "-o", "no/report.html")
     assert "--output=no" in folder
     assert "--report=no" in refused(capsys, "fit", "cases.csv", "controls.csv", "--report", "no/r")
@@ -149,8 +149,8 @@ def test_a_model_cannot_make_the_report_read_a_file(
 ) -> None:
     ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
     sentence = refused(capsys, "report", "model.clvm")
-    assert "model.clvm asks to read cases.csv and controls.csv" in sentence
-    assert "type clvm report model.clvm cases.csv controls.csv, or clvm report model" in sentence
+    assert "model.clvm was fitted to cases.csv and controls.csv, which" in sentence
+    assert "add --yes, or name the files after the model." in sentence
     assert not Path("report.html").exists()
     Path("cases.csv").rename("moved.csv")
     assert refused(capsys, "report", "model.clvm") == sentence  # not even whether it is there
@@ -189,9 +189,9 @@ def test_a_report_never_replaces_what_it_reads(output: str, capsys: Capture) -> 
     files = ["cases.csv", "controls.csv"]
     for arguments in (["--yes"], files):
         error = refused(capsys, "report", "model.clvm", *arguments, "-o", output)
-        assert f"--output={output} is a file that is also read" in error
+        assert f"--output={output} is also an input" in error
     same = refused(capsys, "fit", *files, "-o", "m", "--report", "m")
-    assert "--report=m is a file that is also written" in same
+    assert "--report=m is also another output" in same
     assert Path(output).read_bytes() == before
 
 

@@ -11,9 +11,10 @@ from scipy.stats import nbinom, poisson
 
 import contrastive_lvm as clvm
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
-from contrastive_lvm.coordinate_ascent.tied_means import tied_means
-from contrastive_lvm.likelihoods.base import CountTable, Nuisance
-from contrastive_lvm.linalg.loadings import Loadings
+from contrastive_lvm.coordinate_ascent.tied_means import prior_precision, tied_means
+from contrastive_lvm.likelihoods.values import CountTable, Nuisance
+from contrastive_lvm.linalg import packed
+from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
 from contrastive_lvm.linalg.quadrature import logistic_bounds, logistic_moments
 from contrastive_lvm.model import LoadingBlock, Model
 from tests.oracles import Array
@@ -72,7 +73,7 @@ def fit(kind: str, X: Any, B: Any, engine: CoordinateAscent, **given: Any) -> cl
 def test_no_sweep_lowers_the_bound(kind: str, prior: str, missing: float) -> None:
     X, B = drawn(kind, 40, 30, missing=missing)
     given = PRIORS[prior]
-    posterior = given._unsupported_reason(posterior=False) is not None
+    posterior = given._why_no_points is not None
     engine = clvm.VariationalBayes if posterior else clvm.EM
     model = fit(kind, X, B, engine(max_iter=25), target_prior=given)
     assert (np.diff(model.lower_bounds_) >= -1e-9 * abs(model.lower_bound_)).all()
@@ -264,6 +265,55 @@ def test_tied_means_are_at_their_best_and_one_row_has_their_slope() -> None:
     np.testing.assert_allclose((moved - tied.log_densities(means, L)) / step, slope, rtol=1e-2)
 
 
+def test_expected_means_are_where_data_and_prior_are_likeliest_together() -> None:
+    """No other centers cost less: `n_s (b_s - y_s)^2 + q (b_s - center_s)^2`, b at its best."""
+    rng = np.random.default_rng(1)
+    own, n = rng.standard_normal((2, D)), rng.uniform(1.0, 500.0, (2, D))
+    cov = rng.standard_normal((D, 2, 4))
+    i, j = packed.pair_indices(2)
+    spread = 0.1 * np.einsum("dik,djk->dij", cov, cov)
+    L = Loadings(
+        rng.standard_normal((D, 2)), PackedCovariance(spread[:, i, j].T.copy(), np.zeros(D), 2)
+    )
+    active, q = [np.array([0, 1]), np.array([0])], prior_precision(np.ones(D))
+    tied = tied_means(list(own), L, active, np.ones(D), np.ones(D, bool), n * q / (n + q))
+
+    def cost(centers: Array, places: Array) -> float:
+        expected = centers + places @ L.mean.T
+        b = (n * own + q * expected) / (n + q)
+        uncertain = sum(q @ np.einsum("dij,i,j->d", spread, p, p) for p in places)
+        return float((n * (b - own) ** 2 + q * (b - expected) ** 2).sum() + uncertain)
+
+    best = cost(tied.centers, tied.places)
+    assert (tied.places[:, 0] == 0).all()
+    for _ in range(50):
+        size = 10.0 ** rng.uniform(-4, 0)
+        places = tied.places + size * rng.standard_normal((2, 2)) * (tied.places != 0)
+        centers = tied.centers + size * (rng.standard_normal(D) + rng.standard_normal((2, 1)))
+        assert cost(centers, places) > best
+
+
+@pytest.mark.parametrize(
+    ("engine", "prior", "limit"),
+    [
+        (clvm.EM(tol=1e-8, max_iter=3000), clvm.Ridge(), 2e-3),
+        # Uncertain loadings weigh rows by their counts.
+        (clvm.VariationalBayes(tol=1e-8, max_iter=3000), clvm.ARD(drop=False), 0.05),
+    ],
+)
+def test_means_take_over_where_latents_are_on_average(
+    engine: CoordinateAscent, prior: Any, limit: float
+) -> None:
+    """At the end, latents of all rows in shared columns, and of the target in its own, balance."""
+    X, B = drawn("poisson", 80, 60, seed=7)
+    model = fit("poisson", X, B, engine, shared_prior=prior, target_prior=prior)
+    t, z = model.latents(X).target, model.latents(X).shared
+    assert t is not None
+    other = model.latents(B, of="background").shared
+    assert abs(t.mean()) < limit
+    assert abs(np.vstack([z, other]).mean()) < limit
+
+
 def test_a_response_of_features_silent_in_the_background_is_the_targets() -> None:
     """With more to explain than shared columns: untied means have .36 here."""
     found = []
@@ -279,3 +329,31 @@ def test_a_response_of_features_silent_in_the_background_is_the_targets() -> Non
         model = clvm.ContrastiveLVM(1, 3, likelihood="poisson").fit(sets[0], background=sets[1])
         found.append(abs(np.corrcoef(model.transform(sets[0])[:, 0], responds)[0, 1]))
     assert np.mean(found) > 0.6
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "negative_binomial"])
+def test_counts_that_differ_in_the_sizes_of_rows_alone_have_no_loadings(likelihood: str) -> None:
+    """All counts are in one column, so that sizes explain them: a start divided by zero."""
+    rng = np.random.default_rng(0)
+    X, B = (np.pad(rng.integers(400, 20000, (n, 1)), ((0, 0), (0, 2))) for n in (20, 15))
+    model = clvm.ContrastiveLVM(1, 1, likelihood=likelihood).fit(X, background=B)
+    assert np.isfinite(model.lower_bound_)
+    assert np.abs(model.target_components_).max() < 1e-6
+    assert np.abs(model.shared_components_).max() < 1e-6
+
+
+def test_posterior_means_of_binary_rows_are_exact_to_a_hundredth_of_their_spread() -> None:
+    """One latent dimension is integrated numerically; so small a bias no chain would show."""
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((1, 20))
+    X = (rng.random((60, 20)) < expit(rng.standard_normal((60, 1)) @ W)).astype(float)
+    model = clvm.ContrastiveLVM(1, 0, likelihood="bernoulli", inference="em").fit(X)
+    assert np.abs(model.target_components_).max() > 0.5
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    e = nodes[:, None] * model.target_components_ + model.mean_
+    density = (X * e[:, None] - np.logaddexp(0.0, e)[:, None]).sum(axis=2)
+    density += np.log(weights / weights.sum())[:, None]
+    share = np.exp(density - logsumexp(density, axis=0))
+    mean = nodes @ share
+    spread = np.sqrt(nodes**2 @ share - mean**2)
+    assert (np.abs(model.transform(X)[:, 0] - mean) / spread).max() < 0.01

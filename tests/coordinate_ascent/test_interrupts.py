@@ -19,8 +19,8 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-def data() -> tuple[Array, Array]:
-    _, X, B = planted(2, n=40, m=30, D=6, k=2, t=1)
+def data(seed: int = 2) -> tuple[Array, Array]:
+    _, X, B = planted(seed, n=40, m=30, D=6, k=2, t=1)
     return with_missing(X, 0.1, 0), B
 
 
@@ -85,7 +85,7 @@ def test_the_bound_of_an_interrupted_fit_is_its_log_likelihood(
 
 def test_a_second_interrupt_ends_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second comes while the first start, which was better, is evaluated again."""
-    X, B = data()
+    X, B = data(4)
     count = interrupt_at(monkeypatch, set())
     best = clvm.ContrastiveLVM(1, 2).fit(X, background=B)
     first = len(count) - len(best.lower_bounds_) + 1

@@ -22,6 +22,8 @@ from tests.oracles import (
 
 NOISES = ("isotropic", "feature")
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*features have no noise left")
+
 
 class Case(NamedTuple):
     """A shape of the problem."""

@@ -13,8 +13,8 @@ import contrastive_lvm as clvm
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.rows.data import summarize
-from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.masked_rows import MaskedRows
+from contrastive_lvm.rows.reader import LocalRows
 from contrastive_lvm.rows.scatter import DenseScatter, first_pass
 from tests.oracles import (
     Array,

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.coordinate_ascent.starts import leading_eigenpairs
 
 relaxed = settings(deadline=None)  # machines differ
@@ -33,3 +34,17 @@ def test_leading_eigenpairs_by_iteration(rank: int) -> None:
     values, V = leading_eigenpairs(lambda M: A @ M, 600, rank)
     np.testing.assert_allclose(values, spectrum[:rank], rtol=1e-6)
     np.testing.assert_allclose(np.abs((V * Q[:, :rank]).sum(axis=0)), 1.0, atol=1e-6)
+
+
+def test_an_automatic_block_stops_at_the_variance_of_the_background() -> None:
+    # Six more dimensions of the target, which two have no room for, outweigh all that is shared.
+    rng = np.random.default_rng(0)
+    shared, own = (np.linalg.qr(rng.normal(size=(40, k)))[0] for k in (12, 8))
+    S, W = shared * 0.8 ** np.arange(12), 10.0 * own
+    noise = 0.05 * rng.normal(size=(700, 40))
+    X = rng.normal(size=(400, 12)) @ S.T + rng.normal(size=(400, 8)) @ W.T + noise[:400]
+    B = rng.normal(size=(300, 12)) @ S.T + noise[400:]
+    model = ContrastiveLVM(n_target=2).fit(X, background=B)
+    basis = np.linalg.qr(model.shared_components_.T)[0]
+    centred = B - B.mean(axis=0)
+    assert ((centred @ basis) ** 2).sum() > 0.97 * (centred**2).sum()

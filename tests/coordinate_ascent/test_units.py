@@ -101,6 +101,12 @@ DEGENERATE = (
 )
 
 
+def first_sweeps(name: str) -> clvm.EM | clvm.VariationalBayes:
+    """An engine that stops early: whether numbers are finite shows in the first sweeps."""
+    posterior = name == "auto" or any("prior" in parameter for parameter in MODELS[name])
+    return clvm.VariationalBayes(max_iter=60) if posterior else clvm.EM(max_iter=60)
+
+
 @pytest.mark.parametrize("where", ["complete", "both", "sparse"])
 @pytest.mark.parametrize("kind", DEGENERATE)
 @pytest.mark.parametrize("name", MODELS)
@@ -113,7 +119,7 @@ def test_degenerate_data_have_an_answer(name: str, kind: str, where: str) -> Non
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)
         warnings.filterwarnings("ignore", message="The variances of the target")
-        model = fit(name, X, B, n_init=1)
+        model = fit(name, X, B, n_init=1, inference=first_sweeps(name))
     found = [model.target_components_, model.shared_components_, model.lower_bounds_]
     found += [model.transform(X), model.score_samples(X), np.asarray(model.noise_variance_)]
     assert all(np.isfinite(value).all() for value in found)

@@ -6,11 +6,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import kstest
+from scipy.stats import chi2, kstest
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
-from contrastive_lvm.estimators.monitoring import NormalRows, chart, limits
+from contrastive_lvm.estimators.monitoring import (
+    NormalRows,
+    _as_complete,
+    _of_log_tail,
+    chart,
+    limits,
+)
 
 RNG = np.random.default_rng(0)
 D = 12
@@ -79,6 +85,38 @@ def test_false_alarms_and_detection() -> None:
     assert set(top) == {0, 1, 2, 3}
 
 
+def test_normal_rows_vary_as_the_background_does(tmp_path: Path) -> None:
+    def rows(n: int, width: float) -> np.ndarray:
+        noise = np.sqrt(PSI) * rng.standard_normal((n, D))
+        return np.asarray(MEAN + width * rng.standard_normal((n, 3)) @ S.T + noise)
+
+    rng = np.random.default_rng(10)
+    wide, background = rows(600, 3.0), rows(600, 1.0)
+    likelihood = clvm.Gaussian(noise="feature")
+    model = clvm.ContrastiveLVM(0, 3, likelihood=likelihood).fit(wide, background=background)
+    alone = clvm.ContrastiveLVM(0, 3, likelihood=likelihood).fit(
+        rows(600, 1.0), background=background
+    )
+    new, wider = rows(3000, 1.0), rows(3000, 2.0)
+    found, expected = model.monitor(wider), alone.monitor(wider)
+    rate = np.mean(found.shared_t2 > found.shared_t2_limit)
+    assert rate > 0.2  # .007 where both sets are said to vary alike
+    assert rate == pytest.approx(np.mean(expected.shared_t2 > expected.shared_t2_limit), abs=0.05)
+    assert 0.003 < model.monitor(new).alarms.mean() < 0.025
+    model.save(tmp_path / "m.clvm")
+    again = clvm.load_model(tmp_path / "m.clvm")
+    np.testing.assert_array_equal(again.monitor(new).shared_t2, model.monitor(new).shared_t2)
+    turned = model.rotate("varimax", block="shared").monitor(new)
+    np.testing.assert_allclose(turned.shared_t2, model.monitor(new).shared_t2, rtol=1e-8)
+    some = np.where(rng.random(background.shape) < 0.1, np.nan, background)
+    missing = clvm.ContrastiveLVM(0, 3, likelihood=likelihood).fit(wide, background=some)
+    np.testing.assert_allclose(
+        missing.normal_components_.T @ missing.normal_components_,
+        model.normal_components_.T @ model.normal_components_,
+        atol=0.6,
+    )
+
+
 def test_the_ratio_of_likelihoods_tells_rows_of_the_target() -> None:
     model, rng = fitted(), np.random.default_rng(6)
     normal, faulty = normal_rows(500, rng), normal_rows(500, rng)
@@ -125,3 +163,30 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert picture.read_text().startswith("<?xml")
     assert run(["monitor", model, paths["bad"], "--alpha", "2"]) == 2
     assert "--alpha=2" in capsys.readouterr().err
+
+
+def test_statistics_of_incomplete_rows_far_out_are_numbers() -> None:
+    degrees = ((3, 8), (1, 2), (8, 30), (400, 1000), (999, 1000))
+    for k, whole in degrees:
+        tails = 10.0 ** -np.arange(270.0, 300.0, 4.0)
+        values = np.append(chi2.isf(tails, k), chi2.isf(1e-300, k) * np.array([1.1, 2, 5, 1e6]))
+        found = _as_complete(values, k, whole)
+        assert np.isfinite(found).all()
+        assert (np.diff(found) > np.diff(values)).all()  # more degrees, and the same tail
+        np.testing.assert_allclose(found[:8], chi2.isf(tails, whole), rtol=1e-6)
+        exact = chi2.isf(1e-280, whole)
+        assert _of_log_tail(np.log(np.array([1e-280])), whole) == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize("value", [1e160, 1e300, -1e308])
+def test_rows_whose_squares_overflow_are_refused(value: float) -> None:
+    model, rows = fitted(100), normal_rows(200, np.random.default_rng(1))
+    far = rows.copy()
+    far[0, 0] = value
+    with pytest.raises(ValueError, match=r"^X holds values whose squares overflow"):
+        model.monitor(far)
+    with pytest.raises(ValueError, match=r"^reference holds values whose squares overflow"):
+        model.monitor(rows, reference=far)
+    far[0, 1] = np.nan
+    with pytest.raises(ValueError, match=r"^X holds values whose squares overflow"):
+        model.monitor(far)

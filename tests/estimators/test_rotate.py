@@ -8,7 +8,7 @@ import pytest
 from sklearn.decomposition import FactorAnalysis
 
 import contrastive_lvm as clvm
-from contrastive_lvm.linalg.gauge import varimax
+from contrastive_lvm.linalg.gauge import promax, varimax
 
 DATA = clvm.datasets.make_contrastive(80, 70, n_features=12, n_shared=2, random_state=0)
 RNG = np.random.default_rng(0)
@@ -128,3 +128,17 @@ def test_refusals() -> None:
     poisson = clvm.ContrastiveLVM(1, 1, likelihood="poisson").fit(counts, background=counts[:30])
     with pytest.raises(ValueError, match="use 'varimax'"):
         poisson.rotate("promax")
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-90, 1e90])
+def test_loadings_of_lower_rank_and_of_any_size_can_be_rotated(unit: float) -> None:
+    rng = np.random.default_rng(0)
+    block = unit * rng.normal(size=(8, 2)) @ rng.normal(size=(2, 3))  # rank 2
+    A = promax(block)
+    assert np.isfinite(np.linalg.inv(A)).all()
+    rotated = block @ A
+    sizes = (rotated**2).sum(axis=0) / unit / unit
+    assert sizes[2] < 1e-20 < sizes[1]
+    own = promax(block / unit)
+    np.testing.assert_allclose(np.abs(rotated[:, :2]), unit * np.abs(block / unit @ own)[:, :2])
+    np.testing.assert_array_equal(promax(np.zeros((8, 2))), np.eye(2))

@@ -77,7 +77,12 @@ def test_masked_chunks_of_dask_are_missing_entries() -> None:
     np.testing.assert_allclose(model.target_components_, fit(GAPS).target_components_, rtol=1e-6)
 
 
-NETWORK: dict[str, Any] = {"hidden_layer_sizes": (3,), "max_epochs": 2, "random_state": 0}
+NETWORK: dict[str, Any] = {
+    "hidden_layer_sizes": (3,),
+    "max_epochs": 2,
+    "random_state": 0,
+    "refine_steps": 0,  # compiles as long as training
+}
 
 
 def test_networks_read_rows_as_the_other_estimators_do() -> None:
@@ -413,3 +418,19 @@ def test_outliers_beside_covariates_are_refused() -> None:
         clvm.ContrastiveLVM(1, 1).fit(
             X, background=X[4:] + 0.0, covariates=known, background_covariates=known[4:]
         )
+
+
+@pytest.mark.parametrize("method", ["transform", "score_samples", "impute", "reconstruct"])
+def test_a_measurement_far_out_beside_counts_is_refused(method: str) -> None:
+    rng = np.random.default_rng(0)
+    X, B = (
+        np.column_stack([Z[:, :2], rng.poisson(3.0, (30, 2))]) for Z in rng.normal(size=(2, 30, 2))
+    )
+    likelihood = clvm.Mixed({"gaussian": [0, 1], "poisson": [2, 3]})
+    model = clvm.ContrastiveLVM(1, 1, likelihood=likelihood, inference=clvm.EM(max_iter=400))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model.fit(X, background=B)
+    X[0, 0] = 1e160
+    with pytest.raises(ValueError, match=r"^X holds the value 1e\+160, so far out"):
+        getattr(model, method)(X)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 import contrastive_lvm as clvm
 from contrastive_lvm import anndata as adapter
+from contrastive_lvm.anndata import write_results
 
 anndata = pytest.importorskip("anndata", reason="the extra anndata is not installed")
 
@@ -218,7 +219,7 @@ def test_missing_entries_and_whole_numbers() -> None:
 def test_backed_files(form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cells.h5ad"
     cells(form(rare(values()))).write_h5ad(path)
-    monkeypatch.setattr(adapter, "ENTRIES", 8 * 20)  # many blocks
+    monkeypatch.setattr(write_results, "ENTRIES", 8 * 20)  # many blocks
     backed = anndata.read_h5ad(path, backed="r")
     adapter.fit(backed, model(), **WORDS)
     assert backed.isbacked
@@ -402,5 +403,8 @@ def test_columns_of_obs_are_covariates() -> None:
     assert list(adata.uns["clvm"]["covariates"]) == ["age", "batch"]
     with pytest.raises(ValueError, match=r"not a column of adata\.obs"):
         clvm.anndata.fit(adata, clvm.ContrastiveLVM(1, 1), **words, covariates=["nothing"])
-    with pytest.raises(ValueError, match="are for linear models"):
+    networks = clvm.ContrastiveVAE(1, 1, hidden_layer_sizes=(4,), max_epochs=2, refine_steps=0)
+    clvm.anndata.fit(adata, networks, **words, covariates=["age", "batch"])
+    assert np.isfinite(adata.obsm["X_clvm_target"]).all()
+    with pytest.raises(ValueError, match="have no meaning for ContrastivePCA"):
         clvm.anndata.fit(adata, clvm.ContrastivePCA(1), **words, covariates=["age"])

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import contrastive_lvm as clvm
 from contrastive_lvm import anndata as adapter
 from contrastive_lvm.rows import data
-from contrastive_lvm.rows import file_rows as stored
+from contrastive_lvm.rows import reader as stored
 from contrastive_lvm.rows import row_subset as chosen
 
 anndata = pytest.importorskip("anndata", reason="the extra anndata is not installed")
@@ -72,7 +72,7 @@ def most_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
-@pytest.mark.filterwarnings("ignore:n_shared=")
+@pytest.mark.filterwarnings("ignore:n_shared=", "ignore:The noise of some features")
 def test_backed_files_are_read_by_blocks(
     form: Any, name: str, tmp_path: Path, most_read: list[int]
 ) -> None:
@@ -91,7 +91,7 @@ def test_backed_files_are_read_by_blocks(
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.filterwarnings("ignore:n_shared=")
+@pytest.mark.filterwarnings("ignore:n_shared=", "ignore:The noise of some features")
 def test_dask_arrays_are_computed_by_chunks(name: str) -> None:
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
     X, reads = values(name), Counter[int]()

@@ -80,7 +80,7 @@ def test_outputs_that_are_inputs_are_refused(link: str, tmp_path: Path) -> None:
         output.hardlink_to(source)
     else:
         output = source if link == "same" else tmp_path / ".." / tmp_path.name / "rows.csv"
-    with pytest.raises(ValueError, match="is a file that is also read; choose another file"):
+    with pytest.raises(ValueError, match="is also an input; choose another file"):
         destination(output, inputs=[None, source])
     assert source.read_text() == "a\n1\n"
 
@@ -88,16 +88,16 @@ def test_outputs_that_are_inputs_are_refused(link: str, tmp_path: Path) -> None:
 def test_two_outputs_are_two_files(tmp_path: Path) -> None:
     one, two = tmp_path / "out", tmp_path / "link"
     two.symlink_to(one)  # of a file that does not exist yet
-    with pytest.raises(ValueError, match=r"--report=.*link is a file that is also written"):
+    with pytest.raises(ValueError, match=r"--report=.*link is also another output"):
         destination(two, "--report", outputs=[one])
     assert destination(tmp_path / "other", outputs=[one]) == tmp_path / "other"
 
 
 def test_files_of_a_folder_that_is_read_are_inputs(tmp_path: Path) -> None:
     (tmp_path / "matrix.mtx").write_text("counts")
-    with pytest.raises(ValueError, match="also read"):
+    with pytest.raises(ValueError, match="also an input"):
         destination(tmp_path / "matrix.mtx", inputs=[tmp_path])
-    assert destination(tmp_path / "new.csv", inputs=[tmp_path])
+    assert destination(tmp_path / "new.csv", inputs=[tmp_path]) == tmp_path / "new.csv"
 
 
 def test_links_are_followed_and_permissions_kept(tmp_path: Path) -> None:

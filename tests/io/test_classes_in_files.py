@@ -59,13 +59,15 @@ def fitted() -> Any:
     ids=repr,
 )
 def test_values_come_back_as_they_were(value: Any) -> None:
-    flat, arrays = flatten(value)
+    arrays: dict[str, np.ndarray] = {}
+    flat = flatten(value, arrays)
     held = dict(arrays)
     again = unflatten(flat, held)
     assert not held
     assert type(again) is type(value)
     np.testing.assert_equal(again, value)
-    again_flat, again_arrays = flatten(again)
+    again_arrays: dict[str, np.ndarray] = {}
+    again_flat = flatten(again, again_arrays)
     assert again_flat == flat
     assert {n: a.tobytes() for n, a in again_arrays.items()} == {
         n: a.tobytes() for n, a in arrays.items()

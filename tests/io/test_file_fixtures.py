@@ -16,8 +16,7 @@ import contrastive_lvm as clvm
 from contrastive_lvm.io.container import VERSION
 from contrastive_lvm.io.model_files import read_model, write_model
 from contrastive_lvm.io.tables.choose_rows import Choice
-from contrastive_lvm.io.tables.preparation import Origin, Preparation
-from contrastive_lvm.io.tables.standardize import Scaling
+from contrastive_lvm.io.tables.preparation import Origin, Preparation, Scaling
 
 HOME = Path(__file__).parent / "fixtures" / "models"
 FILES = sorted(HOME.glob("*/*.clvm"))

@@ -160,7 +160,7 @@ def test_endings_in_capitals(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["rows.csv", "rows.npz", "rows.h5ad", "rows", "cells.tar"])
 def test_pipes_are_not_waited_for(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)
-    with pytest.raises(ValueError, match=f"{name} is a pipe; save what it gives in a file"):
+    with pytest.raises(ValueError, match=f"{name} is a pipe; save its contents to a file"):
         read_table(tmp_path / name)
 
 

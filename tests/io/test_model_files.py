@@ -75,7 +75,7 @@ def test_round_trip_is_exact(model: Any, tmp_path: Path) -> None:
         ({"version": True}, "is damaged: version=True"),
         ({"version": 0}, "is damaged: version=0"),
         ({"feature_names": ["a"]}, "is damaged: its 1 names are not those of its features"),
-        ({"n_features": 10**15, "feature_names": None}, "is damaged: shared has shape"),
+        ({"n_features": 10**15, "feature_names": None}, "is damaged: normal_components_ has shape"),
         ({"more": 1}, r"is damaged: its settings are not those of the model"),
         ({"parameters": {"nonsense": 1}}, "is damaged"),
         ({"parameters": {"likelihood": {"$class": "os:Popen", "fields": {}}}}, "needs the class"),
@@ -98,7 +98,7 @@ def test_no_flipped_byte_loads_silently(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
     content[rng.integers(len(content))] ^= int(rng.integers(1, 256))
     path.write_bytes(content)
-    with pytest.raises(clvm.ModelFileError, match=r"damaged|whole model file|not a contrastive"):
+    with pytest.raises(clvm.ModelFileError, match=r"damaged|complete model file|not a contrastive"):
         clvm.load_model(path)
 
 
@@ -108,7 +108,7 @@ def test_truncated_files_are_refused(keep: float, tmp_path: Path) -> None:
     MODELS[0].save(path)
     content = path.read_bytes()
     path.write_bytes(content[: int(keep * len(content)) if keep < 1 else int(keep)])
-    with pytest.raises(ValueError, match="is not a whole model file"):
+    with pytest.raises(ValueError, match="is not a complete model file"):
         clvm.load_model(path)
 
 
@@ -123,7 +123,7 @@ def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
 def test_a_header_that_claims_to_be_huge_is_refused(length: int, tmp_path: Path) -> None:
     path = tmp_path / "model.clvm"
     path.write_bytes(struct.pack("<Q", length) + b"{}" * 100)
-    with pytest.raises(clvm.ModelFileError, match="is not a whole model file"):
+    with pytest.raises(clvm.ModelFileError, match="is not a complete model file"):
         clvm.load_model(path)
 
 
@@ -133,7 +133,7 @@ def test_a_header_that_claims_to_be_huge_is_refused(length: int, tmp_path: Path)
 def test_foreign_files_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "model.clvm"
     path.write_bytes(content)
-    with pytest.raises(clvm.ModelFileError, match="is not a whole model file"):
+    with pytest.raises(clvm.ModelFileError, match="is not a complete model file"):
         clvm.load_model(path)
     save_file({"weights": np.ones(3)}, path)  # of another program
     with pytest.raises(clvm.ModelFileError, match="is not a contrastive-lvm model file"):

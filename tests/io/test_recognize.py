@@ -7,7 +7,8 @@ import pytest
 
 from contrastive_lvm.io.tables.choose_rows import Choice
 from contrastive_lvm.io.tables.prepare import Sets, read_sets
-from contrastive_lvm.io.tables.read import read_table
+from contrastive_lvm.io.tables.read import read_table, without_identifiers
+from contrastive_lvm.io.tables.row_columns import replicates_in
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.normal(1.0, 3.0, (30, 2)).round(3)
@@ -66,13 +67,14 @@ def test_per_cent_signs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        (["1,234", "5,678"], "'1,234' in column 'a', which can be read in more than one way"),
-        (["1,5", "2.5"], "more than one way"),
-        (["12%", "0.5"], "'12%' in column 'a', which can be read in more than one way"),
+        (["1,234", "5,678"], "'1,234' in column 'a', which is ambiguous"),
+        (["1,5", "2.5"], "ambiguous"),
+        (["12%", "0.5"], "numbers with and without '%' in column 'a', which is ambiguous"),
+        (["$12", "\u20ac5"], "numbers with '[$]' and '\u20ac' in column 'a', which is ambiguous"),
         (["1,5", "low"], "where other rows have numbers"),
-        (["1.234", "5.678"], r"'1\.234' in column 'a', which can be read in more than one way"),
-        (["1.234", "2,5"], "more than one way"),
-        (["1,234", "2.5"], "more than one way"),
+        (["1.234", "5.678"], r"'1\.234' in column 'a', which is ambiguous"),
+        (["1.234", "2,5"], "ambiguous"),
+        (["1,234", "2.5"], "ambiguous"),
     ],
 )
 def test_what_can_be_read_in_two_ways_is_refused(
@@ -122,7 +124,7 @@ def test_numbers_that_name_rows_are_no_features(
         kept = sets_of(tmp_path, name, column, features=features)
         assert kept.preparation.features == [name, "a", "b"]
     assert sets_of(tmp_path, name, column, features=["b"]).preparation.features == ["b"]
-    with pytest.raises(ValueError, match=r"--features: .*rows\.csv has no column of numbers 'z'"):
+    with pytest.raises(ValueError, match=r"--features: .*rows\.csv has no numeric column 'z'"):
         sets_of(tmp_path, name, column, features=["b", "z"])
 
 
@@ -154,9 +156,64 @@ def test_labels_that_differ_in_capitals_or_blanks(other: str, tmp_path: Path) ->
     rows = lines(VALUES, ",", comma=False)
     rows[0] = rows[0].replace("case", other)
     path = write(tmp_path / "rows.csv", "group,a,b", rows)
-    with pytest.raises(ValueError, match=f"--target: column 'group' of .* has '{other}' beside 'c"):
+    with pytest.raises(
+        ValueError, match=f"--target: column 'group' of .* has '{other}' besides 'c"
+    ):
         read_sets(path, None, BY)
     two = read_sets(path, None, BY._replace(target=["case", other]))
     assert two.target.n_rows == 15
     apart = read_sets(path, None, BY._replace(background=[other]))
     assert (apart.target.n_rows, apart.background.n_rows) == (14, 1)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("t", np.arange(30) * 3),
+        ("seconds", np.tile(np.arange(15) * 20, 2)),
+        ("visit", RNG.integers(44000, 46000, 30)),
+        ("measured when", RNG.integers(1_600_000_000, 1_700_000_000, 30)),
+        ("time", np.cumsum(RNG.integers(1, 9, 30))),
+    ],
+)
+def test_clocks_and_dates_are_no_features(name: str, column: np.ndarray, tmp_path: Path) -> None:
+    assert sets_of(tmp_path, name, column).target.identifiers == (name,)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("reads", RNG.integers(44000, 46000, 30)),
+        ("survival time", RNG.integers(1, 900, 30)),
+        ("sorted", np.sort(RNG.integers(1, 900, 30))),
+    ],
+)
+def test_numbers_that_only_look_like_times_stay(
+    name: str, column: np.ndarray, tmp_path: Path
+) -> None:
+    assert sets_of(tmp_path, name, column).preparation.features == [name, "a", "b"]
+
+
+def test_a_sample_number_that_is_missing_far_below(tmp_path: Path) -> None:
+    numbers = [str(i) for i in RNG.permutation(9000)[:300]]
+    numbers[200] = ""
+    rows = [f"x,{number},{i % 7}.5" for i, number in enumerate(numbers)]
+    path = write(tmp_path / "rows.csv", "group,Sample No.,a", rows)
+    (table,) = without_identifiers(read_table(path))
+    assert table.identifiers == ("Sample No.",)
+
+
+def test_composed_and_decomposed_labels_are_alike(tmp_path: Path) -> None:
+    rows = [line.replace("case", "f\u00e4lle") for line in lines(VALUES, ",", comma=False)]
+    rows[0] = rows[0].replace("\u00e4", "a\u0308")
+    path = write(tmp_path / "rows.csv", "group,a,b", rows)
+    with pytest.raises(ValueError, match="use one spelling, or name each"):
+        read_sets(path, None, BY._replace(target=["f\u00e4lle"]))
+
+
+def test_replicates_that_differ_in_capitals(tmp_path: Path) -> None:
+    rows = [f"m{i % 4},{line}" for i, line in enumerate(lines(VALUES, ",", comma=False))]
+    rows[0] = rows[0].replace("m0", "M0 ")
+    table = read_table(write(tmp_path / "rows.csv", "mouse,group,a,b", rows))
+    with pytest.raises(ValueError, match="'m0' besides 'M0 '; use one spelling"):
+        replicates_in([table], "mouse")

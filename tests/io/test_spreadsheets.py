@@ -1,6 +1,7 @@
 """Files as spreadsheets export them: words for missing entries, units, encodings, workbooks."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ from campaign.run import run_case
 from contrastive_lvm.cli.main import run
 from contrastive_lvm.io.tables import recognize
 from contrastive_lvm.io.tables.choose_rows import Choice
-from contrastive_lvm.io.tables.layout import Layout, layout_of
 from contrastive_lvm.io.tables.prepare import Sets, read_sets
 from contrastive_lvm.io.tables.read import read_table
+from contrastive_lvm.io.tables.table import Layout, layout_of
 
 Capture = pytest.CaptureFixture[str]
 VALUES = np.random.default_rng(0).normal(1.0, 3.0, (20, 3)).round(2)
@@ -64,16 +65,18 @@ def test_what_cannot_be_measured_is_not_missing_at_random(
 
 def test_lines_that_are_left_out(tmp_path: Path) -> None:
     units = write(tmp_path / "units.csv", HEAD, ",mg,mg,%", *LINES)
-    with pytest.raises(ValueError, match=r"'mg' in row 1 of column 'a'.* --skip-rows 2 if it has"):
+    with pytest.raises(
+        ValueError, match=r"'mg' in row 1 of column 'a'.* --skip-rows 2 if it holds"
+    ):
         read_table(units)
     np.testing.assert_array_equal(read_table(units, layout=Layout(skip=(2,))).values, VALUES)
     title = write(tmp_path / "title.csv", "Experiment 12", "", HEAD, *LINES)
-    with pytest.raises(ValueError, match="leave lines above the names out with --skip-rows"):
+    with pytest.raises(ValueError, match="skip lines above the header with --skip-rows"):
         read_table(title)
     lines = layout_of(skip_rows="1-2")
     np.testing.assert_array_equal(read_table(title, layout=lines).values, VALUES)
     for text in ("0", "3-1", "x", "1,,2", ""):
-        with pytest.raises(ValueError, match="does not number lines"):
+        with pytest.raises(ValueError, match="is not a list of line numbers"):
             layout_of(skip_rows=text)
 
 
@@ -103,7 +106,7 @@ def test_empty_columns_and_lines_are_left_out(tmp_path: Path) -> None:
     sets = read(write(tmp_path / "rows.csv", f"{HEAD},spare,,", *lines))
     assert sets.preparation.features == ["a", "b", "c"]
     assert sets.empty == ["spare"]
-    assert sets.target.remarks == ("without 3 rows that have no value",)
+    assert sets.target.remarks == ("without 3 empty rows",)
     np.testing.assert_array_equal(sets.target.values, VALUES[::2])
     odd = write(tmp_path / "odd.csv", f"{HEAD},", *(f"{line},{i}" for i, line in enumerate(LINES)))
     with pytest.raises(ValueError, match="has no name for column 5; name every column"):
@@ -141,7 +144,7 @@ def test_thousands_are_told_by_the_other_columns(tmp_path: Path) -> None:
     table = read_table(write(tmp_path / "rows.csv", "reads;ratio", *lines))
     np.testing.assert_array_equal(table.values, [[1234, 0.5], [5678, 1.5]])
     lines = ["1.234;0,5;1.5", "5.678;1,5;2.5"]
-    with pytest.raises(ValueError, match=r"'1.234' in column 'reads', which can be read in more"):
+    with pytest.raises(ValueError, match=r"'1.234' in column 'reads', which is ambiguous"):
         read_table(write(tmp_path / "rows.csv", "reads;ratio;other", *lines))
 
 
@@ -160,10 +163,10 @@ def test_features_in_lines(tmp_path: Path) -> None:
 
 
 def test_a_first_line_of_data_is_no_line_of_names(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="in its first line, where names of columns belong"):
+    with pytest.raises(ValueError, match="in its first line, where column names are expected"):
         read(write(tmp_path / "rows.csv", *LINES))
     lines = [line.partition(",")[2] for line in LINES]
-    with pytest.raises(ValueError, match="in its first line, where names of columns belong"):
+    with pytest.raises(ValueError, match="in its first line, where column names are expected"):
         read_table(write(tmp_path / "rows.csv", *lines))
     spectra = write(tmp_path / "rows.csv", "1.5,2.5,3.5", *lines)
     assert read_table(spectra).features == ["1.5", "2.5", "3.5"]
@@ -230,12 +233,140 @@ def test_workbooks(tmp_path: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out.count("\n") == 22
 
 
+def workbook(path: Path, rows: Sequence[Sequence[object]], *merged: str) -> Path:
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed")
+    pytest.importorskip("python_calamine", reason="python-calamine is not installed")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for cells in merged:
+        book.active.merge_cells(cells)
+    book.save(path)
+    return path
+
+
+def test_merged_cells_have_their_value_in_each_row(tmp_path: Path) -> None:
+    head = [["group", "levels", None, None], [None, "a", "b", "c"]]
+    rows = [["case" if i == 0 else "control", *x] for i, x in enumerate(VALUES.tolist())]
+    rows = [*head, *rows[:1], *([None, *x] for x in VALUES[1:10].tolist()), *rows[10:]]
+    path = workbook(tmp_path / "rows.xlsx", rows, "A1:A2", "B1:D1", "A3:A12")
+    sets = read(path, skip=(1,))
+    assert sets.preparation.features == ["a", "b", "c"]
+    np.testing.assert_array_equal(sets.target.values, VALUES[:10])
+    lines = ["a,group", *(f"{i % 7}.5,{ {0: 'case', 9: 'control'}.get(i, '') }" for i in range(20))]
+    with pytest.raises(ValueError, match=r"'group' of .* is empty in 18 of 20 rows, below every"):
+        read(write(tmp_path / "rows.csv", *lines))
+
+
+def test_numbers_of_a_workbook_are_exact_beside_text(tmp_path: Path) -> None:
+    rows: list[list[object]] = [["a", "b"], ["1,5", 1.234], ["2,5", "12"], ["3,5", 2.345]]
+    table = read_table(workbook(tmp_path / "rows.xlsx", rows))
+    np.testing.assert_array_equal(table.values, [[1.5, 1.234], [2.5, 12], [3.5, 2.345]])
+    rows = [["a", "b"], ["1.234", 0.5], ["2.345", 1.5]]
+    with pytest.raises(ValueError, match=r"'1\.234' in column 'a', which is ambiguous"):
+        read_table(workbook(tmp_path / "text.xlsx", rows))
+    rows = [["a", "b"], [True, 0.5], [2.5, 1.5], [3.5, 1.5]]
+    with pytest.raises(ValueError, match="'True' in row 1 of column 'a', where other rows have nu"):
+        read_table(workbook(tmp_path / "truth.xlsx", rows))
+
+
+@pytest.mark.parametrize(
+    ("cells", "values", "how"),
+    [
+        (["$1,200.50", "-$3.25", "$ 4"], [1200.5, -3.25, 4], "thousands separators and currency"),
+        (["1,5 \u20ac", "2 \u20ac", "3,25\u20ac"], [1.5, 2, 3.25], "decimal commas and currency"),
+        (["'1.5", "'2", "'-0.5"], [1.5, 2, -0.5], ""),
+    ],
+)
+def test_signs_around_numbers(
+    cells: list[str], values: list[float], how: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "rows.txt", "a\tb", *(f"{cell}\tx" for cell in cells))
+    table = read_table(path)
+    np.testing.assert_array_equal(table.values[:, 0], values)
+    assert "".join(own for _, own in table.rewritten).startswith(how)
+
+
+@pytest.mark.parametrize("pattern", ["{} kg", "({})", "{} \u00b1 0.1", "~{}", "1,23,4{}"])
+def test_text_that_holds_numbers_is_mentioned(pattern: str, tmp_path: Path) -> None:
+    lines = [f'{line},"{pattern.format(f"{i}.5")}"' for i, line in enumerate(LINES)]
+    table = read_table(write(tmp_path / "rows.csv", f"{HEAD},w", *lines))
+    assert table.features == ["a", "b", "c"]
+    assert table.remarks[0].startswith("w as text, because it says more than numbers")
+
+
+@pytest.mark.parametrize("pattern", ["S{}", "2025-03-{:02d}", "12:{:02d}", "m_{}", "{}_1"])
+def test_names_and_dates_are_not_taken_for_numbers(pattern: str, tmp_path: Path) -> None:
+    lines = [f"{line},{pattern.format(i)}" for i, line in enumerate(LINES)]
+    table = read_table(write(tmp_path / "rows.csv", f"{HEAD},w", *lines))
+    assert table.remarks == ()
+
+
+def test_numbers_that_may_stand_for_no_value_are_mentioned(tmp_path: Path) -> None:
+    lines = ["case,-999,999,-999", "case,2,999,-998", *("case,3,4,-997" for _ in range(9))]
+    path = write(tmp_path / "rows.csv", HEAD, *lines)
+    remarks = read_table(path).remarks
+    assert remarks == (
+        "-999 in 'a' as a number; if it stands for no value, add --na -999",
+        "999 in 'b' as a number; if it stands for no value, add --na 999",
+    )
+    assert read_table(path, layout=Layout(missing=("-999", "999"))).remarks == ()
+
+
+def test_signs_in_one_of_two_files_are_refused(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.csv", "a,b", "12%,1.5", "13%,2.5")
+    other = write(tmp_path / "other.csv", "a,b", "0.12,1.5", "0.13,2.5")
+    with pytest.raises(ValueError, match="'a' has per cent signs in only one of"):
+        read_sets(one, other, Choice())
+    assert read_sets(one, other, Choice(annotations=["a"])).preparation.features == ["b"]
+
+
+def test_lines_below_the_data_are_left_out(tmp_path: Path) -> None:
+    for name, said, *below in (
+        (
+            "notes",
+            "without a footnote at the end ('* measured twice')",
+            ",,,",
+            "* measured twice,,,",
+        ),
+        ("means", "without 2 summaries at the end ('Mean:', 'SD')", "Mean:,1,2,3", "SD,1,1,1"),
+        ("both", "without a footnote at the end", "total,1,2,3", "n.d. = not determined,,,"),
+    ):
+        sets = read(write(tmp_path / f"{name}.csv", HEAD, *LINES, *below))
+        np.testing.assert_array_equal(sets.background.values, VALUES[1::2])  # type: ignore[union-attr]
+        assert sets.target.remarks[-1].startswith(said)
+    doses = [f"{label},{i},2.5,3" for label in ("min", "max") for i in range(5)]
+    assert read_table(write(tmp_path / "doses.csv", HEAD, *doses)).n_rows == 10
+    assert read_table(write(tmp_path / "last.csv", HEAD, *LINES, "case 21,,,")).n_rows == 21
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_a_line_that_names_the_separator(mark: str, tmp_path: Path) -> None:
+    lines = [line.replace(",", mark) for line in [HEAD, *LINES]]
+    sets = read(write(tmp_path / "rows.csv", f"sep={mark}", *lines))
+    np.testing.assert_array_equal(sets.target.values, VALUES[::2])
+
+
+def test_columns_separated_by_bars(tmp_path: Path) -> None:
+    lines = [line.replace(",", "|") for line in [HEAD, *LINES]]
+    np.testing.assert_array_equal(
+        read(write(tmp_path / "a.txt", *lines)).target.values, VALUES[::2]
+    )
+
+
+def test_two_files_with_the_same_genes_in_lines(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.csv", "name,s1,s2", *(f"G{i},{i}.5,2" for i in range(5)))
+    other = write(tmp_path / "other.csv", "name,t1,t2", *(f"G{i},{i}.5,2" for i in range(5)))
+    with pytest.raises(ValueError, match="or add --transpose if lines are features"):
+        read_sets(one, other, Choice())
+
+
 def test_layouts_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", VALUES)
     for layout in (Layout(skip=(1,)), Layout(decimal=","), Layout(transpose=True)):
-        with pytest.raises(ValueError, match="has no meaning for"):
+        with pytest.raises(ValueError, match="does not apply to"):
             read_table(tmp_path / "rows.npy", layout=layout)
-    with pytest.raises(ValueError, match="--decimal=; is no decimal mark"):
+    with pytest.raises(ValueError, match="--decimal=; is not a decimal mark"):
         layout_of(decimal=";")
 
 

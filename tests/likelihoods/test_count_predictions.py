@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import expit
 
 import contrastive_lvm as clvm
-from contrastive_lvm.likelihoods.base import Nuisance
+from contrastive_lvm.likelihoods.values import Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.rows.size_factors import log_sizes

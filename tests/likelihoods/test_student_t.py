@@ -15,8 +15,8 @@ from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 
 import contrastive_lvm as clvm
-from contrastive_lvm.likelihoods.base import LeftOut
 from contrastive_lvm.likelihoods.student_t import LEAST_DF, MOST_DF, df_of_entries, df_step
+from contrastive_lvm.likelihoods.values import LeftOut
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.prediction import Linear, left_out
 from tests.oracles import Array, Side, conditional, planted, sides, slopes, with_missing

@@ -121,7 +121,7 @@ def test_both_sets_are_in_the_shared_picture() -> None:
     ax = plots.plot_shared(fit(), X, B, dimensions=(1, 0))
     (points,) = ax.collections
     assert len(np.asarray(points.get_offsets())) == len(X) + len(B)
-    assert ax.get_xlabel() == "shared dimension 2"
+    assert ax.get_xlabel() == "shared 2"
     assert words(ax) == ["target, 40 rows", "background, 30 rows"]
     assert plots.plot_shared(fit(2, 1), X, B).get_ylabel() == "rows"
 
@@ -155,7 +155,7 @@ def test_loadings_are_ranked_and_named() -> None:
     points = np.asarray(ax.collections[-1].get_offsets())
     np.testing.assert_allclose(points[:, 0], model.target_components_[1][order])
     assert ax.get_ylim()[0] > ax.get_ylim()[1]
-    assert ax.get_title(loc="left") == "Target dimension 2, 4 largest of 6"
+    assert ax.get_title(loc="left") == "target 2, 4 largest of 6"
 
 
 def test_loadings_have_intervals_of_resampled_rows() -> None:
@@ -167,7 +167,7 @@ def test_loadings_have_intervals_of_resampled_rows() -> None:
     assert found.low is not None
     assert found.high is not None
     np.testing.assert_allclose(ends, np.column_stack([found.low[0], found.high[0]])[order])
-    assert ax.get_xlabel() == "loading, with 90 % intervals"
+    assert ax.get_xlabel() == "loading, with 90% intervals"
     with pytest.raises(ValueError, match="of target loadings only"):
         plots.plot_loadings(model, of="shared", bootstrap=found)
 
@@ -211,7 +211,7 @@ def test_shares_sum_to_a_hundred_even_when_many_are_added_up() -> None:
     ax = plots.plot_variance_shares(model)
     assert sum(bar.get_width() for bar in ax.patches) == pytest.approx(100.0)  # type: ignore[attr-defined]
     assert [t.get_text() for t in ax.get_yticklabels()][-2:] == [
-        "23 more shared dimensions",
+        "23 more shared",
         "noise",
     ]
 
@@ -292,7 +292,7 @@ def test_large_sets_are_drawn_coarsely_and_keep_their_shares() -> None:
     image = np.asarray(plots.plot_missing(rows).images[0].get_array())
     assert max(image.shape) <= 240
     assert (image[:, 0] == image[0, 0]).all()
-    assert plots.plot_missing(rows).get_title(loc="left") == "Missing: target 50 %"
+    assert plots.plot_missing(rows).get_title(loc="left") == "Missing: target 50%"
 
 
 def test_imputation_hides_what_it_compares() -> None:
@@ -475,7 +475,7 @@ def test_subgroups_have_their_rows_names_and_ellipses(n_target: int) -> None:
     model.fit(data.target, background=data.background)
     ax = plots.plot_subgroups(model, data.target, title="Subgroups")
     shares = model.subgroups(data.target).weights
-    wanted = [f"subgroup {c + 1}, {100 * share:.0f} %" for c, share in enumerate(shares)]
+    wanted = [f"subgroup {c + 1}, {share:.0%}" for c, share in enumerate(shares)]
     assert sorted(text.get_text() for text in ax.texts) == sorted(wanted)
     if n_target == 1:
         assert len(ax.lines) == 2

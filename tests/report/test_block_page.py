@@ -27,7 +27,7 @@ def test_the_page_tests_every_block_and_shows_errors(tmp_path: Path) -> None:
     path = MODEL.report(tmp_path / "page.html", DATA.rows, sets=DATA.sets, title="A & B")
     text, (shared, drugs, own, noise, end) = path.read_text(encoding="utf-8"), sentences(path)
     assert "all sets have it" in shared
-    assert drugs.startswith("b+c: rows of b, c have structure that those of a lack: p = 0.001")
+    assert drugs.startswith("b+c: rows of b and c have structure that rows of a lack (p = 0.001)")
     assert own.startswith("&lt;c&gt;: rows of c have")
     assert "no evidence that rows of a have" in noise
     assert "converged" in end
@@ -70,7 +70,7 @@ def test_a_model_must_be_fitted(tmp_path: Path) -> None:
 def test_loadings_of_blocks_are_drawn_with_their_intervals() -> None:
     found = clvm.bootstrap(MODEL, DATA.rows, sets=DATA.sets, n_resamples=20, random_state=0)
     ax = clvm.plots.plot_loadings(MODEL, of="b+c", n=5, bootstrap=found)
-    assert ax.get_xlabel() == "loading, with 90 % intervals"
-    assert ax.get_title(loc="left").startswith("b+c dimension 1")
+    assert ax.get_xlabel() == "loading, with 90% intervals"
+    assert ax.get_title(loc="left").startswith("b+c 1")
     with pytest.raises(ValueError, match="of='target'"):
         clvm.plots.plot_loadings(MODEL)

@@ -20,8 +20,8 @@ from contrastive_lvm.report.advice import diagnostics
 from contrastive_lvm.report.encode_arrays import CODES, coded, columns
 from contrastive_lvm.report.page import escaped
 
-# The background of these data varies more outside the four dimensions, as fits say.
-pytestmark = pytest.mark.filterwarnings("ignore:The noise of the target is")
+# Features of `make_subgroups` differ in their variance more than four dimensions can describe.
+pytestmark = pytest.mark.filterwarnings("ignore:The noise of")
 DATA = clvm.datasets.make_subgroups(60, 50, random_state=0)
 KINDS = {"f4": "<f4", "u2": "<u2", "i4": "<i4"}
 FLOATS = st.floats(-1e6, 1e6, width=32)
@@ -253,6 +253,7 @@ def test_rows_of_both_sets_share_annotations(tmp_path: Path) -> None:
     ],
     ids=lambda model: repr(model)[:60],
 )
+@pytest.mark.filterwarnings("ignore:1 of 30 features have no noise left")
 def test_every_model_has_a_report(model: Any, tmp_path: Path) -> None:
     model.fit(DATA.target, background=DATA.background)
     data = written(tmp_path, model)
@@ -398,21 +399,48 @@ def test_unfitted_and_mistaken_models_are_refused(tmp_path: Path) -> None:
 
 
 def test_report_has_subgroups_their_stability_and_what_annotations_explain(tmp_path: Path) -> None:
-    """Differences have no errors, and annotations are compared with replicates respected."""
+    """Differences have errors of the whole fit."""
     data = clvm.datasets.make_subgroups(random_state=0)
     model = clvm.ContrastiveLVM(2, 10, latent_prior=clvm.Mixture(4))
     model.fit(data.target, background=data.background)
-    labels = {"batch": np.where(data.target_labels > 1, "late", "early")}
+    ages = np.random.default_rng(0).normal(50.0, 9.0, 400)  # numbers name no replicates
+    labels = {"batch": np.where(data.target_labels > 1, "late", "early"), "age": ages}
     place = model.report(
         tmp_path / "page.html", data.target, background=data.background, labels=labels
     )
     _, facts = read(place)
     assert [line["rows"] for line in facts["subgroups"]["table"]] == 4 * [100]
-    assert "adjusted Rand index of 1.00" in facts["subgroups"]["stability"]
+    assert "adjusted Rand index with these subgroups was 1.00" in facts["subgroups"]["stability"]
+    assert facts["subgroups"]["errors"]
+    assert all(" ± " in line["features"] for line in facts["subgroups"]["table"])
     assert facts["columns"][0]["levels"] == [f"subgroup {c}" for c in range(1, 5)]
     assert "Subgroup 1 is all late (batch)." in facts["annotation_notes"]
+    assert not any("may name replicates" in note["text"] for note in facts["diagnostics"])
     assert any("check whether that is technical" in text for text in facts["annotation_notes"])
     plain = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)
     _, facts = read(plain.report(place, data.target, background=data.background))
     assert facts["subgroups"] is None
     assert facts["annotation_notes"] == []
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report.PNG"])
+def test_a_report_is_no_pdf(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"is not the name of an HTML page; end it in \.html"):
+        fitted().report(tmp_path / name, DATA.target, background=DATA.background)
+    assert not list(tmp_path.iterdir())
+
+
+def test_shared_latents_that_tell_the_sets_apart_are_told(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    loadings = rng.normal(size=(2, 12))
+    near, far = rng.normal(size=(150, 2)), rng.choice([-2.0, 2.0], (150, 2))
+    rows = [z @ loadings + 0.3 * rng.normal(size=(150, 12)) for z in (far, near, near[::-1])]
+    for target, level in ((rows[0], "care"), (rows[2], "good")):
+        model = clvm.ContrastiveLVM(1, 2).fit(target, background=rows[1])
+        page = model.report(tmp_path / "report.html", target, background=rows[1])
+        data = read(page)[1]
+        note = data["background_notes"][0]
+        assert note["level"] == level
+        assert f"curve {data['facts']['shared_auc']:.2f}" in note["text"]
+        expected = clvm.leakage(model, target, rows[1]).set_auc
+        assert data["facts"]["shared_auc"] == pytest.approx(expected, abs=1e-6)

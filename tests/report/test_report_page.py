@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -249,7 +250,7 @@ def test_colours_follow_any_column_and_the_legend_selects(case: Case, opened: Op
 def test_axes_can_be_chosen(case: Case, opened: Open) -> None:
     page = opened(case)
     before = pixels(page, 0)
-    page.select_option("#target-view select >> nth=1", label="shared dimension 3")
+    page.select_option("#target-view select >> nth=1", label="shared 3")
     settle(page)
     assert pixels(page, 0) != before
     y = page.evaluate("Array.from(clvm.views[0].yAxis.values.slice(0, 200))")
@@ -259,7 +260,7 @@ def test_axes_can_be_chosen(case: Case, opened: Open) -> None:
 
 def test_loadings_can_be_searched(case: Case, opened: Open) -> None:
     page = opened(case)
-    page.select_option("#dimension", label="shared dimension 2")
+    page.select_option("#dimension", label="shared 2")
     page.fill("#search", "GENE 2")
     loadings = pd.Series(case.model.shared_components_[1], index=case.target.columns)
     matches = loadings[[name for name in loadings.index if "gene 2" in name]]
@@ -296,9 +297,54 @@ def test_downloads_hold_the_numbers_of_the_library(case: Case, opened: Open) -> 
     page.fill("#find", "cell 19")
     found = frame_of(page, "#save-selected-rows")
     assert found["row"].tolist() == [f"cell {i}" for i in (19, *range(190, 200))]
-    with page.expect_download() as waiting:
-        page.click("#target-view button:has-text('PNG')")
-    assert Path(waiting.value.path()).read_bytes().startswith(b"\x89PNG")
+    picture = saved(page, "#target-view button:has-text('PNG')")
+    assert picture.startswith(b"\x89PNG")
+    assert int.from_bytes(picture[16:20]) == 2126  # pixels: 180 mm at 300 dpi
+
+
+def test_figures_have_axes_and_a_legend_and_are_white(case: Case, opened: Open) -> None:
+    page = opened(case, color_scheme="dark")
+    page.select_option("#colour", label="subgroup")
+    root = ET.fromstring(saved(page, "#shared-view button:has-text('SVG')"))
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.get("width") == "180mm"
+    assert root.find(f"{space}rect").get("fill") == "#ffffff"  # type: ignore[union-attr]
+    words = [text.text for text in root.iter(f"{space}text")]
+    assert {"shared 1", "shared 2", "subgroup", "open: background"} <= set(words)
+    levels = {name for name in case.subgroups.tolist() if name in words}
+    assert levels == set(case.subgroups.tolist())
+    points = root.findall(f"{space}g/*")
+    assert len(points) == len(case.target) + len(case.background)
+
+
+def test_the_first_screen_has_the_leading_features(case: Case, opened: Open) -> None:
+    page = opened(case)
+    own = case.model.target_components_[0]
+    at = int(np.argmax(np.abs(own)))
+    best, sign = case.target.columns[at], "+" if own[at] > 0 else "\u2212"
+    cells = page.locator("#verdict-table td.leading").all_inner_texts()
+    assert cells[0].startswith(f"{best} {sign}, ")
+
+
+def test_a_selection_says_who_is_in_it(case: Case, opened: Open) -> None:
+    page = opened(case)
+    page.fill("#find", "cell 19")
+    who = page.locator("#selected-who").inner_text()
+    rows = [19, *range(190, 200)]
+    assert f"Rows: {', '.join(f'cell {i}' for i in rows)}." in who
+    first = case.subgroups[rows[0]]
+    n, total = np.sum(case.subgroups[rows] == first), np.sum(case.subgroups == first)
+    assert f"{first} {n} of {total}" in who
+
+
+def test_paper_is_white(case: Case, opened: Open) -> None:
+    page = opened(case, color_scheme="dark")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    pixel = "Array.from(clvm.views[0].context.getImageData(2, 2, 1, 1).data)"
+    assert page.evaluate(pixel) == [255, 255, 255, 255]
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
 def test_everything_can_be_done_with_the_keyboard(case: Case, opened: Open) -> None:
@@ -369,6 +415,8 @@ def test_a_phone_needs_no_scrolling_to_the_side(case: Case, opened: Open) -> Non
     x, y = place(page, 3)
     page.touchscreen.tap(x, y)
     assert len(selected(page)) == 1
+    style = "getComputedStyle(clvm.views[0].top).touchAction"
+    assert page.evaluate(style) == "pan-y pinch-zoom"  # fingers scroll over the plots
 
 
 def test_the_background_can_be_laid_over_the_target(case: Case, opened: Open) -> None:

@@ -29,7 +29,7 @@ def test_a_shift_is_told_and_is_no_contrast(
     assert run([*command, "-o", str(model), "--resamples", "99", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["means"]["n_different"] == 1
-    assert "nearly all that differs is such a shift" in facts["means"]["sentence"]
+    assert "nearly all of the difference is such a shift" in facts["means"]["sentence"]
     (found,) = facts["means"]["features"]
     assert found["feature"] == "g3"
     assert found["difference"] == pytest.approx(15.0, abs=3.0 * found["standard_error"])
@@ -40,4 +40,4 @@ def test_no_shift_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[
     file, model = _file(tmp_path, 0.0), tmp_path / "m.clvm"
     command = ["fit", str(file), "--by", "group", "--target", "patient", "-o", str(model)]
     assert run([*command, "--resamples", "99"]) == 0
-    assert "No feature differs in its mean" in capsys.readouterr().out
+    assert "No feature has a mean that differs" in capsys.readouterr().out

@@ -28,8 +28,8 @@ def made(pvalue: float, n_target: int) -> Any:
             1,
             2,
             (
-                "Target and background differ: p = 0.001, one dimension supported of the two "
-                "below; the other describes noise."
+                "Target and background differ: p = 0.001, one dimension supported; the test does "
+                "not say which of the two below it is."
             ),
             "care",
         ),

@@ -70,7 +70,9 @@ def test_model_and_sentences() -> None:
     said = annotation_sentences(table, frame, model.predict(data.target))
     assert "Subgroup 4 is nearly all a (genotype)." in said
     assert "Subgroup 1 is all Ts65Dn (genotype)." in said
-    assert any(text.startswith("batch explains 50% of the target latents") for text in said)
+    assert any(
+        text.startswith("batch explains 50% of the variance of the target latents") for text in said
+    )
     assert sum(text.endswith("check whether that is technical.") for text in said) == 1
     with pytest.raises(InvalidDataError, match="has 3 rows, but X has 400"):
         clvm.explain_annotations(model, data.target, frame[:3])

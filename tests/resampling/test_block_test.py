@@ -7,7 +7,7 @@ import pytest
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.resampling.block_rows import block_sides
+from contrastive_lvm.resampling.compared_rows import sides_of_block
 
 SETS = np.repeat(["a", "b", "c"], [60, 70, 80])
 BLOCKS: dict[str, Any] = {
@@ -86,14 +86,15 @@ def test_directions_of_other_blocks_become_noise() -> None:
     rows, rng = rows_of(3), np.random.default_rng(0)
     likelihood = clvm.Gaussian(sets="own")
     model = clvm.MultiSetLVM(BLOCKS, likelihood=likelihood).fit(rows, sets=SETS)
-    sides = block_sides(model, rows, SETS, "c", None)
-    order = np.concatenate(sides.places)
-    assert (SETS[order] == np.array(["a", "b", "c"])[sides.set_of_row]).all()
-    np.testing.assert_array_equal(sides.loadings, model.components_["b+c"].T)  # c is clearly there
-    changed = sides.change(np.arange(210))(np.zeros((210, 12)), rng)
+    given = sides_of_block(model, rows, SETS, "c", SETS, None)
+    others = given.others
+    assert others is not None
+    assert (np.concatenate(given.groups) == np.array(["a", "b", "c"])[others.set_of_row]).all()
+    np.testing.assert_array_equal(others.loadings, model.components_["b+c"].T)  # c is clearly there
+    changed = others.replace(np.zeros((210, 12)), rng)
     for s, name in enumerate("abc"):
-        own = changed[sides.set_of_row == s]
-        u = sides.loadings[:, 0] / np.linalg.norm(sides.loadings)
+        own = changed[others.set_of_row == s]
+        u = others.loadings[:, 0] / np.linalg.norm(others.loadings)
         np.testing.assert_allclose(own, np.outer(own @ u, u), atol=1e-12)
         assert 0.5 < (own @ u).var() / model.noise_variance_[name] < 2.0
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -100,11 +101,56 @@ def test_the_command_writes_a_picture_and_a_table(
     assert [row["method"] for row in facts["methods"]] == ["PCA", "PPCA", "cPCA", "gcPCA", "cLVM"]
     assert [row["log_likelihood"] is None for row in facts["methods"]] == [0, 0, 1, 1, 0]
     assert "<svg" in picture.read_text(encoding="utf-8")
-    assert run([*command, "-o", str(picture), "--colour", "arm"]) == 0
+    assert run([*command, "-o", str(picture), "--color", "arm"]) == 0
     assert "stability" in capsys.readouterr().out
     for bad, reason in (
-        (["-o", "out.txt"], "end it with .png"),
-        (["--colour", "sex"], "no column"),
+        (["-o", "out.txt"], "use the ending .png"),
+        (["--color", "sex"], "no column"),
     ):
         assert run([*command, *bad]) == 2
         assert reason in capsys.readouterr().err
+
+
+def test_both_sets_need_the_same_features_in_the_same_order() -> None:
+    data = clvm.datasets.make_subgroups(20, 20, random_state=0)
+    names = [f"g{j}" for j in range(data.target.shape[1])]
+    X, B = (pd.DataFrame(rows, columns=names) for rows in (data.target, data.background))
+    with pytest.raises(ValueError, match="in another order"):
+        clvm.compare_methods(X, background=B[names[::-1]])
+    with pytest.raises(ValueError, match="has 3 features, but X has"):
+        clvm.compare_methods(data.target, background=data.background[:, :3])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda X: np.where(X == X[0, 0], np.inf, X), "infinity"),
+        (lambda X: np.where(np.arange(X.shape[1]) == 1, np.nan, X), "no observed entry"),
+        (lambda X: 1e170 * X, "overflow"),
+        (np.zeros_like, "do not vary"),
+        (lambda X: X[:3], "too large for 3 rows"),
+        (lambda X: X[:, :1], "too large for 20 rows of 1 feature"),
+    ],
+)
+def test_rows_that_no_method_can_be_fitted_to_are_refused(change: Any, says: str) -> None:
+    data = clvm.datasets.make_subgroups(20, 20, random_state=0)
+    with pytest.raises(ValueError, match=says):
+        clvm.compare_methods(change(data.target), background=change(data.background))
+
+
+def test_a_picture_without_dimensions_is_not_stable() -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    assert _agreement(np.zeros((30, 2)), np.zeros((30, 2))) == 0.0
+    assert _agreement(np.zeros((30, 2)), rows) == 0.0
+    one = np.column_stack([rows[:, 0], np.zeros(30)])
+    assert _agreement(one, 2.0 * one) == pytest.approx(1.0)
+
+
+def test_half_of_the_rows_may_not_vary() -> None:
+    X = np.zeros((20, 4))
+    X[3] = [1.0, 2.0, 0.5, 3.0]
+    B = np.random.default_rng(0).normal(size=(20, 4))
+    methods = {"PCA": PCA(1)}
+    found = clvm.compare_methods(X, background=B, methods=methods, n_resamples=2, random_state=0)
+    assert 0.0 <= value(found, "PCA", "stability") <= 1.0
+    assert np.isnan(value(found, "PCA", "log_likelihood"))  # no density

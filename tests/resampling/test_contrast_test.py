@@ -67,8 +67,14 @@ def test_statistic_is_that_of_brute_force() -> None:
     )
     far = noise - noise.mean()
     noise = np.where(far**2 > 2 * noise.var(), far - 2 * noise.var() / far, 0.0)
-    np.testing.assert_allclose(found.inside, inside)
-    np.testing.assert_allclose(found.outside, outside - noise)
+    np.testing.assert_allclose(found, [inside, outside - noise])
+
+
+def test_more_divisions_than_a_float_can_count() -> None:
+    replicates = check_replicates([None, None], [900, 800])
+    labels = label_sets(replicates, 19, np.random.default_rng(0), paired=False)
+    assert labels.in_first.shape == (20, 1700)
+    assert (labels.in_first.sum(axis=1) == 900).all()
 
 
 def test_stored_and_direct_second_moments_agree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +388,7 @@ def test_one_feature_and_constant_rows_are_refused() -> None:
 
 
 def test_more_rows_than_memory_takes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("contrastive_lvm.resampling.contrast_test.MOST_ENTRIES", 47)
+    monkeypatch.setattr("contrastive_lvm.resampling.compared_rows.MOST_ENTRIES", 47)
     X, B = simulate(0, 8, 8, d=3)
     with pytest.raises(InvalidDataError, match=r"48 entries.*drawn at random"):
         clvm.contrast_test(X, background=B)

@@ -7,7 +7,9 @@ import pytest
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.resampling.dimensions import _Folded
 
 
 def sets(n_target: int, n_shared: int, n: int = 150, d: int = 10, seed: int = 0) -> list[Array]:
@@ -122,3 +124,34 @@ def test_a_model_that_misleads_is_noticed() -> None:
             data.target, background=data.background, n_shared=(0, 1), random_state=0
         )
     assert [each.filename for each in said] == [__file__]
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge", "ignore::UserWarning")
+def test_priors_are_in_units_of_the_data() -> None:
+    rows, unit = sets(1, 1, n=40, d=6), 2.0**-10
+    model = clvm.ContrastiveLVM(shared_prior="ard", target_prior="ard", inference="vb")
+    options: dict[str, Any] = {"model": model, "n_target": (0, 1), "n_shared": (1,), "cv": 3}
+    first = choose(rows, **options).table
+    second = choose([unit * own for own in rows], **options).table
+    entries = sum(own.size for own in rows)
+    in_units = second["log_likelihood"] + entries * np.log(unit)
+    np.testing.assert_allclose(in_units, first["log_likelihood"], rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_outlier_in_one_fold_leaves_the_others_as_they_are() -> None:
+    X, Y = sets(1, 1, n=40, d=6)
+    X[7, 3] = 1e9
+    given, fold = read_input(clvm.ContrastiveLVM(1, 1), X, Y), np.arange(40) % 3
+    data: Any = _Folded.of(given, (fold, fold), 3).training[fold[7]]
+    kept = X[fold != fold[7]]
+    exact = np.cov(kept.T, bias=True) * len(kept)
+    np.testing.assert_allclose(data.sets[0].matrix, exact, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-200, 1e200])
+def test_rows_that_do_not_vary_or_overflow_are_refused(value: float) -> None:
+    X = np.zeros((20, 4))
+    X[0, 0] = value
+    with pytest.raises(ValueError, match=r"do not vary|squares"):
+        choose([X, X[:15]], n_target=(0, 1), n_shared=(1,))

@@ -73,3 +73,16 @@ def test_names_constants_and_features_of_one_replicate() -> None:
     assert np.isfinite(some["pvalue"]).all()
     assert (some["std"][1:] == np.inf).all()
     assert (some["pvalue"][1:] == 1.0).all()
+
+
+def test_values_whose_squares_are_no_numbers_are_refused() -> None:
+    data = clvm.datasets.make_subgroups(20, 20, random_state=0)
+    X, B = data.target, data.background
+    for unit, says in ((1e170, "overflow"), (1e-170, "vanish"), (1e-310, "vanish")):
+        with pytest.raises(ValueError, match=says):
+            clvm.mean_difference(unit * X, background=unit * B)
+    units = np.where(np.arange(X.shape[1]) == 2, 1e-170, 1.0)
+    with pytest.raises(ValueError, match=r"vanish in columns \['2'\]"):
+        clvm.mean_difference(units * X, background=units * B)
+    with pytest.raises(ValueError, match="do not vary"):
+        clvm.mean_difference(np.ones((5, 2)), background=np.zeros((5, 2)))

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
@@ -11,7 +12,7 @@ from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.estimators.linear_fit import read_input
 from contrastive_lvm.resampling.newton import FixedNewton
 from contrastive_lvm.resampling.refit import Refit, _sweep
-from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, weighted_scatter, without
+from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, joined, weighted_scatter
 from contrastive_lvm.resampling.scatter_sweep import ScatterStack, ScatterSweep
 
 
@@ -91,7 +92,11 @@ def test_every_model_takes_the_shortest_way(name: str, newton: bool, kind: type)
 
 
 @pytest.mark.parametrize("name", ["plain", "noise of each feature", "in the span"])
-def test_a_sweep_by_scatters_is_the_sweep_of_the_engine(name: str) -> None:
+def test_a_sweep_by_scatters_is_the_sweep_of_the_engine(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """That is without the change of latent coordinates, which Newton's method has no use for."""
+    monkeypatch.setattr(Problem, "_best_change", lambda *_: None)
     model, options = MODELS[name]
     X, Y = sets(**options)  # type: ignore[arg-type]
     refit = refit_of(model, X, Y)
@@ -199,18 +204,49 @@ def test_newton_and_ascent_find_the_same_fit() -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "in the span"])
-def test_a_scatter_without_a_fold_is_that_of_the_other_rows(name: str) -> None:
+def test_scatters_of_folds_are_joined_to_that_of_all_their_rows(name: str) -> None:
     X, Y = sets(**MODELS[name][1])  # type: ignore[arg-type]
     rows = ScatterRows([X, Y], span=name == "in the span")
-    fold = [np.arange(len(Z)) % 3 == 1 for Z in (X, Y)]
-    whole = rows.scatters([np.ones(len(X)), np.ones(len(Y))])
-    parts = rows.scatters([own.astype(float) for own in fold])
-    direct = rows.scatters([1.0 - own for own in fold])
-    for total, part, rest in zip(whole, parts, direct, strict=True):
-        found = without(total, part)
+    folds = [[np.arange(len(Z)) % 3 == fold for Z in (X, Y)] for fold in range(3)]
+    parts = [rows.scatters([own.astype(float) for own in fold]) for fold in folds]
+    direct = rows.scatters([1.0 - own for own in folds[2]])
+    for first, second, rest in zip(*parts[:2], direct, strict=True):
+        found = joined([first, second])
         np.testing.assert_allclose(found.matrix, rest.matrix, atol=1e-9)
         np.testing.assert_allclose(found.mean, rest.mean, atol=1e-12)
         assert (found.n_rows, found.n_outside) == (rest.n_rows, rest.n_outside)
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_priors_of_refits_are_in_units_of_the_data() -> None:
+    X, Y = sets()
+    model = clvm.ContrastiveLVM(
+        2, 2, shared_prior="ard", target_prior="ard", inference="vb", random_state=0
+    )
+    found = []
+    for unit in (1.0, 2.0**-10, 2.0**10):
+        own = clvm.bootstrap(
+            clone(model).fit(unit * X, background=unit * Y),
+            unit * X,
+            background=unit * Y,
+            n_resamples=20,
+            random_state=0,
+        )
+        assert own.low is not None
+        found.append(own.low / unit)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:The variances of the target and the background")
+def test_a_fit_of_which_newton_has_no_matrix_is_refitted_by_em() -> None:
+    X, Y = sets(missing=0.02)
+    X[7, 3] = 1e9
+    model = clvm.ContrastiveLVM(0, 1).fit(X, background=Y)
+    given = read_input(model, X, Y)
+    refit = Refit.of_fit(given, model.posterior_, n_refits=1000)
+    again = refit([np.ones(len(X)), np.ones(len(Y))])
+    assert again.lower_bound == pytest.approx(model.lower_bound_, abs=1e-3)
 
 
 def test_weights_that_leave_too_little_are_not_allowed() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import contrastive_lvm as clvm
-from contrastive_lvm.rows import data, file_rows, masked_rows, scale_mixture_rows
+from contrastive_lvm.rows import data, masked_rows, reader, scale_mixture_rows
 
 D = 6
 MODELS: dict[str, dict[str, Any]] = {
@@ -40,8 +40,8 @@ def held(form: str, X: Any, path: Path) -> Any:
 def large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small sets are treated as those of more than 8.4 million entries are."""
     monkeypatch.setattr(data, "MOST_LOADED", 0)
-    monkeypatch.setattr(masked_rows, "MOST_KEPT", 0)
-    monkeypatch.setattr(file_rows, "LEAST_ENTRIES", 30 * D)
+    monkeypatch.setattr(masked_rows, "MOST_LOADED", 0)
+    monkeypatch.setattr(reader, "LEAST_ENTRIES", 30 * D)
 
 
 @pytest.mark.usefixtures("large_sets")
@@ -61,7 +61,7 @@ def test_medians_of_rows_that_are_all_empty(monkeypatch: pytest.MonkeyPatch) -> 
     """Every other row is empty, just those that are looked at for medians."""
     X, B = sets()
     whole = clvm.ContrastiveLVM(1, 1, likelihood="student_t").fit(X, background=B)
-    monkeypatch.setattr(scale_mixture_rows, "MOST_SORTED", len(X) * D)
+    monkeypatch.setattr(scale_mixture_rows, "MOST_LOADED", len(X) * D)
     with_empty = np.full((2 * len(X), D), np.nan)
     with_empty[::2] = X
     found = clvm.ContrastiveLVM(1, 1, likelihood="student_t").fit(with_empty, background=B)

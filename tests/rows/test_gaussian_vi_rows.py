@@ -14,7 +14,7 @@ from scipy.special import expit, logsumexp
 
 import contrastive_lvm as clvm
 from contrastive_lvm import prediction as predict
-from contrastive_lvm.likelihoods.base import Nuisance
+from contrastive_lvm.likelihoods.values import Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
 from contrastive_lvm.linalg.quadrature import LIMITS, logistic_moments

@@ -10,12 +10,13 @@ from scipy import sparse
 
 import contrastive_lvm as clvm
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.rows import memory
-from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows import data as memory
+from contrastive_lvm.rows.reader import LocalRows
 
 FITS: dict[str, tuple[tuple[int, int], Any]] = {
     "many rows": ((20000, 40), clvm.Gaussian()),
     "scatter": ((1500, 700), clvm.Gaussian()),
+    "scatter of fewer rows": ((1100, 1600), clvm.Gaussian("feature")),
     "operator": ((300, 9000), clvm.Gaussian("feature")),
     "span": ((60, 20000), clvm.Gaussian()),
     "missing": ((9000, 200), clvm.Gaussian()),
@@ -48,7 +49,8 @@ def fitted_peak(name: str) -> tuple[int, int]:
     X = rows(name)
     sets = [X, X[: 2 * X.shape[0] // 3] + 0.0 * X[: 2 * X.shape[0] // 3]]
     model = clvm.ContrastiveLVM(3, 5, likelihood=FITS[name][1], inference=clvm.EM(max_iter=2))
-    held = sum(memory._bytes_of(own) for own in sets)
+    stored = ("data", "indices", "indptr") if sparse.issparse(X) else ("real",)
+    held = sum(getattr(own, part).nbytes for own in sets for part in stored)
     tracemalloc.start()
     try:
         with pytest.warns(match="max_iter"):
@@ -92,6 +94,40 @@ def test_a_fit_that_cannot_fit_is_refused(
     monkeypatch.setattr(memory, "total_memory", lambda: None)  # unknown
     with pytest.warns(match="max_iter"):
         model.fit(X, background=X[:200])
+
+
+PROJECTIONS: dict[str, tuple[Any, tuple[int, int]]] = {
+    "covariances": (clvm.ContrastivePCA(2, alpha=1.0), (1200, 700)),
+    "in the span": (clvm.ContrastivePCA(2, alpha=1.0), (120, 9000)),
+    "gcPCA": (clvm.GeneralizedContrastivePCA(2), (900, 500)),
+    "gcPCA, few rows": (clvm.GeneralizedContrastivePCA(2), (200, 700)),
+}
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_the_estimate_of_a_projection_is_below_its_peak_and_close(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, shape = PROJECTIONS[name]
+    X, B = np.random.default_rng(0).standard_normal((2, *shape))
+    tracemalloc.start()
+    try:
+        model.fit(X, background=B)
+        peak = X.nbytes + B.nbytes + tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    monkeypatch.setattr(memory, "total_memory", lambda: peak)
+    model.fit(X, background=B)
+    monkeypatch.setattr(memory, "total_memory", lambda: peak // 3)
+    with pytest.raises(InvalidDataError, match=r"X is too large: a fit to .* use fewer columns"):
+        model.fit(X, background=B)
+
+
+@pytest.mark.parametrize("model", [clvm.ContrastivePCA(2), clvm.GeneralizedContrastivePCA(2)])
+def test_a_small_sparse_matrix_of_many_columns_is_refused_before_it_is_dense(model: Any) -> None:
+    wide = sparse.eye_array(3 * 10**6, format="csr")[: 2 * 10**6]
+    with pytest.raises(InvalidDataError, match=r"needs at least .* GB of memory"):
+        model.fit(wide, background=wide[1:])
 
 
 def test_the_memory_of_this_machine() -> None:

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import contrastive_lvm as clvm
-from contrastive_lvm.rows import data, file_rows, masked_rows, scale_mixture_rows, scatter
+from contrastive_lvm.rows import data, masked_rows, reader, scale_mixture_rows, scatter
 
 D = 7
 MODELS: dict[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ def assert_same(found: Any, expected: Any, limit: float = 1e-8) -> None:
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows stay where they are, in chunks of 20 rows."""
     monkeypatch.setattr(data, "MOST_LOADED", 0)
-    monkeypatch.setattr(file_rows, "CHUNK_ENTRIES", 20 * D)
+    monkeypatch.setattr(reader, "CHUNK_ENTRIES", 20 * D)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -143,8 +143,8 @@ def test_single_precision(name: str) -> None:
 
 def test_large_sets_begin_where_their_repetition_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Medians come from evenly spaced rows, of each as many as its weight says."""
-    monkeypatch.setattr(scale_mixture_rows, "MOST_SORTED", 50 * D)
-    monkeypatch.setattr(masked_rows, "MOST_KEPT", 0)
+    monkeypatch.setattr(scale_mixture_rows, "MOST_LOADED", 50 * D)
+    monkeypatch.setattr(masked_rows, "MOST_LOADED", 0)
     X, B, *weights = sets(missing=True)
     twice = [repeated(A, w) for A, w in zip((X, B), weights, strict=True)]
     for name in ("isotropic", "Student-t"):

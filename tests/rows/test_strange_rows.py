@@ -89,14 +89,19 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@cache
+def of_plain_rows(likelihood: str) -> clvm.ContrastiveLVM:
+    X, B = sets()
+    return clvm.ContrastiveLVM(1, 1, likelihood=likelihood).fit(X, background=B)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
 def test_the_same_rows_in_another_form(
     form: str, likelihood: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data, "MOST_LOADED", 0)
-    X, B = sets()
-    reference = clvm.ContrastiveLVM(1, 1, likelihood=likelihood).fit(X, background=B)
+    (X, B), reference = sets(), of_plain_rows(likelihood)
     given: Any = [FORMS[form](A) for A in (X, B)]
     found = clvm.ContrastiveLVM(1, 1, likelihood=likelihood).fit(given[0], background=given[1])
     assert found.lower_bound_ == pytest.approx(reference.lower_bound_, rel=1e-7)

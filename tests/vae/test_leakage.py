@@ -15,7 +15,8 @@ from tests.vae.autoencoders import DATA, known, quick
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
 from contrastive_lvm.estimators.leakage import Leakage, separation_warnings
-from contrastive_lvm.vae.leak_penalty import (
+from contrastive_lvm.vae.architecture import DiagonalGaussian
+from contrastive_lvm.vae.objective import (
     N_WIDTHS,
     WIDEST,
     dependence,
@@ -23,7 +24,6 @@ from contrastive_lvm.vae.leak_penalty import (
     kernel,
     leak,
 )
-from contrastive_lvm.vae.network_model import DiagonalGaussian
 
 WIDTHS = [WIDEST / 2**i for i in range(N_WIDTHS)]
 
@@ -185,6 +185,16 @@ def test_held_out_rows_say_whether_there_is_a_contrast(tmp_path: Path) -> None:
     ):
         model = quick(**JUDGED).fit(X, background=B)
     assert abs(model.target_gain_) < 2.0 * model.target_gain_error_
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spectrum", [None, 0.0, 2.0])
+def test_textures_alone_have_no_contrast(spectrum: float | None) -> None:
+    rows = clvm.datasets.make_digits_on_texture(10, 4000, spectrum=spectrum, random_state=3)
+    X, B = (half.astype(np.float32) for half in np.split(rows.background, 2))
+    model = clvm.ContrastiveVAE(max_epochs=60, refine_steps=0, random_state=3)
+    with pytest.warns(UserWarning, match="no contrast was found"):
+        model.fit(X, background=B)
 
 
 def test_shared_latents_that_carry_the_target_are_reported() -> None:

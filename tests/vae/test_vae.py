@@ -14,10 +14,16 @@ from tests.vae.autoencoders import DATA, QUICK, counts, known, quick
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
-from contrastive_lvm.vae.architecture import Architecture, NetworkConstants
-from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, DiagonalGaussian, NetworkModel
+from contrastive_lvm.vae.architecture import (
+    LEAST_LOG_NOISE,
+    Architecture,
+    DiagonalGaussian,
+    NetworkConstants,
+    NetworkModel,
+)
 from contrastive_lvm.vae.networks import FullyConnected
 from contrastive_lvm.vae.objective import batch_terms, row_terms
+from contrastive_lvm.vae.trained_networks import DecoderInputs
 from contrastive_lvm.vae.training import TrainingPlan, TrainingSchedule
 
 COUNTS = {"target": counts(300, 0), "background": counts(200, 1)}
@@ -154,7 +160,7 @@ def own_distribution(model: clvm.ContrastiveVAE, of: str) -> Any:
     L = np.vstack([decoder[0].weights for decoder in decoders]).T
     L = L * network.units.unit[:, None]
     t = np.zeros((1, 2)) if of == "target" else None
-    offset = network.predictor(1, t, np.zeros((1, 2)), of)[0]
+    offset = network.predictor(DecoderInputs(1, t, np.zeros((1, 2))), of)[0]
     noise = np.eye(len(offset)) * model.noise_variance_
     return stats.multivariate_normal(offset, L @ L.T + noise)
 
@@ -226,7 +232,11 @@ def test_every_output_predicts(name: str) -> None:
     assert (model.dispersion_ is not None) == (name == "negative_binomial")
 
 
-@pytest.mark.parametrize("likelihood", [Contaminated(), SoftplusPoisson()], ids=repr)
+@pytest.mark.parametrize(
+    "likelihood",
+    [pytest.param(Contaminated(), marks=pytest.mark.slow), SoftplusPoisson()],
+    ids=repr,
+)
 def test_likelihoods_from_outside_are_outputs(likelihood: clvm.Likelihood) -> None:
     sets = DATA if isinstance(likelihood, Contaminated) else SimpleNamespace(**COUNTS)
     model = quick(likelihood=likelihood).fit(sets.target, background=sets.background)

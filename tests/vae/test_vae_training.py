@@ -16,10 +16,10 @@ from tests.vae.autoencoders import DATA, counts, fitted, known, quick, same
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
 from contrastive_lvm.rows import minibatches as shuffled
-from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.reader import UNCHECKED, open_rows
-from contrastive_lvm.vae.network_rows import NetworkRows
+from contrastive_lvm.rows import reader
+from contrastive_lvm.rows.reader import UNCHECKED, LocalRows, open_rows
 from contrastive_lvm.vae.training import Training
+from contrastive_lvm.vae.training_data import NetworkRows
 
 
 def test_the_same_seed_gives_the_same_model() -> None:
@@ -81,7 +81,7 @@ def test_a_state_of_another_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is not a file; give the checkpoint"):
         quick().fit(DATA.target, background=DATA.background, resume=tmp_path / "none")
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="is not a whole training state"):
+    with pytest.raises(ValueError, match="is not a complete training state"):
         quick().fit(DATA.target, background=DATA.background, resume=path)
 
 
@@ -127,7 +127,7 @@ def test_memory_maps_and_sparse_rows_give_what_arrays_give(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_dask_rows_are_never_computed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 1000)
+    monkeypatch.setattr(shuffled, "MOST_LOADED", 1000)
     da = pytest.importorskip("dask.array", reason="the extra dask is not installed")
     X, B = (da.from_array(rows, chunks=(40, 3)) for rows in (DATA.target, DATA.background))
     words: dict[str, Any] = {"max_epochs": 40}
@@ -144,14 +144,16 @@ def test_rows_in_files_are_read_by_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     with h5py.File(tmp_path / "rows.h5", "w") as file:
         X = file.create_dataset("x", data=DATA.target, chunks=(40, DATA.target.shape[1]))
         B = file.create_dataset("b", data=DATA.background, chunks=(40, DATA.target.shape[1]))
-        monkeypatch.setattr("contrastive_lvm.rows.file_rows.CHUNK_ENTRIES", 400)
+        monkeypatch.setattr("contrastive_lvm.rows.reader.CHUNK_ENTRIES", 400)
         largest: list[int] = []
 
-        def floats(rows: Any) -> Any:
-            largest.append(len(rows))
-            return rows
+        real = reader.floats
 
-        monkeypatch.setattr("contrastive_lvm.rows.file_rows.floats", floats)
+        def floats(rows: Any, *name: str) -> Any:
+            largest.append(len(rows))
+            return real(rows, *name)
+
+        monkeypatch.setattr(reader, "floats", floats)
         model = quick(max_epochs=2).fit(X, background=B)
         found = model.transform(X)
     np.testing.assert_allclose(found, memory.transform(DATA.target), atol=1e-5)
@@ -167,7 +169,7 @@ def test_an_epoch_goes_through_all_rows(few: int, monkeypatch: pytest.MonkeyPatc
         left = rows.without(np.array([3, 30]))
         assert left.n_rows == 48
         np.testing.assert_array_equal(left[np.array([5, 3, 47])][:, 0], [6, 4, 49])
-        monkeypatch.setattr(shuffled, "BUFFER_ENTRIES", 3 * 7 * few)
+        monkeypatch.setattr(shuffled, "MOST_LOADED", 3 * 7 * few)
         parts = list(left.epoch(np.random.default_rng(0), 4, 12))
         seen = np.concatenate(parts)[:, 0]
         np.testing.assert_array_equal(np.sort(seen), np.delete(np.arange(50), [3, 30]))

@@ -1,4 +1,4 @@
-"""What a user has chosen on the page, as a command and as Python code."""
+"""The choices of a user on the page, as a command and as Python code."""
 
 import shlex
 from collections.abc import Mapping
@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-LONGEST = 1000  # characters of a name or a value
 Decimal = Literal["", "point", "comma"]
 Scale = Literal["none", "standard", "robust"]
 Values = Literal["measurements", "counts", "binary"]
@@ -62,7 +61,7 @@ HINTS = get_type_hints(Choices)
 
 
 def parse_choices(given: object) -> Choices:
-    """Return choices that came from outside, or refuse them."""
+    """Parse choices that came from outside, or refuse them."""
     if not isinstance(given, Mapping):
         raise TypeError("the choices are not a JSON object; load the page again.")
     known = {own.name for own in fields(Choices)}
@@ -78,8 +77,8 @@ def _is_valid(hint: Any, value: object) -> bool:
     if hint is bool:
         return isinstance(value, bool)
     texts = [value] if hint is str else value
-    return isinstance(texts, list) and all(
-        isinstance(text, str) and len(text) <= LONGEST and text.isprintable() for text in texts
+    return isinstance(texts, list) and all(  # names and values are short
+        isinstance(text, str) and len(text) <= 1000 and text.isprintable() for text in texts
     )
 
 
@@ -120,7 +119,7 @@ def fit_arguments(choices: Choices, files: list[Path | str], name: str) -> list[
 
 
 def _sides(choices: Choices) -> dict[str, list[str]]:
-    """Write the values of both sets so that an equals sign in one is not taken for a condition."""
+    """Write the values of both sets so that an equals sign in one is not read as a condition."""
     by, sides = choices.by, {"target": choices.target, "background": choices.background}
     return {
         side: [f"{by}={text}" if "=" in text else text for text in texts]
@@ -161,7 +160,7 @@ def python_code(choices: Choices, files: list[Path | str], name: str) -> str:
 import contrastive_lvm as clvm
 from contrastive_lvm.io.model_files import write_model
 from contrastive_lvm.io.tables.choose_rows import Choice
-from contrastive_lvm.io.tables.layout import layout_of
+from contrastive_lvm.io.tables.table import layout_of
 from contrastive_lvm.io.tables.prepare import read_sets
 from contrastive_lvm.report.evidence import gather, replicates_of
 from contrastive_lvm.report.page import page

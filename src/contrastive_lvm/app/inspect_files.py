@@ -1,4 +1,4 @@
-"""What files hold, and how far two models agree, as JSON; run in a process of its own."""
+"""Descriptions of files and comparisons of models, as JSON, for a process of its own."""
 
 import contextlib
 import json
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.io.tables.layout import layout_of
 from contrastive_lvm.io.tables.preparation import check_preparation
 from contrastive_lvm.io.tables.read import (
     WORKBOOK,
@@ -20,17 +19,12 @@ from contrastive_lvm.io.tables.read import (
 )
 from contrastive_lvm.io.tables.recognize import look_like_counts, look_uneven
 from contrastive_lvm.io.tables.row_columns import replicate_sign, replicates_in
-from contrastive_lvm.io.tables.table import Table
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices
-
-MOST_COLUMNS = 2000  # that the page lists
-MOST_VALUES = 40  # different ones of a column that may tell sets apart
-FEW_NUMBERS = 8  # different numbers of a column that may tell sets apart
-FIRST = 200  # rows that are looked at for that
+from contrastive_lvm.io.tables.table import Table, layout_of, missing_share
+from contrastive_lvm.linalg.matrices import is_sparse
 
 
 def describe(path: str, said: dict[str, Any]) -> dict[str, Any]:
-    """Read a file, and say what it holds."""
+    """Read a file and describe its content."""
     words = ("sheet", "decimal", "skip_rows")
     layout = layout_of(
         **{name: said[name] or None for name in words}, na=said["na"], transpose=said["transpose"]
@@ -42,7 +36,7 @@ def describe(path: str, said: dict[str, Any]) -> dict[str, Any]:
     return {
         "rows": table.n_rows,
         "features": len(table.features),
-        "missing": _missing(table),
+        "missing": missing_share(table.values),
         "columns": _columns(table),
         "sheets": sheets,
         "rewritten": sorted({how for _, how in table.rewritten}),
@@ -70,33 +64,28 @@ def _kind(table: Table) -> str:
     """Say what the values seem to be."""
     if look_like_counts(table.values):
         return "counts"
-    values = table.values[:FIRST]
+    values = table.values[:200]
     observed = values.data if is_sparse(values) else values[np.isfinite(values)]
     return "binary" if np.isin(observed, (0.0, 1.0)).all() else "measurements"
 
 
-def _missing(table: Table) -> float:
-    values = table.values
-    if is_sparse(values):
-        return 0.0
-    absent = sum(int(np.isnan(values[rows]).sum()) for rows in row_slices(*values.shape))
-    return absent / max(1, values.size)
-
-
 def _columns(table: Table) -> list[dict[str, Any]]:
-    """Describe the columns: annotations with their values first, then features."""
+    """Describe the columns: annotations with their values first, then features.
+
+    A column whose values may tell sets apart has up to 40 different words, or eight numbers.
+    """
     found = []
     for name, column in table.annotations.items():
         kind = "identifier" if name in table.identifiers else "annotation"
-        found.append({"name": str(name), "kind": kind, **_values(column, MOST_VALUES)})
+        found.append({"name": str(name), "kind": kind, **_values(column, most=40)})
     sparse = is_sparse(table.values)
-    for i, name in enumerate(table.features[:MOST_COLUMNS]):
+    for i, name in enumerate(table.features[:2000]):  # more than a page can list
         own: dict[str, Any] = {"name": name, "kind": "feature", "values": None, "missing": 0}
         if not sparse:
             numbers = np.asarray(table.values[:, i])
             own["missing"] = int(np.isnan(numbers).sum())
-            if len(np.unique(numbers[:FIRST])) <= FEW_NUMBERS:
-                own |= _values(pd.Series(numbers), FEW_NUMBERS)
+            if len(np.unique(numbers[:200])) <= 8:
+                own |= _values(pd.Series(numbers), most=8)
         found.append(own)
     return found
 
@@ -138,7 +127,7 @@ def agreement(first: str, second: str) -> dict[str, Any]:
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Answer a question; what is refused is a sentence under `error`."""
+    """Answer a question; refusals are a sentence under `error`."""
     try:
         if "models" in asked:
             return agreement(*asked["models"])

@@ -1,4 +1,4 @@
-"""Computations in processes of their own: they can be watched and ended, and may die alone."""
+"""Computations in processes of their own, which can be watched and ended."""
 
 import asyncio
 import contextlib
@@ -7,12 +7,11 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MOST_AT_ONCE = max(1, os.cpu_count() or 1)  # processes; others wait
-MOST_LINES = 200  # of what a process says that are kept
 LONGEST_ANSWER = 1 << 26  # bytes
 # Arguments go through stdin, because other users of a machine can list those of a process.
 COMMAND = """
@@ -31,17 +30,18 @@ class Workers:
     """Run processes, a few at a time."""
 
     def __init__(self) -> None:
-        self.fits = asyncio.Semaphore(MOST_AT_ONCE)
-        self.questions = asyncio.Semaphore(MOST_AT_ONCE)  # which do not wait for fits
+        at_once = os.cpu_count() or 1
+        self.fits = asyncio.Semaphore(at_once)
+        self.questions = asyncio.Semaphore(at_once)  # questions do not wait for fits
 
     async def command(
         self, arguments: list[str], folder: Path, output: Path, heard: Callable[[str], None]
     ) -> str | None:
         """Run a `clvm` command in a folder; return None, or the sentence that says what failed.
 
-        Its output goes to a file, and `heard` is called with each line of what it says meanwhile.
+        Its output goes to a file, and `heard` is called with each line of its messages.
         """
-        said: list[str] = []
+        said: deque[str] = deque(maxlen=200)  # its last lines
         async with self.fits:
             heard("Starting ...")
             with output.open("wb") as stdout:
@@ -50,15 +50,15 @@ class Workers:
                 await _give(process, arguments)
                 assert process.stderr is not None
                 async for line in process.stderr:
-                    said = [*said[1 - MOST_LINES :], line.decode("utf-8", "replace").rstrip()]
+                    said.append(line.decode("utf-8", "replace").rstrip())
                     heard(said[-1])
                 code = await process.wait()
             finally:
                 await _end(process)
-        return None if code == 0 else _failure(code, said)
+        return None if code == 0 else _failure(code, list(said))
 
     async def answer(self, question: dict[str, Any], folder: Path) -> dict[str, Any]:
-        """Ask a process about files in a folder; what it refuses is under `error`."""
+        """Ask a process about files in a folder; refusals are under `error`."""
         async with self.questions:
             process = await _start(QUESTION, folder, PIPE)
             try:

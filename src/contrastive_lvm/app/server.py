@@ -1,4 +1,4 @@
-"""The web server of `clvm app`: one page, on this machine only, for whoever has the token.
+"""The web server of `clvm app`: one page, on this machine only, for requests with the token.
 
 Requests must name this machine and port (Host), must not come from another site (Origin), and must
 have the token, which the address gives once and a cookie keeps. Nothing is loaded from elsewhere.
@@ -25,11 +25,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contrastive_lvm.app.jobs import Workers
-from contrastive_lvm.app.sessions import LARGEST, OUTPUTS, Session
+from contrastive_lvm.app.sessions import LARGEST, MADE_ON_DEMAND, OUTPUTS, Session
 
-GRACE = 120.0  # seconds that a closed page may be opened again, which a reload does
-MOST_SESSIONS = 200
-LONGEST_BODY = 1 << 20  # bytes of choices
+GRACE = 120.0  # seconds in which a closed page may be opened again, as a reload does
 STATIC = {
     "app.js": ("contrastive_lvm.app", "text/javascript"),
     "app.css": ("contrastive_lvm.app", "text/css"),
@@ -134,6 +132,7 @@ class Server:
             self._route("/fits", _start, "POST"),
             self._route("/fits/{name}", _cancel, "DELETE"),
             self._route("/fits/{name}.{ending}", _output),
+            self._route("/fits/{name}/{what}", _made),
             self._route("/compare", _compare),
             self._route("/session.zip", _save),
             self._route("/commands.sh", _commands),
@@ -154,7 +153,7 @@ class Server:
             await asyncio.gather(*(own.close() for own in self.sessions.values()))
 
     def _route(self, path: str, answer: Answer, method: str = "GET") -> Route:
-        """Answer requests about a session; one that is open is not closed any more."""
+        """Answer requests about a session, and cancel a pending removal of it."""
 
         async def answer_session(request: Request) -> Response:
             key = request.path_params["session"]
@@ -168,7 +167,7 @@ class Server:
 
     async def new(self, _: Request) -> Response:
         """Begin a session."""
-        if len(self.sessions) >= MOST_SESSIONS:
+        if len(self.sessions) >= 200:
             raise ValueError("there are too many open pages; close some.")
         key = secrets.token_urlsafe(12)
         session = self.sessions[key] = Session(self.folder / key, self.workers)
@@ -184,6 +183,7 @@ class Server:
         key = request.path_params["session"]
 
         async def close_later() -> None:
+            """Forget the session after a while."""
             await asyncio.sleep(GRACE)
             self.sessions.pop(key, None)
             self.closing.pop(key, None)
@@ -219,7 +219,7 @@ async def _state(_: Request, session: Session) -> Response:
 
 
 async def _upload(request: Request, session: Session) -> Response:
-    """Write a file to the disk as it comes, and see what it holds."""
+    """Write an upload to the disk as it arrives, and inspect it."""
     name = request.query_params.get("name", "")
     is_session = name.lower().endswith(".zip")
     path = session.folder / "opened.zip" if is_session else session.place(name)
@@ -275,7 +275,7 @@ async def _choose(request: Request, session: Session) -> Response:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > LONGEST_BODY:
+        if len(body) > 1 << 20:
             raise HTTPException(413, "The choices are too long.")
     await session.choose(json.loads(body))
     return JSONResponse(session.state())
@@ -311,6 +311,18 @@ async def _output(request: Request, session: Session) -> Response:
         policy = {"Content-Security-Policy": REPORT_POLICY}
         return FileResponse(path, media_type="text/html", headers=policy)
     return FileResponse(path, media_type="application/octet-stream", filename=path.name)
+
+
+async def _made(request: Request, session: Session) -> Response:
+    """Answer with tables or a figure of a fit, which are made on demand."""
+    name, what = (request.path_params[part] for part in ("name", "what"))
+    fit = session.fits[_known(session, name)]
+    if what not in MADE_ON_DEMAND or fit.status != "done":
+        raise HTTPException(404, "There is no such file.")
+    path = await session.make(fit, what)
+    gone = BackgroundTask(path.unlink, missing_ok=True)
+    kind = "application/octet-stream"
+    return FileResponse(path, media_type=kind, filename=f"{name}-{what}", background=gone)
 
 
 async def _compare(request: Request, session: Session) -> Response:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import secrets
 import shutil
 import zipfile
 import zlib
@@ -22,22 +23,29 @@ from contrastive_lvm.app.choices import (
 from contrastive_lvm.app.jobs import Workers
 
 LARGEST = 2 << 30  # bytes of an upload, and of all files of a session that is opened
-MOST_FITS = 100
+MOST_FITS = 100  # of a session, whose page lists all of them
 ENDINGS = (
     ".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".tab.gz", ".xlsx", ".xlsm",
     ".xls", ".ods", ".parquet", ".pq", ".h5ad", ".npy", ".npz", ".tar", ".tar.gz", ".tgz",
 )  # fmt: skip
-DAMAGES = (  # what archives that are damaged or forged raise
+DAMAGES = (  # errors that damaged or forged archives raise
     zipfile.BadZipFile, zlib.error, LookupError, ValueError, TypeError, OSError, EOFError,
     RuntimeError,
 )  # fmt: skip
 SESSION = "session.json"
 OUTPUTS = (".clvm", ".html", ".json")
+MADE_ON_DEMAND = {  # by commands that read the model file of a fit
+    "tables.xlsx": ["export"],
+    "latents.svg": ["plot", "latents"],
+    "shared.svg": ["plot", "shared"],
+    "loadings.svg": ["plot", "loadings"],
+    "variance.svg": ["plot", "variance"],
+}
 
 
 @dataclass
 class Fit:
-    """A command, and what became of it."""
+    """A command and its outcome."""
 
     name: str
     choices: Choices
@@ -45,6 +53,7 @@ class Fit:
     status: str = "waiting"  # running, done, failed or cancelled
     said: list[str] = field(default_factory=list)
     error: str | None = None
+    asked: list[str] = field(default_factory=list)  # files made from it on demand
 
 
 class Session:
@@ -62,7 +71,7 @@ class Session:
     # --- files and choices ----------------------------------------------------------------------
 
     def place(self, given: str) -> Path:
-        """Return where an upload goes, or refuse its name."""
+        """Return the path for an upload, or refuse its name."""
         name = file_name(given)
         if len(self.files) == 2:
             raise ValueError("there are two files already; remove one first.")
@@ -73,11 +82,11 @@ class Session:
         return self.folder / name
 
     async def add(self, path: Path) -> None:
-        """Take a file in, and see what it holds."""
+        """Add a file and inspect it."""
         self.files.append(path)
         await self.look(path)
         found = self.read.get(path.name, {"error": "it was removed"})
-        if len(self.files) == 1 and "error" not in found:  # the questions begin with good guesses
+        if len(self.files) == 1 and "error" not in found:  # the answers begin with good guesses
             uneven = found["uneven"] and found["values"] == "measurements"
             given = {"values": found["values"], "scale": "standard" if uneven else "none"}
             self.choices = Choices(**as_json(self.choices) | given)
@@ -85,16 +94,17 @@ class Session:
             self._forget("by", "target", "background", "where", "replicates")
 
     def begin(self, path: Path) -> None:
-        """Take a file in, without waiting for what it holds."""
+        """Add a file without waiting for its inspection."""
 
         async def add() -> None:
+            """Take the file in and drop the task."""
             await self.add(path)
             del self.tasks[""]
 
         self.tasks[""] = asyncio.create_task(add())
 
     def remove(self, name: str) -> None:
-        """Let a file go; one that was named on the command line stays where it is."""
+        """Remove a file from the session; a file named on the command line stays on the disk."""
         for path in [own for own in self.files if own.name == name]:
             self.files.remove(path)
             self.read.pop(name, None)
@@ -108,7 +118,7 @@ class Session:
         self.files.reverse()
 
     async def look(self, path: Path) -> None:
-        """Ask a process what a file holds."""
+        """Ask a process to inspect a file."""
         chosen = {name: getattr(self.choices, name) for name in READING}
         question = {"file": self._named(path), "choices": chosen}
         found = await self.workers.answer(question, self.folder)
@@ -116,7 +126,7 @@ class Session:
             self.read[path.name] = found
 
     async def choose(self, given: object) -> None:
-        """Take new choices, and read the files again if they say how."""
+        """Take new choices, and inspect the files again if their layout has changed."""
         before, self.choices = self.choices, parse_choices(given)
         if any(getattr(before, name) != getattr(self.choices, name) for name in READING):
             await asyncio.gather(*(self.look(path) for path in self.files))
@@ -131,7 +141,7 @@ class Session:
     # --- fits -----------------------------------------------------------------------------------
 
     def start(self) -> Fit:
-        """Begin a fit with the choices as they are."""
+        """Begin a fit with the present choices."""
         if not self.files:
             raise ValueError("there is no file yet; drop one on the page.")
         if len(self.fits) >= MOST_FITS:
@@ -161,6 +171,22 @@ class Session:
             if fit.status != "done":
                 _remove_outputs(self.folder, fit.name)
 
+    async def make(self, fit: Fit, what: str) -> Path:
+        """Make tables or a figure of a fit, by the command that `commands` then lists."""
+        path = self.folder / f"{secrets.token_hex(4)}-{what}"
+        arguments = [*MADE_ON_DEMAND[what], f"{fit.name}.clvm", "--yes", f"--output={path.name}"]
+        printed = path.with_suffix(".txt")
+        try:
+            failed = await self.workers.command(arguments, self.folder, printed, lambda _: None)
+        finally:
+            printed.unlink(missing_ok=True)
+        if failed is not None:
+            path.unlink(missing_ok=True)
+            raise ValueError(failed)
+        if what not in fit.asked:
+            fit.asked.append(what)
+        return path
+
     async def cancel(self, name: str) -> None:
         """End a fit that runs or waits; remove one that has ended."""
         task = self.tasks.get(name)
@@ -188,7 +214,7 @@ class Session:
     # --- what the page shows, and files that are downloaded ---------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the page shows, but what fits have found."""
+        """Return everything that the page shows, except the results of fits."""
         return {
             "files": [{"name": own.name, "read": self.read.get(own.name)} for own in self.files],
             "choices": as_json(self.choices),
@@ -211,9 +237,14 @@ class Session:
         return python_code(fit.choices, [*fit.files], fit.name)
 
     def commands(self) -> str:
-        """Return the commands of all fits, one to a line."""
-        done = [fit for fit in self.fits.values() if fit.status == "done"]
-        lines = [self._command(fit.choices, fit.files, fit.name) for fit in done]
+        """Return the commands of all fits and of what was made of them, one to a line."""
+        lines = []
+        for fit in self.fits.values():
+            if fit.status == "done":
+                lines.append(self._command(fit.choices, fit.files, fit.name))
+            for what in fit.asked:
+                own = [f"{fit.name}.clvm", "--yes", f"--output={fit.name}-{what}"]
+                lines.append(command([*MADE_ON_DEMAND[what], *own]))
         return "".join(f"{line}\n" for line in lines)
 
     def write(self, path: Path) -> None:
@@ -284,7 +315,7 @@ def _remove_outputs(folder: Path, name: str) -> None:
 
 
 def _parse_session(archive: zipfile.ZipFile) -> tuple[list[str], Choices, dict[str, Fit]]:
-    """Return what a saved session says, or refuse it."""
+    """Parse the facts of a saved session, or refuse them."""
     if sum(entry.file_size for entry in archive.infolist()) > LARGEST:
         raise ValueError("it is too large")
     if archive.getinfo(SESSION).file_size > 1 << 24:

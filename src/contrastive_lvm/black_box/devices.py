@@ -7,20 +7,17 @@ from contrastive_lvm.exceptions import InvalidParameterError
 
 
 class Placement(NamedTuple):
-    """Devices in a row; one of them means nothing has to be placed."""
+    """A sequence of devices; with a single one, nothing has to be placed."""
 
     mesh: "jax.sharding.Mesh"
     n_devices: int
 
-    def batch(self, arrays: Tree) -> Tree:
-        """Place stacked minibatches, (C, B, D): each device gets a part of every batch's rows."""
-        return self._put(arrays, None, "rows")
+    def put(self, tree: Tree, *axes: str | None) -> Tree:
+        """Place a copy on each device.
 
-    def everywhere(self, tree: Tree) -> Tree:
-        """Place a copy on each device."""
-        return self._put(tree)
-
-    def _put(self, tree: Tree, *axes: str | None) -> Tree:
+        With the axes `None, "rows"` of stacked minibatches, (C, B, D), each device gets a part of
+        every batch's rows.
+        """
         spec = jax.sharding.PartitionSpec(*axes)  # type: ignore[no-untyped-call]
         sharding = jax.sharding.NamedSharding(self.mesh, spec)
         one = self.mesh.devices.ravel()[0]

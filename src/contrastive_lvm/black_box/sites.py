@@ -1,4 +1,4 @@
-"""The unobserved sites of a density: their names and shapes, where they begin, what users see."""
+"""The unobserved sites of a density: names, shapes, initial values, and what users see of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -95,7 +95,7 @@ def loadings_at(
 
 
 def initial_values(start: StartingPoint, *, augmented: bool) -> dict[str, Array]:
-    """Return values of sites at a start; those of which a prior does not tell are left out."""
+    """Return values of sites at a start, except those for which a prior gives none."""
     model, values = start.model, start.model.likelihood._site_values(start.nuisance)
     for block, columns in zip(model.blocks, model.columns, strict=True):
         if block.n_components == 0:
@@ -111,12 +111,6 @@ def initial_values(start: StartingPoint, *, augmented: bool) -> dict[str, Array]
     for name, mean, latents in zip(model.sets, start.means, start.latents, strict=True):
         values |= {f"{name} mean": mean, **split_columns(latents, latent_sites(model, name))}
     return {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
-
-
-def units(start: StartingPoint) -> dict[str, Array]:
-    """Return the scale on which each site's real-valued form varies, where it is not 1."""
-    loadings = {f"{block.name} loadings": start.unit[:, None] for block in start.model.blocks}
-    return {**loadings, **{f"{name} mean": start.unit for name in start.model.sets}}
 
 
 def public_draws(model: Model, n_features: int, values: dict[str, Array]) -> dict[str, Array]:

@@ -1,8 +1,8 @@
-"""Where black-box inference begins: at probabilistic PCA of one block after another, then EM.
+"""The start of black-box inference: probabilistic PCA of one block after another, then EM.
 
-Random starts of gradient ascent end at poor optima; this one costs less than the first steps.
-Rows of counts and binary data are first replaced by rows in which the predictor is about linear.
-Large sets are represented by random rows; only the latents are found for all of them, in one pass.
+Random starts of gradient ascent end at poor optima; this one costs less than the first steps. Rows
+of counts and binary data are first replaced by rows that are nearly linear in the predictor. Large
+sets are represented by random rows; only the latents are found for all of them, in one pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,9 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix, noise_of
+from contrastive_lvm.coordinate_ascent.generalised_start import MOST_LOADING
 from contrastive_lvm.coordinate_ascent.starts import SpectralStarts
-from contrastive_lvm.likelihoods.base import FLOOR, Likelihood, Nuisance, ScaleMixture
+from contrastive_lvm.likelihoods.base import FLOOR, Likelihood, ScaleMixture
 from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.values import Nuisance
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.rows.data import CovarianceOperator
@@ -23,7 +25,6 @@ from contrastive_lvm.rows.minibatches import taken
 from contrastive_lvm.rows.reader import RowReader, Rows
 from contrastive_lvm.rows.scale_mixture_rows import CLIP
 
-MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
 START_ENTRIES = 1 << 22  # of all sets, from which a start is found
 SWEEPS = 50  # of EM from each of two starts; more gain less than 1 nat on 350 rows
 START_ROWS = 1000  # of each set, at least
@@ -46,7 +47,7 @@ class StartingPoint(NamedTuple):
 
 
 class _CentredRows(NamedTuple):
-    """Rows of a set about their centre, clipped so that outliers do not decide."""
+    """Rows of a set about their centre, clipped so that outliers have little influence."""
 
     centre: Array  # (D,)
     limit: Array  # (D,) where entries are clipped
@@ -63,13 +64,13 @@ def starting_point(
     seed: int = 0,
     restart: bool = False,
 ) -> StartingPoint:
-    """Return where a fit begins; a restart begins with random combinations of rows as loadings."""
+    """Return the start of a fit; a restart begins with random combinations of rows as loadings."""
     likelihood, rng = model.likelihood, np.random.default_rng(seed)
     some = [_some_rows(X, s, sets, rng) for X, s in zip(sets, log_sizes, strict=True)]
     linear = [likelihood._linearize(X, s) for X, s in some]
     heavy = likelihood._is_scale_mixture
     rows = [_centred(widen(one.rows), heavy=heavy) for one in linear]
-    gaussian = likelihood if isinstance(likelihood, ScaleMixture) else Gaussian("feature")
+    gaussian = likelihood._closed_form or Gaussian("feature")
     stand_in, L, psi, unit = _loadings_and_noise(
         replace(model, likelihood=gaussian), gaussian, rows
     )
@@ -82,7 +83,11 @@ def starting_point(
         scaled = own / noise_of(psi, i)[:, None]
         covariance = np.linalg.inv(np.eye(own.shape[1]) + scaled.T @ own)
         known = (likelihood, R.centre, R.limit, scaled @ covariance, log_sizes[i])
-        latents.append(_all_latents(X, partial(_latents, *known)))
+        find: Callable[[Matrix, slice], Array] = partial(_latents, *known)
+        if isinstance(X, RowReader):
+            latents.append(np.asarray(X.map(find)))
+        else:
+            latents.append(np.concatenate([find(X[at], at) for at in row_slices(*X.shape)]))
         stds.append(np.sqrt(np.diagonal(covariance)))
     slope = np.average([one.slope for one in linear], axis=0, weights=[len(R.rows) for R in rows])
     on_scale = likelihood._is_on_data_scale(len(L))
@@ -168,7 +173,7 @@ def _sweep(
         logdet = float(np.log(noise).sum() - np.linalg.slogdet(covariance)[1])
         log_likelihood -= 0.5 * (n * logdet + float((square / noise).sum()))
         log_likelihood += 0.5 * float((scaled * product).sum())
-        # Noise of each set's own should weight features one by one: for a start, as a whole.
+        # Noise of each set's own weights features one by one; for a start, one weight is enough.
         moments[np.ix_(at, at)] += second / noise.mean()
         products[:, at] += product / noise.mean()
         of_sets.append((at, square, product, second))
@@ -194,10 +199,3 @@ def _latents(
     """Return posterior means of the latents of rows under Gaussian noise."""
     rows = widen(likelihood._linearize(X, log_sizes[at]).rows)
     return np.asarray(np.clip(np.nan_to_num(rows - centre), -limit, limit) @ weights)
-
-
-def _all_latents(X: Rows, latents: Callable[[Matrix, slice], Array]) -> Array:
-    """Return the latents of all rows of a set."""
-    if isinstance(X, RowReader):
-        return np.asarray(X.map(latents))
-    return np.concatenate([latents(X[at], at) for at in row_slices(*X.shape)])

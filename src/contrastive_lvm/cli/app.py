@@ -11,14 +11,15 @@ import typer
 from contrastive_lvm.cli.output import say
 
 Port = Annotated[
-    int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0 is any free one.")
+    int,
+    typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0 for any free port."),
 ]
 
 
 def app(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A table, which is read where it is, or a session."),
+        typer.Argument(metavar="FILE", help="A table, which is read in place, or a saved session."),
     ] = None,
     *,
     port: Port = 0,
@@ -26,11 +27,11 @@ def app(
         bool, typer.Option("--no-browser", help="Print the address instead of opening it.")
     ] = False,
 ) -> None:
-    """Open a page in the browser of this machine to fit models without a terminal.
+    """Fit models on a page in your browser, without a terminal.
 
-    Nothing leaves the machine: the page answers on 127.0.0.1 only, to whoever has the address with
-    its token. Files are kept in a private folder that is removed when the page is closed or this
-    command ends (Ctrl-C).
+    Nothing leaves this machine: the server listens on 127.0.0.1 only, and the address contains a
+    secret token. Files are kept in a private folder, which is removed when the page is closed or
+    this command ends (Ctrl-C).
     """
     try:
         import uvicorn
@@ -42,7 +43,7 @@ def app(
             "pip install 'contrastive-lvm[app]'."
         ) from error
     if file is not None and not file.exists():
-        raise FileNotFoundError(f"{file} is not there; check its name.")
+        raise FileNotFoundError(f"{file} does not exist; check its name.")
     with (
         _listen(port) as listener,
         tempfile.TemporaryDirectory(prefix="clvm-", ignore_cleanup_errors=True) as folder,
@@ -58,7 +59,7 @@ def app(
             timeout_graceful_shutdown=2,
             ws="none",
         )
-        say(f"{address}\nThe page is open as long as this command runs; Ctrl-C ends it.", err=True)
+        say(f"{address}\nThe page works while this command runs; Ctrl-C ends it.", err=True)
         if not no_browser:
             _open(address, Path(folder))
         uvicorn.Server(config).run(sockets=[listener])
@@ -72,7 +73,7 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise OSError(
-            f"--port={port} cannot be used ({error.strerror}); leave it out for any free one."
+            f"--port={port} cannot be used ({error.strerror}); leave it out to use any free port."
         ) from error
     return listener
 

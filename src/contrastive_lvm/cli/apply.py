@@ -45,14 +45,15 @@ def transform(
     *,
     std: bool,
     shared: Annotated[
-        bool, typer.Option("--shared", help="Also give the shared latents of target rows.")
+        bool, typer.Option("--shared", help="Also compute the shared latents of target rows.")
     ] = False,
     **said: Any,
 ) -> None:
-    """Compute the latents of rows: their coordinates in the dimensions that only the target has.
+    """Compute the latents of rows.
 
-    Rows of the background have shared latents only. Models of several sets give all blocks that
-    only some of the sets have, and those of all sets with --shared.
+    These are the coordinates in the dimensions that only the target has; background rows have
+    shared latents only. A model of several sets gives the blocks that only some of the sets have,
+    and with --shared those of all sets too.
     """
     given = read_for_model(**said)
     model, of, arguments = given.estimator, given.which.get("of"), given.facts
@@ -79,7 +80,7 @@ def transform(
 
 @options.with_options(options.APPLY, options.OF)
 def impute(*, std: bool, **said: Any) -> None:
-    """Fill in the missing entries of rows, in the units of the file."""
+    """Impute the missing entries of rows, in the units of the file."""
     given = read_for_model(**said)
     undo, names = given.preparation.scaling.undo, list(given.preparation.features)
     with warnings_about(said["file"]):
@@ -100,15 +101,16 @@ def denoise(
     ] = False,
     **said: Any,
 ) -> None:
-    """Remove the shared part from rows of the target, in the units of the file.
+    """Remove the shared part from target rows.
 
-    From rows of models of several sets what all sets share is removed.
+    The result has the units of the file. For a model of several sets, the part that all sets share
+    is removed.
     """
     given = read_for_model(**said)
     which = {name: value for name, value in given.which.items() if name == "sets"}
     if remove_covariates:
         if "covariates" not in given.facts:
-            raise ValueError(f"--remove-covariates: {said['model']} has none; leave it out.")
+            raise ValueError(f"--remove-covariates: {said['model']} has no covariates.")
         which["remove_covariates"] = True
     with warnings_about(said["file"]):
         values = given.estimator.denoise(given.rows, **which, **given.facts)
@@ -117,10 +119,10 @@ def denoise(
 
 @options.with_options(options.APPLY)
 def score(**said: Any) -> None:
-    """Compute how much rows look like the target rather than the background.
+    """Score how much rows look like the target.
 
-    The column enrichment is the logarithm of the ratio of both likelihoods, above zero for rows
-    that look like the target.
+    The column enrichment is the log-likelihood ratio of target and background, which is positive
+    for rows that look like the target.
     """
     given = read_for_model(**said, method="enrichment")
     with warnings_about(said["file"]):
@@ -141,9 +143,9 @@ def read_for_model(
 ) -> Applied:
     """Read a model that has a method, and rows in its units; refuse an output before any work."""
     from contrastive_lvm.cli.fit_blocks import rows_with_labels
-    from contrastive_lvm.io.tables.layout import layout_of
     from contrastive_lvm.io.tables.prepare import frame, read_rows
     from contrastive_lvm.io.tables.row_columns import facts_of_rows
+    from contrastive_lvm.io.tables.table import layout_of
     from contrastive_lvm.io.tables.write import ending_of
 
     if output is not None:
@@ -165,7 +167,7 @@ def read_for_model(
     if several and of is None:
         if by is None or by not in table.annotations.columns:
             column = "the column that names the set of each row" if by is None else f"column {by!r}"
-            raise ValueError(f"--of is needed, because {table.source} lacks {column}.")
+            raise ValueError(f"--of SET is required, because {table.source} lacks {column}.")
         table, which["sets"] = rows_with_labels(table, by)
     say(describe_table(table), err=True)
     rows = frame(table, named=hasattr(estimator, "feature_names_in_"))
@@ -213,7 +215,7 @@ def load(path: Path, kinds: tuple[str, ...] = TWO_SETS) -> "tuple[Contrastive, P
 
 
 def give(given: Applied, columns: list[str], *parts: "Array") -> None:
-    """Write columns to a file, or print them, beside the names and annotations of the rows."""
+    """Write columns to a file, or print them, with the names and annotations of the rows."""
     import numpy as np
 
     from contrastive_lvm.io.tables.write import described, write_csv, write_frame

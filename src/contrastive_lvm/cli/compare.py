@@ -26,27 +26,25 @@ if TYPE_CHECKING:
 def compare(
     *,
     n_components: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Number of dimensions of every method.")
+        int, typer.Option(metavar="N", min=1, help="Number of dimensions for each method.")
     ] = 2,
     resamples: Annotated[
         int,
-        typer.Option(metavar="N", min=1, help="Number of divisions of the rows into halves."),
+        typer.Option(metavar="N", min=1, help="Number of random splits of the rows into halves."),
     ] = 10,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="Picture to write: .png, .svg, .pdf."),
+        typer.Option("--output", "-o", metavar="FILE", help="Picture (.png, .svg or .pdf)."),
     ] = Path("comparison.png"),
-    colour: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Annotation that colours the rows.")
-    ] = None,
+    color: options.Color = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
     **said: Any,
 ) -> None:
-    """Compare PCA, PPCA, cPCA, gcPCA and cLVM on the same rows: a picture and a table.
+    """Compare PCA, PPCA, cPCA, gcPCA and cLVM on the same rows.
 
-    Stability is how far two fits to halves of the rows agree, from 0 to 1; the log-likelihood is
-    that of a target row in the half that was left out.
+    Write a picture and print a table. Stability is the agreement of fits to two halves of the rows,
+    from 0 to 1; the log-likelihood is the mean over held-out target rows.
     """
     from contrastive_lvm.cli.parse_options import build_estimator
     from contrastive_lvm.io.tables.row_columns import annotation
@@ -56,11 +54,11 @@ def compare(
 
     source = options.take_source(said)
     check_picture(output, "--output", inputs=source[:2])
-    sets = read(source, build_estimator(n_shared="auto"))
+    sets, _ = read(source, build_estimator(n_shared="auto"))
     if sets.background is None:
-        raise ValueError("there is no background to compare the target with; name one.")
+        raise ValueError("there is no background; name a second file, or use --by and --target.")
     way = "name a column of text"
-    labels = None if colour is None else annotation(sets.target, colour, "--colour", way)
+    labels = None if color is None else annotation(sets.target, color, "--color", way)
     announce("Comparing")
     with user_warnings() as warned:
         found = compare_methods(

@@ -1,5 +1,6 @@
-"""`clvm test`: whether the target has structure that the background lacks."""
+"""`clvm test` and `clvm feature-sets`: tests of the contrast and of sets of features."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -7,10 +8,14 @@ import typer
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import read
 from contrastive_lvm.cli.output import Facts, aligned, announce, show, user_warnings, with_warnings
+from contrastive_lvm.cli.report import rows_of_model
+from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.resampling.contrast_test import ContrastTest
+
+SETS_FILE = options.file("SETS", "A .gmt file: in each line a name, a description and features.")
 
 
 @options.with_options(options.SETS, options.MODEL)
@@ -18,17 +23,17 @@ def contrast(
     *,
     resamples: Annotated[
         int,
-        typer.Option(metavar="N", min=1, help="Number of resamples, from which p is computed."),
+        typer.Option(metavar="N", min=1, help="Number of permutations."),
     ] = 999,
     seed: options.Seed = 0,
     as_json: options.Json = False,
     **said: Any,
 ) -> None:
-    """Test whether the target has structure that the background lacks, and of how many dimensions.
+    """Test whether the target has structure of its own, and in how many dimensions.
 
-    The labels of rows (or of whole replicates) are permuted between the sets; p is the share of
-    permutations that look as different as the data. A replicate that has rows in both sets is a
-    pair, whose labels are exchanged.
+    The test permutes the labels of rows (or of whole replicates) between the sets, for one
+    dimension after another; p is the share of permutations in which the sets differ as much as in
+    the data. A replicate with rows in both sets is a pair, whose labels are exchanged.
     """
     from contrastive_lvm.cli.parse_options import build_estimator
     from contrastive_lvm.report.advice import rows_advice
@@ -36,7 +41,7 @@ def contrast(
 
     source = options.take_source(said)
     estimator = build_estimator(**said, seed=seed)
-    sets = read(source, estimator)
+    sets, _ = read(source, estimator)
     announce("Resampling")
     with user_warnings() as warned:
         found = run_test(sets, estimator, n_resamples=resamples, seed=seed)
@@ -72,3 +77,75 @@ def _text(facts: Facts) -> str:
     lines = [facts["verdict"], "", *aligned(table), ""]
     lines += [f"{rows}, {facts['features']:,} features", facts["method"]]
     return with_warnings(facts, lines)
+
+
+@options.with_options(options.MODEL_FILE, {"feature_sets": SETS_FILE}, options.SIDES)
+def feature_sets_command(
+    *,
+    model: Path,
+    feature_sets: Path,
+    file: options.RowsOfFit = None,
+    background_file: options.BackgroundFile = None,
+    min_size: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Leave smaller sets of features out.")
+    ] = 5,
+    resamples: Annotated[
+        int, typer.Option(metavar="N", min=20, help="Number of fits to resampled rows.")
+    ] = 200,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Lines to print.")] = 10,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write all of them as .csv or .tsv."),
+    ] = None,
+    yes: options.Yes = False,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    **said: Any,
+) -> None:
+    """Test whether sets of features, such as pathways, load together on the target dimensions.
+
+    The sign of a dimension is arbitrary: sets of opposite signs lie at opposite ends of it. Errors
+    of features that vary together are accounted for by resampling rows, or whole replicates.
+    """
+    from contrastive_lvm.io.gmt import read_gmt
+    from contrastive_lvm.io.tables.write import write_frame
+    from contrastive_lvm.report.evidence import facts_of_sets, replicates_of
+    from contrastive_lvm.resampling.feature_sets import feature_set_test
+
+    outputs = [] if output is None else [output]
+    for place in outputs:
+        destination(place, "--output", inputs=[model, feature_sets, file, background_file])
+    known = read_gmt(feature_sets)
+    estimator, sets = rows_of_model(model, file, background_file, said, outputs, yes=yes)
+    X, background = sets.frames()
+    effects = {name: own for name, own in facts_of_sets(sets).items() if "covariates" in name}
+    announce("Resampling")
+    table = feature_set_test(
+        estimator,
+        X,
+        background=background,
+        feature_sets=known,
+        **replicates_of(sets),
+        **effects,
+        n_resamples=resamples,
+        min_size=min_size,
+        random_state=seed,
+    )
+    if output is not None:
+        place, values = output, table.to_numpy()
+        write_atomically(output, lambda path: write_frame(path, place, table, values))
+    facts = {"feature_sets": table.to_dict("records"), "output": output and str(output)}
+    show(facts, lambda _: _table_text(table, top, output), as_json=as_json)
+
+
+def _table_text(table: Any, top: int, output: Path | None) -> str:
+    lines = [("feature set", "dimension", "features", "mean loading", "statistic", "p", "q")]
+    for row in table.head(top).itertuples():
+        numbers = f"{row.mean_loading:.3g}", f"{row.statistic:.2f}"
+        chances = f"{row.pvalue:.2g}", f"{row.qvalue:.2g}"
+        lines.append(
+            (row.feature_set, f"target {row.dimension}", str(row.n_features), *numbers, *chances)
+        )
+    rest = len(table) - top
+    more = [f"and {rest:,} more"] if rest > 0 else []
+    return "\n".join([*aligned(lines), *more, *([f"table: {output}"] if output else [])])

@@ -1,4 +1,4 @@
-"""`clvm export`: what a model found, as tables for a spreadsheet or a paper."""
+"""`clvm export`: the results of a model as tables for a spreadsheet or a paper."""
 
 from functools import partial
 from pathlib import Path
@@ -22,17 +22,9 @@ def export(
     background_file: options.BackgroundFile = None,
     rotate: Annotated[
         str | None,
-        typer.Option(metavar="METHOD", help="Rotate the target loadings: varimax or promax."),
+        typer.Option(metavar="METHOD", help="Rotation of the target loadings: varimax or promax."),
     ] = None,
-    bootstrap: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Number of fits to resampled rows that give loadings standard errors; by default "
-            "200 where that takes about a second, and none otherwise or with 0.",
-        ),
-    ] = None,
+    bootstrap: options.Bootstrap = None,
     output: Annotated[
         Path,
         typer.Option(
@@ -44,9 +36,11 @@ def export(
     as_json: options.Json = False,
     **said: Any,
 ) -> None:
-    """Write the loadings with their errors, latents, subgroups, means, shares and settings.
+    """Write the results of a model as tables.
 
-    Each is a table: a sheet of a workbook, or a file in a folder.
+    The tables hold the loadings with their standard errors, the latents and subgroups of the rows,
+    the differences of means, the shares of variance and the settings. Each is a sheet of a
+    workbook, or a file in a folder.
     """
     from contrastive_lvm.io.tables.write import write_frame
     from contrastive_lvm.report.evidence import gather
@@ -54,7 +48,7 @@ def export(
 
     workbook = output.suffix.lower() == ".xlsx"
     if output.suffix and not workbook:
-        raise ValueError(f"--output={output} is no workbook; end it with .xlsx, or name a folder.")
+        raise ValueError(f"--output={output} is not a workbook (.xlsx) or a folder; name one.")
     outputs = [output] if workbook else [folder(output) / f"{name}.csv" for name in TABLES]
     for place in outputs:
         destination(place, "--output", inputs=[model, file, background_file])

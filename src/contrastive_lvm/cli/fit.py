@@ -1,4 +1,4 @@
-"""`clvm fit`: fit a model to two sets of rows, write it to a file and print what it found."""
+"""`clvm fit`: fit a model to two sets of rows, write it to a file and print the results."""
 
 import sys
 from pathlib import Path
@@ -9,19 +9,19 @@ import typer
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.format_summary import describe_reading, format_summary, reading_facts
 from contrastive_lvm.cli.output import Contrastive, Facts, announce, say, show, user_warnings
-from contrastive_lvm.io.atomic import destination
+from contrastive_lvm.io.atomic import destination, page_destination
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.report.evidence import Evidence
 
 WITHOUT_ERRORS = (
-    "Loadings have no standard errors, which would take a while; --bootstrap 200 gives them."
+    "The loadings have no standard errors, which would take a while; add --bootstrap 200."
 )
 ESTIMATOR: options.Group = {
     "model": options.option(
         "KIND",
-        "clvm (linear) or vae (neural networks); settings follow a colon, as in "
+        "clvm (linear) or vae (neural networks). Settings follow a colon, as in "
         "vae:hidden_layer_sizes=128+256,max_epochs=50.",
         kind=str,
         default="clvm",
@@ -29,41 +29,41 @@ ESTIMATOR: options.Group = {
     **options.N_TARGET,
     **options.MODEL,
     "n_background": options.option(
-        "N", "Number of dimensions only the background has.", kind=int, default=0, min=0
+        "N", "Number of dimensions that only the background has.", kind=int, default=0, min=0
     ),
     "block": options.option(
         "NAME=N:SETS",
-        "For any number of sets, told apart by --by: dimensions that the named sets have and "
-        "others have not, as in drugs=2:a+b; without names, all sets (shared=10). Repeatable. N "
-        "may be auto, and --block auto alone finds which sets have which dimensions.",
+        "For any number of sets (see --by): N dimensions that only the named sets have, as in "
+        "drugs=2:a+b, or that all sets share, as in shared=10. N may be auto, and --block auto "
+        "alone finds which sets have which dimensions. Repeatable.",
         kind=options.Texts,
     ),
-    "own_noise": options.option(None, "Give each set noise variances of its own.", "--own-noise"),
+    "own_noise": options.option(None, "Give each set its own noise variances.", "--own-noise"),
     "shared_prior": options.option(
-        "KIND", "Prior of the shared loadings: flat, ard, group_lasso or horseshoe."
+        "KIND", "Prior on the shared loadings: flat, ard, group_lasso or horseshoe."
     ),
     "target_prior": options.option(
         "KIND",
-        "Prior of the target loadings; settings follow a colon, as in group_lasso:rho=400 or "
+        "Prior on the target loadings. Settings follow a colon, as in group_lasso:rho=400 or "
         "horseshoe:scale=0.1,groups=FILE (a table with the columns feature and group).",
     ),
     "subgroups": options.option(
         "N",
-        "Look for so many subgroups of the target's rows, or auto for as many as are separated by "
-        "valleys, which may be one.",
+        "Number of subgroups to find among the target rows, or auto for as many as low-density "
+        "regions separate, which may be only one.",
     ),
     "inference": options.option(
         "ENGINE",
-        "auto, em, vb, svi or nuts; settings follow a colon, as in em:max_iter=5000 or "
+        "auto, em, vb, svi or nuts. Settings follow a colon, as in em:max_iter=5000 or "
         "nuts:n_draws=1000.",
         kind=str,
         default="auto",
     ),
     "n_init": options.option(
-        "N", "Number of fits from different starts; the best is kept.", kind=int, default=1
+        "N", "Number of fits from different starts; the best one is kept.", kind=int, default=1
     ),
 }
-# What has no meaning with --block.
+# Options that have no meaning with --block.
 TWO_SETS_ONLY = (
     "background_file", "target", "background", "model", "n_target", "n_shared", "n_background",
     "shared_prior", "target_prior", "subgroups", "bootstrap", "resamples",
@@ -73,7 +73,7 @@ Output = Annotated[
 ]
 Report = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Also write an HTML report, such as report.html."),
+    typer.Option(metavar="FILE", help="Also write an HTML report to this file."),
 ]
 Top = Annotated[
     int, typer.Option(metavar="N", min=1, help="Number of features to print per dimension.")
@@ -83,17 +83,8 @@ Resamples = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        help="Number of resamples of the test of contrast; 0 leaves it out. By default 999; 99 or "
-        "none for data so large (rows x features^2 above 5e7 or 5e8) that it would take long.",
-    ),
-]
-Bootstrap = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Number of fits to resampled rows that give loadings standard errors; by default 200 "
-        "where that takes about a second, and none otherwise or with 0.",
+        help="Number of permutations of the contrast test; 0 skips it. Default: 999, reduced to 99 "
+        "or 0 for large data (rows x features^2 above 5e7 or 5e8).",
     ),
 ]
 
@@ -105,44 +96,52 @@ def fit(
     report: Report = None,
     top: Top = 5,
     resamples: Resamples = None,
-    bootstrap: Bootstrap = None,
+    bootstrap: options.Bootstrap = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,
     **said: Any,
 ) -> None:
-    """Fit a model to a target and a background set, and print what only the target has.
+    """Fit a model to a target and a background set.
 
-    The first line says whether the target has structure of its own (see clvm test). With --block
-    the model has any number of sets instead, told apart by --by.
+    The first line of the output says whether the target has structure of its own (see clvm test);
+    the rest describes that structure. With --block, the model has any number of sets, which --by
+    tells apart.
 
-    Numeric columns are features; columns of text are kept as annotations. Empty fields, NA and NaN
-    are missing entries, which the model integrates out.
+    Numeric columns are features; text columns are kept as annotations. Empty fields, NA and NaN are
+    missing entries, which the model integrates out.
     """
-    from contrastive_lvm.cli.parse_options import build_estimator, fit_arguments
+    from contrastive_lvm.cli.parse_options import MODELS, build_estimator, split_settings
     from contrastive_lvm.io.model_files import write_model
 
     others = {"report": report, "bootstrap": bootstrap, "resamples": resamples}
     _check_options(said | others, output)
-    source, arguments = options.take_source(said), fit_arguments(said["model"])
+    source, settings = (
+        options.take_source(said),
+        split_settings("--model", said["model"], MODELS)[1],
+    )
     estimator = build_estimator(**said, seed=seed, verbose=sys.stderr.isatty())
-    sets = read(source, estimator)
+    sets, columns = read(source, estimator)
     if said["block"]:
         from contrastive_lvm.cli.fit_blocks import fit_blocks
 
         fit_blocks(estimator, sets, output, report, top=top, seed=seed, as_json=as_json)
         return
+    arguments = {name: value for name, value in settings.items() if name == "resume"}
     facts, evidence = _fit(estimator, sets, arguments, resamples, bootstrap, top=top, seed=seed)
     write_model(estimator, output, sets.preparation)
     if report is not None:
         from contrastive_lvm.cli.report import write_page
 
         write_page(estimator, sets, report, source.file.name, evidence)
-    facts |= {"model": str(output), "report": None if report is None else str(report)}
+    facts |= {"columns": columns, "seed": seed, "model": str(output)}
+    facts["report"] = None if report is None else str(report)
     if said["subgroups"] is not None:
-        from contrastive_lvm.report.subgroup_notes import notes_of_fit
+        from contrastive_lvm.report.subgroup_notes import differences_in_words, notes_of_fit
 
         mixture = estimator.posterior_.latent_mixtures.get("target")
         facts["subgroups"] = [1.0] if mixture is None else mixture.weights.tolist()
+        apart = mixture is not None and len(mixture.weights) > 1
+        facts["differences"] = differences_in_words(estimator, sets, evidence) if apart else []
         facts["annotation_notes"] = notes_of_fit(estimator, sets)
     show(facts, format_summary, as_json=as_json)
 
@@ -156,35 +155,34 @@ def _check_options(said: options.Said, output: Path) -> None:
     inputs = [said["file"], said["background_file"], *files]
     destination(output, "--output", inputs=inputs)
     if said["report"] is not None:
-        destination(said["report"], "--report", inputs=inputs, outputs=[output])
+        page_destination(said["report"], "--report", inputs=inputs, outputs=[output])
     for name in TWO_SETS_ONLY if said["block"] else ():
         if said[name] not in (None, [], ESTIMATOR.get(name, (None, None))[1]):
             option = "BACKGROUND" if "file" in name else f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} has no meaning with --block; leave one of them out.")
-    if said["covariate"] and not said["model"].startswith("clvm"):
-        raise ValueError(
-            f"--covariate is for linear models, not for --model {said['model']}; leave it out."
-        )
+            raise ValueError(f"{option} cannot be combined with --block; leave one of them out.")
 
 
-def read(source: options.Source, estimator: Contrastive) -> "Sets":
-    """Read the two sets that the options of a command describe, and say what was read."""
+def read(source: options.Source, estimator: Contrastive) -> "tuple[Sets, Facts]":
+    """Read the two sets that the options of a command describe, and print what was read.
+
+    The printed lines are returned too.
+    """
     from contrastive_lvm.cli.parse_options import bind_to_features
+    from contrastive_lvm.io.tables.preparation import check_method
     from contrastive_lvm.io.tables.prepare import read_sets
-    from contrastive_lvm.io.tables.standardize import check_method
-    from contrastive_lvm.likelihoods.base import ScaleMixture
 
-    if check_method(source.scale) != "none" and not isinstance(estimator.likelihood, ScaleMixture):
+    if check_method(source.scale) != "none" and not estimator.likelihood._has_closed_form:
         raise ValueError(
-            f"--scale={source.scale} has no meaning for {estimator.likelihood!r}, because counts "
+            f"--scale={source.scale} does not apply to {estimator.likelihood!r}, because counts "
             "and binary values have no units; leave it out."
         )
     announce(f"Reading {source.file.name}")
     sets = read_sets(*source, alone=getattr(estimator, "n_shared", 0) == 0)
-    for line in describe_reading(reading_facts(sets)):
+    columns = reading_facts(sets)
+    for line in describe_reading(columns):
         say(line, err=True)
     bind_to_features(estimator, sets.preparation.features, source.choice.sizes)
-    return sets
+    return sets, columns
 
 
 def fit_sets(estimator: Contrastive, sets: "Sets", **arguments: object) -> None:
@@ -192,7 +190,7 @@ def fit_sets(estimator: Contrastive, sets: "Sets", **arguments: object) -> None:
     from contrastive_lvm.report.evidence import facts_of_sets, replicates_of
 
     arguments |= facts_of_sets(sets)
-    if hasattr(estimator, "inference"):  # networks have no test that replicates change
+    if hasattr(estimator, "inference"):  # networks have no test that uses replicates
         arguments |= replicates_of(sets)
     target, background = sets.frames()
     announce("Fitting")
@@ -209,7 +207,8 @@ def _fit(
     top: int,
     seed: int,
 ) -> tuple[Facts, "Evidence"]:
-    """Fit the model, resample it, and return what both found."""
+    """Fit the model, resample it, and return the results of both."""
+    from contrastive_lvm.report.adequacy import shared_note
     from contrastive_lvm.report.advice import data_advice, fit_advice
     from contrastive_lvm.report.evidence import gather, has_errors
     from contrastive_lvm.report.findings import findings
@@ -221,12 +220,12 @@ def _fit(
         found = findings(estimator, sets, evidence, top=top)
     automatic = estimator.n_shared == "auto"
     said = [*data_advice(sets, estimator), *warned, *fit_advice(found, automatic=automatic)]
+    level, sentence = shared_note(found["shared_auc"] or 0.5)
+    said += [sentence] if level == "care" else []
     unsure = bootstrap is None and has_errors(estimator) and evidence.bootstrap is None
     facts: Facts = {
         **found,
-        "columns": reading_facts(sets),
         "warnings": list(dict.fromkeys(said)),
         "hint": WITHOUT_ERRORS if unsure else None,
-        "seed": seed,
     }
     return facts, evidence

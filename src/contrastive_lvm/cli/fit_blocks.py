@@ -1,11 +1,11 @@
-"""`clvm fit --block`: fit a model of any number of sets, and print what each set has."""
+"""`clvm fit --block`: fit a model of any number of sets, and print the blocks of each set."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contrastive_lvm.cli.output import Facts, aligned, announce, show, user_warnings, with_warnings
-from contrastive_lvm.estimators.summary import ending, leading
+from contrastive_lvm.estimators.summary import ending, leading, ranking_weights
 from contrastive_lvm.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def parse_blocks(texts: Sequence[str]) -> "dict[str, Block] | str":
         name, equals, rest = text.partition("=")
         size, _, sets = rest.partition(":")
         if not equals or not name or not (size == "auto" or size.isdecimal()):
-            raise InvalidParameterError("--block", text, f"is no block; {HOW}")
+            raise InvalidParameterError("--block", text, f"is not a block; {HOW}")
         if name in found:
-            raise InvalidParameterError("--block", text, "names a block twice; name it once.")
+            raise InvalidParameterError("--block", text, "defines a block twice; define it once.")
         try:
             found[name] = Block(
                 size if size == "auto" else int(size), sets.split("+") if sets else None
@@ -55,7 +55,7 @@ def fit_blocks(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Fit a model to the sets that a column tells apart, write it, and print what it found."""
+    """Fit a model to the sets that a column tells apart, write it, and print the results."""
     from contrastive_lvm.io.model_files import write_model
 
     rows, arguments = rows_of_sets(sets)
@@ -103,12 +103,15 @@ def rows_with_labels(table: Any, by: str | None) -> "tuple[Any, np.ndarray]":
 
 
 def findings_of_blocks(model: "MultiSetLVM", top: int) -> Facts:
-    """Return what a fit found, as numbers and words that JSON can hold."""
+    """Return the results of a fit as numbers and text for JSON."""
     names = getattr(model, "feature_names_in_", [f"x{i + 1}" for i in range(model.n_features_in_)])
-    blocks = {}
+    blocks, weights = {}, ranking_weights(model, model.n_features_in_)
     for name, block in model.blocks_.items():
         dimensions = [
-            [{"feature": str(names[i]), "loading": float(row[i])} for i in leading(row, top)]
+            [
+                {"feature": str(names[i]), "loading": float(row[i])}
+                for i in leading(row, top, weights)
+            ]
             for row in model.components_[name]
         ]
         blocks[name] = {"sets": list(block.sets or ()), "dimensions": dimensions}
@@ -148,7 +151,7 @@ def format_blocks(facts: Facts) -> str:
         lines += ["", f"{name} ({', '.join(block['sets'])})"]
         for k, features in enumerate(block["dimensions"], 1):
             said = ", ".join(f"{f['feature']} {f['loading']:+.3g}" for f in features)
-            lines.append(f"  {name} dimension {k}: {said or 'all loadings are zero'}")
+            lines.append(f"  {name} {k}: {said or 'all loadings are zero'}")
     lines += _evidence(facts["evidence"])
     report = [f"report: {facts['report']}"] if facts["report"] else []
     return with_warnings(facts, lines, f"model: {facts['model']}", *report)

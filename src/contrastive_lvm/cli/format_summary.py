@@ -19,16 +19,24 @@ def format_summary(facts: Facts) -> str:
     if facts["selected_features"] is not None:
         lines += ["", f"{len(facts['selected_features'])} of {facts['features']} features selected"]
     lines += ["", _outliers(facts["outliers"])]
+    if facts["shared_auc"] is not None:
+        lines.append(
+            "shared latents tell target from background with an area under the ROC curve of "
+            f"{facts['shared_auc']:.2f} (0.5 is chance)"
+        )
     lines += [facts["hint"]] if facts["hint"] else []
     report = facts["report"] or f"run clvm report {facts['model']} to write one"
     text = with_warnings(facts, lines, f"model: {facts['model']}", f"report: {report}")
     if "subgroups" not in facts:
         return text
-    return "\n".join([text, _subgroups(facts["subgroups"]), *facts["annotation_notes"]])
+    lines = [_subgroups(facts["subgroups"]), *_differences(facts["differences"])]
+    return "\n".join([text, *lines, *facts["annotation_notes"]])
 
 
 def reading_facts(sets: "Sets") -> Facts:
-    """Return what was read: rows of each set and group, and what became of columns."""
+    """Return facts about what was read: rows of each set, and columns left out or rewritten."""
+    from contrastive_lvm.io.tables.table import missing_share
+
     tables, origin = sets.tables, sets.preparation.origin
     by = None if origin is None else origin.choice.by
     identifiers = {name for table in tables for name in table.identifiers}
@@ -38,7 +46,8 @@ def reading_facts(sets: "Sets") -> Facts:
     return {
         "rows": {name: table.n_rows for name, table in zip(names, tables, strict=False)},
         "features": len(sets.preparation.features),
-        "missing": _missing_share(tables),
+        "feature_names": sets.preparation.features,
+        "missing": missing_share(*(table.values for table in tables)),
         "groups": {str(name): int(n) for counts in groups for name, n in counts.items() if n},
         "annotations": sorted(text),
         "identifiers": sorted(identifiers),
@@ -50,23 +59,12 @@ def reading_facts(sets: "Sets") -> Facts:
     }
 
 
-def _missing_share(tables: "list[Table]") -> float:
-    """Return the share of missing entries."""
-    import numpy as np
-
-    from contrastive_lvm.linalg.matrices import is_sparse, row_slices
-
-    dense = [table.values for table in tables if not is_sparse(table.values)]
-    missing = sum(
-        int(np.isnan(values[rows]).sum()) for values in dense for rows in row_slices(*values.shape)
-    )
-    return missing / max(1, sum(values.size for values in dense))
-
-
 def describe_table(table: "Table") -> str:
     """Return the line that tells how many rows were read for a model, and in what way."""
     ways = sorted({f"with {how}" for _, how in table.rewritten} | set(table.remarks))
-    missing = f"{_missing_share([table]):.1%} missing"
+    from contrastive_lvm.io.tables.table import missing_share
+
+    missing = f"{missing_share(table.values):.1%} missing"
     return f"{'read':12}{', '.join([f'{table.n_rows:,} rows', missing, *ways])}"
 
 
@@ -76,11 +74,12 @@ def describe_reading(facts: Facts) -> list[str]:
     features = f"{facts['features']:,} feature{'s' if facts['features'] != 1 else ''}"
     groups = ", ".join(f"{name} {n:,}" for name, n in facts["groups"].items())
     lines = [("read", f"{rows}, {features}, {facts['missing']:.1%} missing"), ("groups", groups)]
+    lines.append(("features", _listed(facts["feature_names"])))
     lines.append(("annotations", _listed(facts["annotations"])))
     for what, way in (
-        ("identifiers", "numbers that name rows; --features all keeps them"),
+        ("identifiers", "identifiers; --features all keeps them"),
         ("empty", "no value in any row"),
-        ("one_file_only", "only one of the files has them"),
+        ("one_file_only", "in one of the files only"),
     ):
         lines.append(("left out", f"{_listed(facts[what])} ({way})" if facts[what] else ""))
     for how in sorted(set(facts["rewritten"].values())):
@@ -96,9 +95,14 @@ def _listed(names: list[str]) -> str:
 
 def _subgroups(shares: list[float]) -> str:
     if len(shares) == 1:
-        return "Subgroups: none; the rows of the target are one cloud."
+        return "Subgroups: none; the target rows form a single cluster."
     sizes = ", ".join(f"{100 * share:.0f} %" for share in shares)
     return f"Subgroups: {len(shares)}, with {sizes} of the target's rows."
+
+
+def _differences(sentences: list[str]) -> list[str]:
+    pairs = enumerate(sentences, start=1)
+    return [f"Subgroup {c} is set apart from the average row by {what}." for c, what in pairs]
 
 
 def _data(facts: Facts) -> list[str]:
@@ -132,7 +136,7 @@ def _shares(variance: Facts) -> list[str]:
 
 def _dimension(facts: Facts) -> list[str]:
     share = "" if facts["share"] is None else f", {facts['share']:.1%} of the variance"
-    head = f"target dimension {facts['dimension']}{share}"
+    head = f"target {facts['dimension']}{share}"
     if not facts["features"]:
         return [f"{head}: all loadings are zero"]
     known = facts["features"][0]["standard_error"] is not None

@@ -20,12 +20,13 @@ from contrastive_lvm import __version__
 from contrastive_lvm.cli.app import app as open_app
 from contrastive_lvm.cli.apply import denoise, impute, score, transform
 from contrastive_lvm.cli.compare import compare
-from contrastive_lvm.cli.contrast import contrast
+from contrastive_lvm.cli.contrast import contrast, feature_sets_command
 from contrastive_lvm.cli.export import export
 from contrastive_lvm.cli.fit import fit
 from contrastive_lvm.cli.monitor import monitor
 from contrastive_lvm.cli.options import OPTION_OF
 from contrastive_lvm.cli.output import say
+from contrastive_lvm.cli.plot import plot
 from contrastive_lvm.cli.report import report
 from contrastive_lvm.cli.reproduce import datasets, demo, reproduce
 from contrastive_lvm.cli.select import select
@@ -69,7 +70,7 @@ class EndedError(BaseException):
 
 @contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a command as an exception does, so that it cleans up.
+    """Turn SIGTERM and SIGHUP into exceptions, so that a command cleans up before it ends.
 
     A second one ends it at once. A signal that is ignored (`nohup`) stays so.
     """
@@ -91,17 +92,17 @@ def _ending_in_order() -> Iterator[None]:
 
 
 def _refuse(sentence: str) -> int:
-    sentence = " ".join(sentence.split()) or "something is wrong with the input"
+    sentence = " ".join(sentence.split()) or "the input is invalid"
     end = "" if sentence.endswith((".", "?")) else "."
     say(f"clvm: {sentence}{end}", err=True)
     return 2
 
 
 def _sentence(error: Exception) -> str:
-    """Say what the library refuses in the words of the command line."""
+    """Return the sentence of an error, with options in place of parameters."""
     if isinstance(error, InvalidParameterError):
         option = OPTION_OF.get(error.parameter, error.parameter)
-        typed = isinstance(error.value, str | int | float)  # and not an object built from it
+        typed = isinstance(error.value, str | int | float)  # not an object built from the text
         return f"{option}={error.value} {error.reason}" if typed else f"{option} {error.reason}"
     if isinstance(error, InvalidDataError):
         sets = {"X": "the target", "background": "the background"}
@@ -136,10 +137,10 @@ def main(
         typer.echo(context.get_help())
 
 
-app.command("test")(contrast)
-app.command("app")(open_app)
+# Commands whose names are not those of their functions.
+names: dict[object, str] = {contrast: "test", feature_sets_command: "feature-sets"}
 for command in (
-    fit, report, export, transform, impute, denoise, score, monitor, select, compare, demo,
-    reproduce, datasets,
+    fit, contrast, select, report, plot, export, feature_sets_command, transform, impute, denoise,
+    score, monitor, compare, open_app, demo, reproduce, datasets,
 ):  # fmt: skip
-    app.command()(command)
+    app.command(names.get(command))(command)

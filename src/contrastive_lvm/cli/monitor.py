@@ -1,4 +1,4 @@
-"""`clvm monitor`: which new rows alarm, in comparison with normal ones."""
+"""`clvm monitor`: alarms for new rows, in comparison with normal ones."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,29 +18,31 @@ def monitor(
     *,
     alpha: Annotated[
         float,
-        typer.Option(metavar="SHARE", help="Share of normal rows that may raise an alarm."),
+        typer.Option(metavar="SHARE", help="Share of normal rows that raise an alarm."),
     ] = 0.01,
     reference: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Normal rows that the model was not fitted to, which the limits are taken from; "
-            "without them, limits are those of independent rows with normal noise.",
+            help="Normal rows that the model was not fitted to, used to set the limits; without "
+            "them, the limits assume independent rows with normal noise.",
         ),
     ] = None,
     contributions: Annotated[
-        bool, typer.Option("--contributions", help="Add what each feature contributes.")
+        bool,
+        typer.Option("--contributions", help="Add the contribution of each feature."),
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also draw run charts: .png, .svg or .pdf."),
+        typer.Option(metavar="FILE", help="Also draw run charts (.png, .svg or .pdf)."),
     ] = None,
     **said: Any,
 ) -> None:
-    """Compare new rows with normal ones, which the background was: charts, limits and alarms.
+    """Compare new rows with normal ones, and raise alarms.
 
-    Columns are t2 (along the dimensions that only the target has), shared_t2 (along those of the
-    background), spe (outside of these) and alarm.
+    Normal rows are those that the model was fitted to as its background. The columns are t2
+    (variation in the dimensions that only the target has), shared_t2 (in the shared dimensions),
+    spe (outside of both) and alarm.
     """
     import numpy as np
 

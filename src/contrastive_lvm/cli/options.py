@@ -1,4 +1,4 @@
-"""Options that several commands share, each described once.
+"""Options of several commands, each described once.
 
 A group of options is a table of parameters. Commands that have the group take its values together,
 as keyword arguments.
@@ -19,7 +19,7 @@ Group = dict[str, tuple[object, object]]  # annotations and defaults
 Texts = list[str] | None
 Command = TypeVar("Command", bound=Callable[..., object])
 
-# The options by which the parameters of the library are given.
+# The options that set parameters of the library.
 OPTION_OF = {
     name: f"--{name.replace('_', '-')}"
     for name in (
@@ -69,62 +69,75 @@ def _seed(value: str | int) -> int:
     return number
 
 
-Seed = Annotated[int, typer.Option(metavar="N", parser=_seed, help="Seed for random numbers.")]
+Seed = Annotated[int, typer.Option(metavar="N", parser=_seed, help="Random seed.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Bootstrap = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Number of fits to resampled rows for standard errors of the loadings; 0 skips them. "
+        "Default: 200 if that takes about a second, otherwise 0.",
+    ),
+]
+Color = Annotated[
+    str | None,
+    typer.Option("--color", "--colour", metavar="COLUMN", help="Column to color the rows by."),
+]
 Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Read the files that the model names, unasked.")
+    bool, typer.Option("--yes", "-y", help="Read the files named in the model without asking.")
 ]
 RowsOfFit = Annotated[
     Path | None,
-    typer.Argument(metavar="FILE", help="The target set; by default, the files of the fit."),
+    typer.Argument(metavar="FILE", help="The target set; by default, the rows of the fit."),
 ]
 BackgroundFile = Annotated[
     Path | None,
     typer.Argument(
         metavar="BACKGROUND",
-        help="The background set; omit it if FILE holds both sets (see --by and --target).",
+        help="The background set; omit it if FILE contains both sets (see --by and --target).",
     ),
 ]
 
 LAYOUT: Group = {  # how a file is laid out
-    "index": option("COLUMN", "Column that names the rows."),
-    "drop": option("COLUMN", "Leave a column out altogether. Repeatable.", kind=Texts),
+    "index": option("COLUMN", "Column with the names of the rows."),
+    "drop": option("COLUMN", "Column to ignore. Repeatable.", kind=Texts),
     "na": option(
         "VALUE",
-        "Value that stands for a missing entry among numbers, beside NA, #N/A, n.d., -, ? and "
-        "others that the guide lists. Repeatable.",
+        "Value to read as missing in numeric columns, besides NA, #N/A, n.d., -, ? and others "
+        "listed on the page about files. Repeatable.",
         kind=Texts,
     ),
     "decimal": option(
-        "MARK", "Decimal mark of a text file, point or comma, where its numbers leave it open."
+        "MARK", "Decimal mark of a text file, point or comma, if its numbers are ambiguous."
     ),
     "skip_rows": option(
         "LINES",
-        "Lines of a file to leave out, by their numbers from 1: 2 for units below the names, 1-3 "
-        "for three lines above them.",
+        "Lines to skip, counted from 1: 2 for a line of units below the header, 1-3 for three "
+        "lines above it.",
     ),
-    "transpose": option(None, "Lines of the file are features, columns are rows.", "--transpose"),
+    "transpose": option(None, "Read lines as features and columns as rows.", "--transpose"),
     "sheet": option("NAME", "Sheet of a workbook (.xlsx); by default, the first."),
 }
 WHERE: Group = {
     "where": option(
         "COLUMN=VALUE",
-        "Use only rows that match (or COLUMN!=VALUE). Repeatable: values of the same column are "
-        "alternatives; conditions on different columns must all hold.",
+        "Use only rows with this value (or without it: COLUMN!=VALUE). Repeatable: values of the "
+        "same column are alternatives; conditions on different columns must all hold.",
         kind=Texts,
     )
 }
 SIDES: Group = {  # which rows are target and background
-    "by": option("COLUMN", "Column of FILE that tells the sets apart."),
+    "by": option("COLUMN", "Column of FILE that tells which set a row belongs to."),
     "target": option(
         "VALUE",
-        "Rows of the target: a value of the --by column, or COLUMN=VALUE. Repeatable.",
+        "Target rows: a value in the --by column, or COLUMN=VALUE. Repeatable.",
         kind=Texts,
     ),
     "background": option(
         "VALUE",
-        "Rows of the background, given in the same way; by default, all other values of the --by "
-        "column.",
+        "Background rows, chosen in the same way; by default, rows with any other value in the "
+        "--by column.",
         kind=Texts,
     ),
     **WHERE,
@@ -137,34 +150,34 @@ SETS: Group = {  # two sets that something is fitted to
     "background_file": (BackgroundFile, None),
     **SIDES,
     "annotation": option(
-        "COLUMN", "Keep a numeric column out of the model. Repeatable.", kind=Texts
+        "COLUMN", "Numeric column to keep out of the model. Repeatable.", kind=Texts
     ),
     "features": option(
         "COLUMN",
-        "Use only these columns as features (repeatable), or all columns of numbers (all), also "
-        "those that seem to name rows.",
+        "Column to use as a feature, instead of all numeric columns; all also uses those that look "
+        "like identifiers. Repeatable.",
         kind=Texts,
     ),
     "scale": option(
         "METHOD",
-        "How to scale the features, using both sets together: standard, robust or none.",
+        "Scaling of the features, computed from both sets together: standard, robust or none.",
         kind=str,
         default="none",
     ),
-    "layer": option("NAME", "Layer of an .h5ad file to use instead of X, or raw for its .raw."),
+    "layer": option("NAME", "Layer of an .h5ad file to use instead of X, or raw for .raw."),
     "replicates": option(
         "COLUMN",
-        "Column that names the replicate (donor, animal, run) of each row; rows of one replicate "
-        "are not independent, so tests and errors resample whole replicates.",
+        "Column with the replicate (donor, animal, run) of each row. Rows of the same replicate "
+        "are not independent, so tests and standard errors resample whole replicates.",
     ),
 }
 MODEL: Group = {  # what every linear model of two sets has
     "n_shared": option(
-        "N", "Number of dimensions shared by both sets, or auto (default auto; vae 8)."
+        "N", "Number of dimensions that both sets share, or auto (the default; 8 for vae)."
     ),
     "likelihood": option(
         "KIND",
-        "gaussian, student_t, poisson, negative_binomial, bernoulli or mixed; settings follow a "
+        "gaussian, student_t, poisson, negative_binomial, bernoulli or mixed. Settings follow a "
         "colon, as in gaussian:noise=feature, student_t:df=learn,per=sample or "
         "mixed:features=FILE (a table with the columns feature and kind).",
         kind=str,
@@ -172,22 +185,22 @@ MODEL: Group = {  # what every linear model of two sets has
     ),
     "size_factors": option(
         "WHICH",
-        "Size factors of rows of counts: total (row totals, the default), none, or a COLUMN of "
-        "the file, which the other commands then read as well.",
+        "Size factors for counts: total (row totals, the default), none, or a column of the file, "
+        "which commands that apply the model read too.",
     ),
     "covariate": option(
         "COLUMN",
-        "Estimate the effect of a column, such as age or batch, on the mean of the rows, so that "
-        "it is not taken for structure; a category if it has words. Repeatable. Commands that "
-        "apply the model read the column from their file.",
+        "Column, such as age or batch, whose effect on the mean is estimated so that it is not "
+        "mistaken for structure; text is categorical. Commands that apply the model read the "
+        "column too. Repeatable.",
         kind=Texts,
     ),
 }
 N_TARGET: Group = {
     "n_target": option(
         "N",
-        "Number of dimensions that only the target has, or auto for as many as the test of "
-        "contrast supports.",
+        "Number of dimensions that only the target has, or auto for as many as the contrast test "
+        "supports.",
         kind=str,
         default="2",
     )
@@ -204,7 +217,7 @@ APPLY: Group = {  # a model and the rows that it is applied to
                 "--output",
                 "-o",
                 metavar="FILE",
-                help="Write a .csv, .tsv (.gz), .npy or .parquet file; by default, CSV is printed.",
+                help="File to write (.csv, .tsv, .gz, .npy or .parquet) instead of printing CSV.",
             ),
         ],
         None,
@@ -214,15 +227,15 @@ APPLY: Group = {  # a model and the rows that it is applied to
 OF: Group = {
     "of": option(
         "SET",
-        "Set that the rows belong to: target (the default) or background; of a model of several "
-        "sets its name, by default that in the column of the fit.",
+        "Set that the rows belong to: target (the default) or background. For a model of several "
+        "sets, its name; by default, the set of each row in the same column as in the fit.",
     ),
-    "std": option(None, "Add posterior standard deviations as columns NAME_std.", "--std"),
+    "std": option(None, "Add posterior standard deviations, as columns NAME_std.", "--std"),
 }
 
 
 def with_options(*groups: Group) -> Callable[[Command], Command]:
-    """Give a command the options of some groups, its own with defaults, and those of a layout."""
+    """Decorate a command with the options of some groups, with other defaults if given."""
 
     def decorate(command: Command) -> Command:
         signature, kind = inspect.signature(command), inspect.Parameter.KEYWORD_ONLY
@@ -254,24 +267,20 @@ class Source(NamedTuple):
 
 
 def take_source(said: Said) -> Source:
-    """Take what the groups SETS and LAYOUT say, and the columns that MODEL names."""
+    """Take the values of the groups SETS and LAYOUT, and the columns that MODEL names."""
     from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.layout import layout_of
+    from contrastive_lvm.io.tables.table import layout_of
 
     file, background_file, scale, features = (
         said.pop(name) for name in ("file", "background_file", "scale", "features")
     )
+    sizes = said.get("size_factors")
     columns = {
         "annotations": said.pop("annotation"),
         "covariates": said.pop("covariate", None),
-        "sizes": size_column(said.get("size_factors")),
+        "sizes": None if sizes in ("total", "none") else sizes,
         **{name: said.pop(name) for name in ("layer", "replicates", *SIDES)},
     }
     known = {name: value for name, value in columns.items() if value not in (None, [])}
     layout = layout_of(**{name: said.pop(name) for name in LAYOUT})
     return Source(file, background_file, Choice(**known, layout=layout), scale, features or [])
-
-
-def size_column(given: str | None) -> str | None:
-    """Return the column that --size-factors names, if it names one."""
-    return None if given in ("total", "none") else given

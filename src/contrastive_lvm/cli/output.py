@@ -1,4 +1,4 @@
-"""What commands share in writing: messages, folders, files and tables."""
+"""The output of commands: messages, folders, files and tables."""
 
 import json
 import logging
@@ -32,8 +32,8 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
 def printable(text: str) -> str:
     r"""Return text with codes for characters that steer a terminal or cannot be printed.
 
-    These are control characters, marks that turn the direction of writing, and halves of
-    characters, which names of files may have.
+    These are control characters, marks that change the direction of writing, and lone surrogates,
+    which names of files may have.
 
     >>> print(printable("a\x1b[2Jb"))
     a\x1b[2Jb
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def show(facts: Facts, as_text: Callable[[Any], str], *, as_json: bool) -> None:
-    """Print what a command found, as JSON or as text."""
+    """Print the results of a command as JSON or as text."""
     say(json.dumps(facts, indent=1, allow_nan=False) if as_json else as_text(facts))
 
 
@@ -53,7 +53,7 @@ def with_warnings(facts: Facts, lines: list[str], *last: str) -> str:
 
 
 def announce(text: str) -> None:
-    """Say on a terminal what is being done, or to whoever listens to the log."""
+    """Show on a terminal what is being done, or write it to the log."""
     if sys.stderr.isatty():
         say(f"{text} ...", err=True)
     else:
@@ -62,7 +62,7 @@ def announce(text: str) -> None:
 
 @contextmanager
 def user_warnings() -> Iterator[list[str]]:
-    """Collect what the library warns its users about, each sentence once."""
+    """Collect the warnings of the library, each sentence once."""
     sentences: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -89,7 +89,7 @@ def check_picture(path: Path, option: str, **others: Any) -> None:
     """Refuse a file that cannot be written or is no picture, before any work."""
     kind = destination(path, option, **others).suffix.lower()
     if kind not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"{option}={path} is not a picture; end it with .png, .svg or .pdf.")
+        raise ValueError(f"{option}={path} is not a picture; use the ending .png, .svg or .pdf.")
 
 
 def write_picture(path: Path, figure: "Figure", dpi: int = 150) -> None:

@@ -3,7 +3,7 @@
 import csv
 import inspect
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.cli.options import OPTION_OF, size_column
+from contrastive_lvm.cli.options import OPTION_OF
 from contrastive_lvm.cli.output import Contrastive
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.exceptions import InvalidParameterError
-from contrastive_lvm.io.atomic import is_special, kind_of
+from contrastive_lvm.io.atomic import special_kind
 from contrastive_lvm.priors.mixture import Mixture
 
+MODELS = ("clvm", "vae")
 PYTHON_ONLY = {"verbose", "encoder", "decoder"}  # parameters that --model vae does not take
-FIT_SETTINGS = {"resume"}  # settings of --model vae that are arguments of `fit`
 NO_COUNTS = "needs --likelihood poisson or negative_binomial; otherwise leave it out."
 Setting = None | bool | int | float | str
 Settings = dict[str, Setting]
@@ -43,8 +43,7 @@ def build_estimator(
 
     `linear` are options of linear models alone: priors, subgroups, engines, starts.
     """
-    kind, settings = split_settings("--model", model)
-    _check_word("--model", kind, ("clvm", "vae"))
+    kind, settings = split_settings("--model", model, MODELS)
     common: dict[str, Any] = {
         "n_target": _size("--n-target", n_target),
         "random_state": seed,
@@ -74,18 +73,14 @@ def _linear_parameters(
     """Return objects in place of the words that stand for them."""
     found = {name: value for name, value in others.items() if value is not None}
     for name in {"shared_prior", "target_prior"}.intersection(found):
-        found[name] = _build(OPTION_OF[name], found[name], PRIORS, PRIORS.__getitem__)
+        word, settings = split_settings(OPTION_OF[name], found[name], PRIORS)
+        found[name] = _build(OPTION_OF[name], word, settings, PRIORS[word])
     if subgroups is not None:
         found["latent_prior"] = Mixture(_size("--subgroups", subgroups))
     if inference != "auto":
-        found["inference"] = _build("--inference", inference, (*ENGINES, "auto"), engine_class)
+        word, settings = split_settings("--inference", inference, (*ENGINES, "auto"))
+        found["inference"] = _build("--inference", word, settings, engine_class(word))
     return found
-
-
-def fit_arguments(model: str) -> Settings:
-    """Return the settings of --model that are arguments of `fit`."""
-    settings = split_settings("--model", model)[1]
-    return {name: settings[name] for name in FIT_SETTINGS.intersection(settings)}
 
 
 def _size(option: str, value: str | int) -> int | str:
@@ -99,17 +94,17 @@ def _refuse_linear_options(given: dict[str, Any]) -> None:
     for name, value in given.items():
         if value != defaults["latent_prior" if name == "subgroups" else name].default:
             option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} has no meaning for --model vae; leave it out.")
+            raise ValueError(f"{option} does not apply to --model vae; leave it out.")
 
 
 def _network(settings: Settings, common: dict[str, Any]) -> Contrastive:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
 
     own = set(inspect.signature(ContrastiveVAE).parameters) - set(OPTION_OF) - PYTHON_ONLY
-    _check_settings("--model", "vae", settings, own | FIT_SETTINGS)
+    _check_settings("--model", "vae", settings, own | {"resume"})
     if "hidden_layer_sizes" in settings:
         common["hidden_layer_sizes"] = _widths(settings.pop("hidden_layer_sizes"))
-    common |= {name: value for name, value in settings.items() if name not in FIT_SETTINGS}
+    common |= {name: value for name, value in settings.items() if name != "resume"}  # of `fit`
     return ContrastiveVAE(**common)
 
 
@@ -122,25 +117,26 @@ def _widths(value: Setting) -> tuple[int, ...]:
 
 
 def _likelihood(text: str, size_factors: str | None, model: str, *, own_noise: bool) -> Any:
-    word, settings = split_settings("--likelihood", text)
+    word, settings = split_settings("--likelihood", text, (*LIKELIHOODS, "mixed"))
     if word == "mixed":
         from contrastive_lvm.likelihoods.mixed import Mixed
 
         _check_settings("--likelihood", word, settings, ("features",))
         found: Any = Mixed(_feature_table("--likelihood", "features", settings.get("features")))
     else:
-        known = (*LIKELIHOODS, "mixed")
-        found = _build("--likelihood", text, known, LIKELIHOODS.__getitem__)
-    if own_noise and not hasattr(found, "sets"):
-        reason = "has no noise variances; leave --own-noise out."
-        raise InvalidParameterError("--likelihood", found, reason)
-    found = replace(found, sets="own") if own_noise else found
+        found = _build("--likelihood", word, settings, LIKELIHOODS[word])
+    if own_noise and not found._has_own_noise:
+        changed = found._with_own_noise()
+        if changed is None:
+            reason = "has no noise variances; leave --own-noise out."
+            raise InvalidParameterError("--likelihood", found, reason)
+        found = changed
     return found if size_factors is None else _sized(found, size_factors, model)
 
 
 def _sized(likelihood: Any, size_factors: str, model: str) -> Any:
     """Return the likelihood with size factors given by a word; those of a column go to `fit`."""
-    if size_column(size_factors) is None:
+    if size_factors in ("total", "none"):
         if hasattr(likelihood, "size_factors"):
             return replace(likelihood, size_factors=size_factors)
         raise InvalidParameterError("--size-factors", size_factors, NO_COUNTS)
@@ -152,18 +148,15 @@ def _sized(likelihood: Any, size_factors: str, model: str) -> Any:
     return likelihood
 
 
-def _build(option: str, text: str, known: Iterable[str], class_of: Callable[[str], Any]) -> Any:
-    """Return the object that a word and its settings stand for."""
-    word, settings = split_settings(option, text)
-    _check_word(option, word, known)
-    kind = class_of(word)
-    known = {field.name for field in fields(kind)} - {"start"}  # which only Python can give
+def _build(option: str, word: str, settings: Settings, kind: Any) -> Any:
+    """Return the object of a class that a word and its settings stand for."""
+    known = {field.name for field in fields(kind)} - {"start"}  # can be given in Python only
     _check_settings(option, word, settings, known)
     values: dict[str, object] = {**settings}
     if "groups" in settings:
         values["groups"] = _feature_table(option, "groups", settings["groups"])
     if settings.get("size_factors", "") is None:
-        values["size_factors"] = "none"  # a word here, not the absence of a value
+        values["size_factors"] = "none"  # the word, not a missing value
     if "given" in settings:
         values["given"] = _sites(option, settings["given"])
     try:
@@ -173,13 +166,16 @@ def _build(option: str, text: str, known: Iterable[str], class_of: Callable[[str
         raise InvalidParameterError(setting, error.value, error.reason) from error
 
 
-def split_settings(option: str, text: str) -> tuple[str, Settings]:
-    """Return a word and its settings.
+def split_settings(option: str, text: str, known: Iterable[str]) -> tuple[str, Settings]:
+    """Return a word that is known, and its settings.
 
-    >>> split_settings("--likelihood", "student-t:df=learn,per=sample")
+    >>> split_settings("--likelihood", "student-t:df=learn,per=sample", ["gaussian", "student_t"])
     ('student_t', {'df': 'learn', 'per': 'sample'})
     """
-    word, _, rest = text.partition(":")
+    given, _, rest = text.partition(":")
+    word = given.strip().replace("-", "_")
+    if word not in known:
+        raise ValueError(f"{option} {given} is unknown; use {', '.join(known)}.")
     settings: Settings = {}
     for part in rest.split(",") if rest else []:
         name, equals, value = part.partition("=")
@@ -188,7 +184,7 @@ def split_settings(option: str, text: str) -> tuple[str, Settings]:
                 f"{option} {text}: {part!r} is not a setting; write {option} {word}:NAME=VALUE."
             )
         settings[name.strip().replace("-", "_")] = _value(value.strip())
-    return word.strip().replace("-", "_"), settings
+    return word, settings
 
 
 def setting_files(*options: str | None) -> list[Path]:
@@ -207,11 +203,6 @@ def _value(text: str) -> Setting:
         except ValueError:
             continue
     return text
-
-
-def _check_word(option: str, word: str, known: Iterable[str]) -> None:
-    if word not in known:
-        raise ValueError(f"{option} {word} is unknown; use {', '.join(known)}.")
 
 
 def _check_settings(option: str, word: str, settings: Settings, known: Iterable[str]) -> None:
@@ -236,8 +227,8 @@ def _sites(option: str, path: Setting) -> dict[str, Array]:
 def _text(path: Setting) -> str:
     """Return the text of a file that a setting names."""
     place = Path(str(path))
-    if is_special(place):
-        raise OSError(f"{place} is a {kind_of(place)}")
+    if kind := special_kind(place):
+        raise OSError(f"{place} is a {kind}")
     text = place.read_text(encoding="utf-8-sig")
     if "\0" in text:
         raise ValueError(f"{place} is not text")

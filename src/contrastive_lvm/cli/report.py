@@ -1,6 +1,5 @@
 """`clvm report`: an HTML page about a model and its rows."""
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ import typer
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.apply import ANY_SETS, TWO_SETS, load
 from contrastive_lvm.cli.output import Contrastive, announce, printable, show
-from contrastive_lvm.io.atomic import destination, write_text_atomically
+from contrastive_lvm.io.atomic import destination, page_destination, write_text_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.preparation import Origin, Preparation
@@ -26,7 +25,7 @@ def report(
     background_file: options.BackgroundFile = None,
     title: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Title of the page; by default, the name of the file."),
+        typer.Option(metavar="TEXT", help="Title of the report; by default, the name of the file."),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="HTML file to write.")
@@ -35,12 +34,13 @@ def report(
     as_json: options.Json = False,
     **said: Any,
 ) -> None:
-    """Write an HTML page with the rows, loadings, diagnostics and numbers of a model.
+    """Write an HTML report about a model.
 
-    The page is one file that needs no network. By default, it shows the rows that the model was
-    fitted to; since a model of someone else may name any file, you are asked before one is read.
+    It shows the rows, the loadings, diagnostics and numbers in one file that works offline. By
+    default, it uses the rows that the model was fitted to; since a model from someone else may name
+    any file, you are asked before these files are read.
     """
-    destination(output, "--output", inputs=[model, file, background_file])
+    page_destination(output, "--output", inputs=[model, file, background_file])
     estimator, sets = rows_of_model(model, file, background_file, said, [output], ANY_SETS, yes=yes)
     write_page(estimator, sets, output, title or Path(sets.target.source).name)
     facts = {"report": str(output), "bytes": output.stat().st_size}
@@ -67,7 +67,7 @@ def rows_of_model(
                 raise ValueError(f"--{name} needs a file to choose rows from; name it after MODEL.")
         if preparation.origin is None:
             raise ValueError(
-                f"{model} does not say which files it was fitted to; name them after it."
+                f"{model} does not record which files it was fitted to; name them after MODEL."
             )
         origin = preparation.origin
         _confirm(origin, model, yes=yes)
@@ -88,8 +88,8 @@ def _named(
 ) -> "Origin":
     """Return the rows that are chosen: those of the fit, if its files are named without more."""
     from contrastive_lvm.io.tables.choose_rows import Choice
-    from contrastive_lvm.io.tables.layout import Layout, layout_of
     from contrastive_lvm.io.tables.preparation import Origin
+    from contrastive_lvm.io.tables.table import Layout, layout_of
 
     fitted = preparation.origin
     sides = {name: said[name] for name in options.SIDES if said[name]}
@@ -131,14 +131,13 @@ def write_page(
 
 
 def _confirm(origin: "Origin", model: Path, *, yes: bool) -> None:
-    """Ask whether files that only the model names may be read, and refuse those that are gone."""
+    """Ask before reading files that only the model names, and refuse missing ones."""
     files = [file for file in origin[:2] if file is not None]
     names = " and ".join(map(str, files))
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        named = shlex.join(map(str, [model, *files]))
         raise ValueError(
-            f"{model} asks to read {names}, and a model of someone else may name any file; type "
-            f"clvm report {named}, or clvm report {shlex.quote(str(model))} --yes."
+            f"{model} was fitted to {names}, which are not read without asking, because a model "
+            "from someone else may name any file; add --yes, or name the files after the model."
         )
     if not yes:
         typer.confirm(printable(f"{model} was fitted to {names}. Read it?"), abort=True, err=True)

@@ -25,7 +25,7 @@ def demo(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Compare PCA, cPCA and cLVM on synthetic data with four hidden subgroups."""
+    """Compare PCA, cPCA and cLVM on synthetic data."""
     picture, report = folder(output) / "comparison.png", output / "report.html"
     say("Fitting PCA, cPCA and cLVM to synthetic data ...", err=True)
     from contrastive_lvm.experiments.subgroups_demo import draw_demo, report_demo, run_demo
@@ -72,16 +72,17 @@ def reproduce(
     ] = Path("reproduced"),
     skip: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Leave out of all. Repeatable."),
+        typer.Option(metavar="NAME", help="Experiment to leave out of all. Repeatable."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Use much smaller data, only to see that it runs.")
+        bool, typer.Option("--quick", help="Use much smaller data, to check that it runs.")
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Repeat experiments of the paper, and compare the results with its claims.
+    """Repeat experiments of the paper.
 
-    The exit code is 1 when a claim does not hold, or data of some experiment are absent.
+    Compare the results with its claims. The exit code is 1 if a claim does not hold, or if the data
+    of an experiment are missing.
     """
     names = _names(name, skip or [])
     place = folder(output)
@@ -141,7 +142,10 @@ def _text(outcome: "Outcome") -> str:
 
 
 def datasets(*, as_json: Json = False) -> None:
-    """List the files of real data that the experiments use, and where to get those missing."""
+    """List the data files of the experiments.
+
+    For each missing file, print where to get it.
+    """
     from contrastive_lvm.datasets.download import SOURCES
 
     found = [
@@ -155,7 +159,7 @@ def datasets(*, as_json: Json = False) -> None:
         say(f"{file['state']:8}{file['file']}")
         if file["state"] != "here":
             say(f"        from {file['from']}")
-    say("Files are searched for in $CONTRASTIVE_LVM_DATA and the user cache.", err=True)
+    say("Files are looked up in $CONTRASTIVE_LVM_DATA and in the user cache.", err=True)
 
 
 def _state(name: str) -> str:

@@ -23,15 +23,12 @@ from contrastive_lvm.progress import verbosity
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
 
-MANY_FEATURES = 5000  # halves of which are fitted less often unless asked for
-
-
 Method = Annotated[
     str,
     typer.Option(
         metavar="METHOD",
-        help="group_lasso (over a path of strengths) or horseshoe to select features, ard to "
-        "choose the number of shared dimensions; settings follow a colon, as in "
+        help="group_lasso (along a path of strengths) or horseshoe to select features; ard to "
+        "choose the number of shared dimensions. Settings follow a colon, as in "
         "group_lasso:groups=FILE or horseshoe:scale=0.1.",
     ),
 ]
@@ -43,9 +40,9 @@ Resamples = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        help="Number of random halves of the rows in which features are selected again, to tell "
-        "those that are stable, at least 20; 0 leaves this and the test of contrast out. By "
-        "default 100, and 20 for more than 5,000 features.",
+        help="Number of random halves of the rows, at least 20, in which the selection is "
+        "repeated to find the stable features; 0 skips this and the contrast test. Default: 100, "
+        "or 20 for more than 5,000 features.",
     ),
 ]
 Output = Annotated[
@@ -65,26 +62,24 @@ def select(
     as_json: options.Json = False,
     **said: Any,
 ) -> None:
-    """Select the features that matter in the target, or the number of shared dimensions.
+    """Select features, or the number of shared dimensions.
 
-    Features are listed if the target has structure of its own (see clvm test) and if they are
-    selected in most random halves of the rows as well. There may be none.
+    Features are listed if the target has structure of its own (see clvm test) and if they are also
+    selected in most random halves of the rows. There may be none.
     """
     from contrastive_lvm.cli.parse_options import build_estimator, setting_files, split_settings
     from contrastive_lvm.io.model_files import write_model
 
-    kind, _ = split_settings("--method", method)
+    kind, _ = split_settings("--method", method, ("group_lasso", "horseshoe", "ard"))
     files = setting_files(method, said["likelihood"])
     source = options.take_source(said)
     if output is not None:
         destination(output, "--output", inputs=[*source[:2], *files])
-    if kind not in ("group_lasso", "horseshoe", "ard"):
-        raise ValueError(f"--method {kind} is unknown; use group_lasso, horseshoe or ard.")
     if kind == "ard":
         said["n_shared"] = said["n_shared"] or "auto"
     said["shared_prior" if kind == "ard" else "target_prior"] = method
     estimator = build_estimator(**said, seed=seed)
-    sets = read(source, estimator)
+    sets, _ = read(source, estimator)
     facts: Facts = {"method": kind}
     with user_warnings() as warned, verbosity(enabled=True):
         if kind == "group_lasso":
@@ -136,11 +131,11 @@ def _selection(model: Contrastive, sets: "Sets", kind: str) -> Facts:
 def _reliability(
     model: Contrastive, sets: "Sets", selected: list[Facts], resamples: int | None, seed: int
 ) -> Facts:
-    """Say whether there is any contrast, and which features are selected again and again."""
+    """Test whether there is contrast, and find the features that most halves select."""
     from contrastive_lvm.report.evidence import judge
 
     if resamples is None:
-        resamples = 100 if len(sets.preparation.features) <= MANY_FEATURES else 20
+        resamples = 100 if len(sets.preparation.features) <= 5000 else 20
     announce("Resampling")
     said = judge(model, sets, n_resamples=None if resamples else 0, seed=seed)
     facts: Facts = {"verdict": said["sentence"], "pvalue": said["pvalue"], "unknown": None}
@@ -203,7 +198,7 @@ def _path(facts: Facts) -> list[str]:
 
 
 def _features(facts: Facts) -> list[str]:
-    """List the stable features; all that are selected if nothing is known about stability."""
+    """List the stable features, or all selected ones if stability is unknown."""
     chosen, stable = facts["selected"], facts["stable"]
     head = f"{len(chosen)} of {facts['features']} features selected"
     if stable is None:

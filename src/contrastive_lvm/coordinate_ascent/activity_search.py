@@ -1,4 +1,4 @@
-"""Which dimensions does which set have? A search over the sizes of automatic blocks.
+"""A search over the sizes of automatic blocks: which sets have which dimensions.
 
 A column of loadings costs the same number of parameters wherever it is active, so the block that a
 dimension belongs to is decided by the likelihood alone; whether it exists at all is decided by a
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Parameters, noise_of
-from contrastive_lvm.coordinate_ascent.ard_rank import least_supported_variance
+from contrastive_lvm.coordinate_ascent.ard_rank import price
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.coordinate_ascent.starts import next_loadings
 from contrastive_lvm.linalg.anderson import ascend
@@ -32,15 +32,15 @@ from contrastive_lvm.rows.data import Data
 
 SETTLED = 0.02  # nats per sweep of a fit within the search
 MOST_SWEEPS = 60  # of such a fit
-BETTER = 0.5  # nats, at least, by which a step is better
-MOST_TRIED = 3  # blocks that a new column is tried in
-PROMISING = 0.5  # of the price, that a column must gain before others have adapted to it
-ALIKE = 0.7  # cosine of two directions, at least, that are tried as one
+BETTER = 0.5  # nats that a step must gain to be kept
+MOST_TRIED = 3  # blocks in which a new column is tried
+PROMISING = 0.5  # share of the price that a column must gain before others have adapted to it
+ALIKE = 0.7  # least cosine of two directions that are tried as one
 MEMORY = 10  # sweeps that the acceleration remembers
 
 
 class BlockSupport(NamedTuple):
-    """What speaks for the size of a block, in nats of the log-likelihood."""
+    """The evidence for the size of a block, in nats of the log-likelihood."""
 
     n_components: int
     gain: float  # of the least of its columns; NaN if it has none
@@ -49,22 +49,12 @@ class BlockSupport(NamedTuple):
 
 
 class _Fit(NamedTuple):
-    """Loadings by block, the other parameters, and what they are worth."""
+    """Loadings by block, the other parameters, their bound and their score."""
 
     loadings: dict[str, Array]
     parameters: Parameters
     bound: float
     score: float  # less the prices of all columns
-
-
-def price(n_rows: float, n_features: int) -> float:
-    """Return what a column must gain in nats.
-
-    >>> round(price(400, 40)), round(price(1e6, 40))
-    (66, 148)
-    """
-    least = least_supported_variance(n_rows, n_features)
-    return float(0.5 * n_rows * (least - 1.0 - np.log(least)))
 
 
 def find_sizes(model: Model, data: Data) -> dict[str, BlockSupport]:
@@ -88,13 +78,13 @@ class _Search:
         self.most = self._most_columns()
 
     def _most_columns(self) -> int:
-        """Return how many columns a set may have: what its covariances can tell apart."""
+        """Return how many columns a set may have, so that its covariances can tell them apart."""
         D = len(self.problem.unit)
         isotropic = self.problem.likelihood._is_isotropic
         return int(D // 2 if isotropic else max(1.0, D + 0.5 - np.sqrt(2 * D + 0.25)))
 
     def run(self) -> dict[str, BlockSupport]:
-        """Climb until no step is better, and return what speaks for each block."""
+        """Climb until no step is better, and return the evidence for the size of each block."""
         at = self._grow(self._first())
         while True:
             better = self._first_better(at, self._moves(at))
@@ -115,7 +105,7 @@ class _Search:
             psi = np.broadcast_to(psi.mean(axis=-1, keepdims=True), psi.shape)
         means = tuple(s.mean for s in self.data.sets)
         effects = tuple(s.effects for s in self.data.sets if s.effects is not None)
-        p = Parameters(np.empty((D, 0)), psi, means, self.problem.likelihood._first_df(), effects)
+        p = Parameters(np.empty((D, 0)), psi, means, self.problem.likelihood._first_df, effects)
         for block in sorted(self.model.blocks, key=lambda b: -len(b.sets)):
             for _ in range(block.n_components):
                 new = self._next_column(block, _Fit(loadings, p, 0.0, 0.0))
@@ -123,7 +113,7 @@ class _Search:
         return self._fitted(loadings, p)
 
     def _fitted(self, loadings: dict[str, Array], p: Parameters) -> _Fit:
-        """Ascend from given loadings; a column of zeros, which stays so, stands for none."""
+        """Ascend from given loadings; a single column that stays zero stands for none."""
         cost = sum(L.shape[1] * self.prices[name] for name, L in loadings.items())
         if not any(L.shape[1] for L in loadings.values()):
             name = self.model.blocks[0].name
@@ -167,7 +157,7 @@ class _Search:
         """Yield loadings with one more column, the most promising blocks first."""
         gains = []
         for block in self.free:
-            if self._has_room(block, at):
+            if self._can_grow(block, at):
                 new = self._next_column(block, at)
                 gains.append((self._gain(block.sets, at, new), block.name, new))
         gains.sort(key=lambda each: self.prices[each[1]] - each[0])
@@ -175,7 +165,7 @@ class _Search:
             if gain > PROMISING * self.prices[name]:
                 yield at.loadings | {name: np.hstack([at.loadings[name], new])}
 
-    def _has_room(self, block: LoadingBlock, at: _Fit) -> bool:
+    def _can_grow(self, block: LoadingBlock, at: _Fit) -> bool:
         used = [
             sum(at.loadings[b.name].shape[1] for b in self.model.blocks if s in b.sets)
             for s in block.sets
@@ -271,7 +261,7 @@ class _Search:
             name, gain, more = block.name, np.nan, 0.0
             for loadings in self._without_least(name, at):
                 gain = at.bound - self._fitted(loadings, at.parameters).bound
-            if self._has_room(block, at):
+            if self._can_grow(block, at):
                 new = np.hstack([at.loadings[name], self._next_column(block, at)])
                 more = self._fitted(at.loadings | {name: new}, at.parameters).bound - at.bound
             size = at.loadings[name].shape[1]

@@ -1,9 +1,9 @@
-"""Automatic size: columns that the bound is better off without are dropped.
+"""Automatic size: columns are dropped if the bound is higher without them.
 
 The bound under `ARD` has many optima that differ in the number of columns, and coordinate ascent
 does not move between them: a column that is in use keeps its support. So, once a size has settled,
-the weakest columns are taken out on trial; they stay out if the bound ends higher. Nothing finer
-than a tenth of a nat is at stake here; the chosen size is then fitted to the engine's tolerance.
+the weakest columns are taken out on trial; they stay out if the bound ends higher. A tenth of a nat
+is precise enough for this choice; the chosen size is then fitted to the engine's tolerance.
 """
 
 from itertools import count
@@ -16,13 +16,13 @@ from contrastive_lvm.linalg.anderson import Ascent, ascend
 
 LOOK_EVERY = 5  # sweeps between looks for columns without support
 SETTLED = 0.1  # nats per sweep
-TRIAL_SWEEPS = 10
-AT_ONCE = 32  # the first trial takes out one column in so many
-DOUBTFUL = 30.0  # times its posterior variance: a column with more signal is beyond doubt
+TRIAL_SWEEPS = 10  # after columns are taken out, before bounds are compared
+AT_ONCE = 32  # the first trial takes out one column of every 32
+DOUBTFUL = 30.0  # times its posterior variance: a column with more signal is not tried
 
 
 def without_unsupported_columns(start: WarmStart, memory: int, max_sweeps: int) -> WarmStart:
-    """Ascend and drop columns until nothing more is to be gained by it."""
+    """Ascend and drop columns until that no longer raises the bound."""
     return _Pruning(start.problem, memory, max_sweeps).run(start.point, start.carry)
 
 
@@ -86,9 +86,14 @@ class _Pruning:
         return None
 
     def _without_doubtful(self, ascent: Ascent[RowResults]) -> WarmStart | None:
-        """Drop the weakest columns, if the bound is higher after a few sweeps without them."""
+        """Drop the weakest columns, if the bound is higher after a few sweeps without them.
+
+        Where the noise is at its least, no column has much posterior variance, whatever it
+        describes, so that any of them may be the weakest.
+        """
         ratio = support(self.problem, ascent.point, ascent.info.carry)
-        doubtful = int((ratio < DOUBTFUL).sum())
+        at_least = (self.problem.unflatten(ascent.point).psi <= self.problem.floor).all()
+        doubtful = int((ratio < (np.inf if at_least else DOUBTFUL)).sum())
         n = min(doubtful, max(1, int(np.isfinite(ratio).sum()) // AT_ONCE))
         while n:
             problem, point, carry, *_ = self._without(ascent, np.argsort(ratio)[:n])
@@ -102,7 +107,7 @@ class _Pruning:
         return None
 
     def _without(self, ascent: Ascent[RowResults], doomed: np.ndarray) -> WarmStart:
-        """Return a problem with fewer columns, at the same point otherwise."""
+        """Return a problem with fewer columns, and otherwise at the same point."""
         model, carry = self.problem.model, ascent.info.carry
         keep = np.setdiff1d(np.arange(model.n_columns), doomed)
         sizes = {

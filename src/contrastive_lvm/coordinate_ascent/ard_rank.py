@@ -41,29 +41,28 @@ def supported_rank(values: Array, total: float, n_rows: float, n_features: int) 
     threshold = _threshold(a)
     energy = np.maximum(values, 0.0) * n_rows / wide
     rest = max(total * n_rows / wide - float(energy.sum()), 0.0)
-    others = min(n_rows, n_features) - len(values)
-
-    def cost(noise: float) -> float:
-        x = energy / noise
-        y = x[x > threshold] - (1.0 + a)
-        t = 0.5 * (y + np.sqrt(y**2 - 4.0 * a))
-        gain = float((np.log1p(t) + a * np.log1p(t / a) - t).sum())
-        return float(x.sum()) + rest / noise + (len(x) + others) * float(np.log(noise)) + gain
 
     mean = total / n_features
-    levels = mean * np.geomspace(1e-6, 1.3, NOISE_LEVELS)
-    noise = min(levels, key=cost)
-    return int((energy / noise > threshold).sum())
+    noise = mean * np.geomspace(1e-6, 1.3, NOISE_LEVELS)
+    x = energy / noise[:, None]  # (levels, columns)
+    kept = x > threshold
+    y = np.where(kept, x - (1.0 + a), threshold)
+    t = 0.5 * (y + np.sqrt(np.maximum(y**2 - 4.0 * a, 0.0)))
+    gain = np.where(kept, np.log1p(t) + a * np.log1p(t / a) - t, 0.0).sum(axis=1)
+    n_columns = min(n_rows, n_features)
+    cost = x.sum(axis=1) + rest / noise + n_columns * np.log(noise) + gain
+    return int(kept[int(np.argmin(cost))].sum())
 
 
-def least_supported_variance(n_rows: float, n_features: int) -> float:
-    """Return the least variance of a direction, in units of the noise, that a column is for.
+def price(n_rows: float, n_features: int) -> float:
+    """Return what a column must gain in nats: as much as one of the least supported variance.
 
-    >>> round(least_supported_variance(400, 40), 2)
-    2.04
+    >>> round(price(400, 40)), round(price(1e6, 40))
+    (66, 148)
     """
     wide = max(n_rows, n_features)
-    return _threshold(min(n_rows, n_features) / wide) * wide / n_rows
+    least = _threshold(min(n_rows, n_features) / wide) * wide / n_rows  # in units of the noise
+    return float(0.5 * n_rows * (least - 1.0 - np.log(least)))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What EM and variational Bayes share: starts, the ascent, pruning, the canonical answer."""
+"""The common engine of EM and variational Bayes: starts, ascent, pruning, canonical gauge."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ from contrastive_lvm.coordinate_ascent.starts import (
     with_supported_sizes,
 )
 from contrastive_lvm.inference import Engine
-from contrastive_lvm.likelihoods.base import LeftOut
+from contrastive_lvm.likelihoods.values import LeftOut
 from contrastive_lvm.linalg.anderson import Ascent, AscentInterrupted, ascend
 from contrastive_lvm.linalg.gauge import canonical_rotation
 from contrastive_lvm.linalg.loadings import Loadings
@@ -34,25 +34,23 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, left_out
 from contrastive_lvm.priors.mixture import Mixture
-from contrastive_lvm.rows.data import Data, prepare
-from contrastive_lvm.rows.memory import check_memory
+from contrastive_lvm.rows.data import Data, check_memory, prepare
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.scale_mixture_rows import ScaleMixtureRows
 from contrastive_lvm.rows.threads import one_blas_thread
 
 DF_STANDS_STILL = 0.01  # relative; a tenth of its standard error from 10,000 entries
 LEFT_OUT = 1 << 15  # entries that degrees of freedom are learned from, to 3 % at df = 6
-# entries, at least, that degrees of freedom are learned from; more change little
 SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
-# Nats per entry and sweep when counts and binary data stand still. On 2,000 cells of 500 genes
-# that takes 257 sweeps in place of more than 2,000, for six nats in 870,000.
-COUNTS_SETTLED = 1e-7
-MIXTURE_SETTLED = 1e-7  # nats per row and sweep: when a mixture of latents stands still
+# Nats per sweep at which fits of counts and binary data (per entry) and of mixtures of latents (per
+# row) count as converged. On 2,000 cells of 500 genes that takes 257 sweeps instead of more than
+# 2,000, and loses six nats of 870,000.
+STANDS_STILL = 1e-7
 
 
 @dataclass(frozen=True)
 class CoordinateAscent(Engine):
-    """The engine that `EM` and `VariationalBayes` read in two ways."""
+    """The common engine of `EM`, with point loadings, and `VariationalBayes`."""
 
     max_iter: int = 2000
     tol: float = 1e-6
@@ -79,7 +77,7 @@ class CoordinateAscent(Engine):
                 "Gaussian or Student-t noise, or latent_prior=None."
             )
         for prior in model.priors:
-            reason = prior._unsupported_reason(posterior=self._posterior)
+            reason = prior._why_no_posterior if self._posterior else prior._why_no_points
             if reason is not None:
                 return f"{type(self).__name__} cannot fit {prior!r}: {reason}."
         return None
@@ -104,16 +102,15 @@ class CoordinateAscent(Engine):
         """Return the rows of all sets in the form that sweeps use, which restarts share.
 
         Few rows of many features are fitted in their span, unless `in_span` is false; posterior
-        covariances of loadings and priors that tell features apart do not allow it. Rows that have
-        covariates come back about their regression on these. Counts have logs of the sizes of their
-        rows, by default 0.
+        covariances of loadings and priors that tell features apart do not allow it. Rows with
+        covariates are returned as residuals of their regression on these. `log_sizes` are the logs
+        of the size factors of rows of counts, 0 by default.
         """
-        n_columns = 0 if model.drops_columns else sum(b.n_components for b in model.blocks)
-        check_memory(sets, n_columns, model.likelihood)
+        alike = model.likelihood._is_isotropic and model.treats_features_alike
+        check_memory(sets, 0 if model.drops_columns else model.n_columns, model.likelihood)
         if not model.likelihood._has_closed_form:
             none = [np.zeros(X.shape[0]) for X in sets]
             return prepare_generalised(model, sets, weights, log_sizes or none, covariates)
-        alike = model.likelihood._is_isotropic and model.treats_features_alike
         data = prepare(
             sets,
             weights=weights,
@@ -125,8 +122,6 @@ class CoordinateAscent(Engine):
 
     def _sized(self, model: Model, data: Data) -> Model:
         """Return the model with the sizes of automatic blocks found from the rows."""
-        if not any(block.automatic for block in model.blocks):
-            return model
         if data.linearized is not None:
             return with_linear_sizes(model, data.linearized)
         with one_blas_thread if data.narrow else nullcontext():
@@ -168,7 +163,7 @@ class CoordinateAscent(Engine):
                 raise (stop if best is None else best.kept_after(stop)) from None
             spent += trial.n_sweeps
             if best is None or trial.trace[-1] > best.lower_bounds[-1]:
-                # Weights are as large as the data, and soon found again.
+                # Weights are as large as the data, and a sweep finds them again.
                 carry = trial.info.carry._replace(weights=(None,) * len(problem.data.sets))
                 best = WarmStart(problem, trial.point, carry, trial.trace)
             del trial
@@ -177,7 +172,7 @@ class CoordinateAscent(Engine):
         return best._replace(n_sweeps=spent)
 
     def _with_df_of_entries(self, start: WarmStart) -> WarmStart:
-        """Learn degrees of freedom between ascents, until they stand still or half is spent."""
+        """Learn degrees of freedom between ascents, for at most half of the sweeps."""
         problem, point, carry, _, spent = start
         model, likelihood = problem.model, problem.likelihood
         settled = SETTLED * sum(rows.n_rows for rows in problem.data.sets)
@@ -210,7 +205,7 @@ class CoordinateAscent(Engine):
         tol = self.tol
         if not problem.model.likelihood._has_closed_form:
             n_rows = sum(rows.n_rows for rows in problem.data.sets)
-            tol = max(tol, COUNTS_SETTLED * n_rows * problem.data.n_features)
+            tol = max(tol, STANDS_STILL * n_rows * problem.data.n_features)
         try:
             ascent = ascend(problem, point, carry, memory=self.memory, max_sweeps=left, tol=tol)
         except KeyboardInterrupt as stop:
@@ -221,8 +216,8 @@ class CoordinateAscent(Engine):
                 f"the bound is not a number with the priors {priors}; use constants nearer to 1, "
                 "or scale the data."
             )
-        # Weights found again and columns taken out begin lower: such sweeps are left out, and the
-        # trace ends where the ascent does.
+        # The bound starts lower after weights are found anew and columns taken out: such sweeps are
+        # left out of the trace, which ends with the ascent.
         before = start.lower_bounds[start.lower_bounds <= ascent.trace[-1]]
         trace = np.concatenate([before, ascent.trace[ascent.trace >= before.max(initial=-np.inf)]])
         spent = start.n_sweeps + ascent.n_sweeps
@@ -252,7 +247,7 @@ class CoordinateAscent(Engine):
             best = max(trials, key=lambda trial: float(trial.trace[-1]))
             spent += sum(trial.n_sweeps for trial in trials)
             point, carry = best.point, best.info.carry
-        ascent = run(point, carry, tol=max(self.tol, MIXTURE_SETTLED * n_rows))
+        ascent = run(point, carry, tol=max(self.tol, STANDS_STILL * n_rows))
         rising = ascent.trace[ascent.trace >= trace[-1]]
         trace = np.concatenate([trace[trace <= ascent.trace[-1]], rising])
         return _posterior(problem, ascent, trace, spent + ascent.n_sweeps)

@@ -1,13 +1,13 @@
 """The sweep for counts, binary and mixed data: variational EM with Newton steps.
 
-Rows take a step of their normal posteriors (`rows.generalised_rows`), then each feature takes
-Newton's step of its loadings and means, which is the loading step of weighted least squares, and
-one of its dispersion or noise variance. Priors enter through the same precisions as with Gaussian
-noise. Newton's steps may go too far: if the bound falls, the features whose own part of it falls
-take shorter ones.
+Rows take a step of their normal posteriors (`rows.generalised_rows`). Then each feature takes a
+Newton step of its loadings and means, which is a loading step of weighted least squares, and one of
+its dispersion or noise variance. Priors enter through the same precisions as with Gaussian noise.
+Newton steps may go too far: if the bound falls, the features whose own part of it falls take
+shorter steps.
 
 With a posterior over loadings, predictors `l_d' h_i` are taken as normal with their exact mean and
-variance (`rows.gaussian_vi_rows`), so that what ascends is a bound for point loadings, and close
+variance (`rows.gaussian_vi_rows`), so that the objective is a bound for point loadings, and close
 to one otherwise.
 """
 
@@ -16,11 +16,13 @@ from functools import reduce
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.arrays import Array, Parameters, Statistics
 from contrastive_lvm.coordinate_ascent.loading_step import SetStatistics
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
-from contrastive_lvm.coordinate_ascent.tied_means import TiedMeans, tied_means
-from contrastive_lvm.likelihoods.base import FLOOR, CountTable, Nuisance
+from contrastive_lvm.coordinate_ascent.tied_means import TiedMeans, prior_precision, tied_means
+from contrastive_lvm.likelihoods.base import FLOOR
+from contrastive_lvm.likelihoods.values import CountTable, Nuisance
+from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Covariance, Loadings, PackedCovariance
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.rows.data import Data
@@ -61,6 +63,8 @@ class GeneralisedProblem(Problem):
         uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
         sizes = [block.n_components for block in model.blocks]
         self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))
+        # Means may be tied to the loadings of each block, which therefore stay apart.
+        self.inner = [np.empty(0, dtype=np.intp)] * len(model.blocks)
 
     def with_model(self, model: Model) -> "GeneralisedProblem":
         """Return the same data with another model."""
@@ -114,27 +118,32 @@ class GeneralisedProblem(Problem):
         tied = self._tied(p, loadings)
         parts["means"] = float(tied.log_densities(p.means, loadings).sum())
         found = [
-            self._rows(i).sweep(self._features(i, p, loadings), carry.weights[i], _own(carry, a))
-            for i, a in enumerate(self.active)
+            self._rows(i).sweep(self._features(i, p, loadings), cache, carry.change_of(i, a))
+            for i, (a, cache) in enumerate(zip(self.active, carry.weights, strict=True))
         ]
         nuisance = self.nuisance(p)
-        for i, (name, (sums, _)) in enumerate(zip(self.model.sets, found, strict=True)):
+        sums = [own for own, _ in found]
+        for i, (name, own) in enumerate(zip(self.model.sets, sums, strict=True)):
             constants = self.model.likelihood._constants(self._rows(i).table, nuisance)
-            parts[f"{name} rows"] = sums.statistics.bound + float(constants.sum())
+            parts[f"{name} rows"] = own.statistics.bound + float(constants.sum())
         if self.dispersed.any():
             parts["dispersion"] = self.model.likelihood._nuisance_bound(nuisance)
         n = len(self.model.covariates)
+        expected = self._expected_means(p, loadings, [s.statistics for s in sums])
         statistics = [
-            SetStatistics(s.statistics.plus(tied.row(i, p.means[i], self.active[i], n)), used)
-            for i, ((s, _), used) in enumerate(zip(found, self.used, strict=True))
+            SetStatistics(s.statistics.plus(expected.row(i, p.means[i], self.active[i], n)), used)
+            for i, (s, used) in enumerate(zip(sums, self.used, strict=True))
         ]
         results = RowResults(
+            p,
             statistics,
             Carry(carry.cov, states, tuple(cache for _, cache in found)),
             0.0,
             0.0,
             parts,
-            np.asarray(sum(sums.nuisance for sums, _ in found)),
+            np.asarray(sum(s.nuisance for s in sums)),
+            tuple(s.latent_sum for s in sums),
+            expected.places,
         )
         return sum(parts.values()), results
 
@@ -145,7 +154,7 @@ class GeneralisedProblem(Problem):
         """
         carry = self.first_carry() if carry is None else carry
         if self.posterior:
-            carry = self._newton_step(point, self.evaluate(point, carry)[1])[1]
+            carry = self._newton_step(self.evaluate(point, carry)[1])[1]
         return WarmStart(self, point, carry)
 
     def _prior_parts(self, states: tuple[object, ...], squares: Array) -> dict[str, float]:
@@ -157,6 +166,26 @@ class GeneralisedProblem(Problem):
 
     def _tied(self, p: Parameters, loadings: Loadings) -> TiedMeans:
         return tied_means(p.means, loadings, self.active, self.unit, self._rows(0).sized)
+
+    def _expected_means(
+        self, p: Parameters, loadings: Loadings, sums: Sequence[Statistics]
+    ) -> TiedMeans:
+        """Return where means are expected if they may follow.
+
+        With weights n of its rows, whose own means would be y, and the prior's precision q, the
+        mean of a set ends at `(n y + q center) / (n + q)`. What is left is
+        `n q / (n + q) (y - center)^2`, so that centers are regressed on y with these weights.
+        """
+        precision = prior_precision(self.unit)
+        own, weights = [], []
+        for i, (mean, s) in enumerate(zip(p.means, sums, strict=True)):
+            active = self.active[i]
+            fitted = (p.L[:, active] * s.first[: len(active)].T).sum(axis=1)
+            reach = REACH * self.unit
+            own.append(mean + np.clip((s.residual - fitted) / s.weight, -reach, reach))
+            weights.append(s.weight * precision / (s.weight + precision))
+        sized = self._rows(0).sized
+        return tied_means(own, loadings, self.active, self.unit, sized, np.stack(weights))
 
     def _rows(self, i: int) -> GeneralisedRows:
         rows = self.data.sets[i]
@@ -170,19 +199,71 @@ class GeneralisedProblem(Problem):
         return FeatureModel(active, p.means[i], self.model.likelihood, self.nuisance(p), effects)
 
     def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
-        """Take Newton's step, then change to the latent coordinates where the bound is greatest.
+        """Take a Newton step, then change to the latent coordinates where the bound is greatest.
 
-        The predictors `(L R)(R^-1 h)` stay as they are, so that only priors move: coordinate ascent
-        alone walks along these valleys in many small steps (parameter expansion; Liu, Rubin & Wu
-        1998).
+        The predictors `(L R) R^-1 (h - place) + (mean + L place)` stay as they are, so that only
+        priors move: coordinate ascent alone walks along these valleys in many small steps
+        (parameter expansion; Liu, Rubin & Wu 1998).
         """
-        p, carry = self._newton_step(point, found)
+        p, carry = self._newton_step(found)
         loadings = Loadings(p.L, carry.cov)
-        R = self._best_change(loadings, found.statistics)
+        places = self._places(found, loadings)
+        means = [mean + p.L @ place for mean, place in zip(p.means, places, strict=True)]
+        R = self._best_change(loadings, self._centred(found, places))
         if R is not None:
             loadings = loadings.transformed(R)
-        carry = carry._replace(cov=loadings.cov, change=R)
-        return self.flatten(p._replace(L=loadings.mean)), carry
+        carry = carry._replace(cov=loadings.cov, change=R, places=tuple(places))
+        return self.flatten(p._replace(L=loadings.mean, means=tuple(means))), carry
+
+    def _places(self, found: RowResults, loadings: Loadings) -> list[Array]:
+        """Return what the means take over of the latents of each set, (K,) each.
+
+        `L h + mean` stays as it is when h becomes `h - place` and the mean moves by `L place`. That
+        is without consequence for the prior of the means in columns that all sets use, if the place
+        is the same in all; in others its own places p move along. With uncertain loadings, whose
+        `h' C_d h` are variances of the predictors, and the prior's precisions q_d, the bound has
+
+            -1/2 sum_i (h_i - place)' (I + sum_d w_id C_d) (h_i - place)
+            -1/2 sum_d q_d (p + place)' C_d (p + place),
+
+        the second line in columns that not all sets use. Places are where that is greatest.
+        """
+        S, K = len(self.active), self.model.n_columns
+        uses = np.zeros((S, K), dtype=bool)
+        for i, active in enumerate(self.active):
+            uses[i, active] = True
+        common: np.ndarray = np.asarray(uses.all(axis=0))
+        q = prior_precision(self.unit)
+        number = np.arange(S * K).reshape(S, K)
+        number[:, common] = number[0, common]
+        matrix, pull = np.zeros((S * K, S * K)), np.zeros(S * K)
+        for i, s in enumerate(found.statistics):
+            own, n = np.flatnonzero(uses[i]), s.statistics.n_rows
+            block, side = n * np.eye(len(own)), found.latent_sums[i].copy()
+            if loadings.cov is not None:
+                cov, p = loadings.cov.columns(own), found.places[i, own]
+                first = s.statistics.first[: len(own)] + p[:, None] * q
+                block += cov.weighted_sum(s.statistics.weight - q)
+                side += packed.multiply(cov.packed(), first).sum(axis=1)
+                apart = np.where(common[own], 0.0, 1.0)
+                U = cov.weighted_sum(q) * np.outer(apart, apart)
+                block, side = block + U, side - U @ p
+            matrix[np.ix_(number[i, own], number[i, own])] += block
+            np.add.at(pull, number[i, own], side)
+        unused = np.flatnonzero(np.diagonal(matrix) == 0)
+        matrix[unused, unused] = 1.0
+        return list(np.linalg.solve(matrix, pull)[number])
+
+    def _centred(self, found: RowResults, places: Sequence[Array]) -> list[SetStatistics]:
+        """Return the statistics with second moments of latents about their places."""
+        centred = []
+        for s, place, total in zip(found.statistics, places, found.latent_sums, strict=True):
+            own = place[s.columns[: len(total)]]
+            crossed = np.outer(own, total)
+            change = s.statistics.n_rows * np.outer(own, own) - crossed - crossed.T
+            latent = s.statistics.latent + packed.pack(change)[:, 0]
+            centred.append(s._replace(statistics=s.statistics._replace(latent=latent)))
+        return centred
 
     def _change_of_block(
         self, block: LoadingBlock, loadings: Array, latents: Array, n_rows: float
@@ -195,12 +276,12 @@ class GeneralisedProblem(Problem):
         state = prior.init((self.data.n_features, block.n_components))
         return _best_of_points(loadings, latents, n_rows, float(prior.precision(state).mean()))
 
-    def _newton_step(self, point: Array, found: RowResults) -> tuple[Parameters, Carry]:
-        """Take Newton's step of loadings and means, and of what the likelihood learns."""
-        old = self.unflatten(point)
+    def _newton_step(self, found: RowResults) -> tuple[Parameters, Carry]:
+        """Take a Newton step of loadings and means, and of what the likelihood learns."""
+        old = found.parameters
         step, states = self._loading_step(old._replace(psi=np.ones(len(self.unit))), found)
         K, moves = self.model.n_columns, step.loadings.mean.copy()
-        moves[:, :K] -= old.L  # of effects it is a change already
+        moves[:, :K] -= old.L  # the effects are changes already
         means = np.stack(step.mean_change)
         length = np.sqrt((moves**2).sum(axis=1) + (means**2).max(axis=0)) / self.unit
         pace = 1.0 / np.maximum(1.0, length / REACH)
@@ -224,8 +305,8 @@ class GeneralisedProblem(Problem):
 
         Where that does not suffice, as with penalties on groups of features, all steps are cut.
         """
-        new, carry = self._newton_step(point, found)
-        old, before = self.unflatten(point), found.carry
+        new, carry = self._newton_step(found)
+        old, before = found.parameters, found.carry
         precision = self._precision(before.states)[:, : self.model.n_columns]
         tied = self._tied(old, Loadings(old.L, before.cov))
         least = self._feature_parts(old, before.cov, before, precision, tied)
@@ -250,7 +331,7 @@ class GeneralisedProblem(Problem):
         precision: Array,
         tied: TiedMeans,
     ) -> Array:
-        """Return each feature's part of the bound, rows and scales as they are, (D,)."""
+        """Return each feature's part of the bound at the present rows and scales, (D,)."""
         loadings = Loadings(p.L, cov)
         parts = tied.log_densities(p.means, loadings)
         parts -= 0.5 * (precision * loadings.squares()).sum(axis=1)
@@ -263,7 +344,7 @@ class GeneralisedProblem(Problem):
         return parts
 
     def _other_parts(self, p: Parameters, cov: Covariance | None, carry: Carry) -> float:
-        """Return what the features' own parts leave out of the bound."""
+        """Return the parts of the bound that do not belong to single features."""
         squares = Loadings(p.L, cov).squares()
         whole = sum(self._prior_parts(self._updated(carry.states, squares), squares).values())
         precision = self._precision(carry.states)[:, : self.model.n_columns]
@@ -288,11 +369,6 @@ class GeneralisedProblem(Problem):
             ),
             dispersion=on_the_way(self.nuisance(old).dispersion, self.nuisance(new).dispersion),
         )
-
-
-def _own(carry: Carry, active: np.ndarray) -> Array | None:
-    """Return the change of a set's latent coordinates."""
-    return None if carry.change is None else carry.change[np.ix_(active, active)]
 
 
 def _best_of_points(M: Array, Z: Array, n_rows: float, precision: float) -> Array:

@@ -1,9 +1,9 @@
 """Rows of counts, binary and mixed data for coordinate ascent, and where it starts.
 
 A start is the optimum of a Gaussian stand-in: the same model with a noise variance for each
-feature, fitted to rows in which the predictor is about linear (`ln(1 + x / size)` of counts). Its
-loadings over the slope of these rows in the predictor are those of the start. From large sets out
-of core it takes evenly spaced rows.
+feature, fitted to rows that are nearly linear in the predictor (`ln(1 + x / size)` of counts). Its
+loadings are divided by the slope of these rows in the predictor. Of large sets out of core it uses
+evenly spaced rows.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,8 @@ from contrastive_lvm.coordinate_ascent.starts import (
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.model import Model
 from contrastive_lvm.rows.data import Data, Linearized, prepare
-from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.generalised_rows import GeneralisedRows
-from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.reader import LocalRows, RowReader, Rows
 
 MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
 START_ENTRIES = 1 << 24  # of sets out of core from which a start is found
@@ -39,7 +38,7 @@ def prepare_generalised(
     log_sizes: Sequence[Array],
     covariates: Sequence[Array] | None = None,
 ) -> Data:
-    """Return the rows of all sets for sweeps, with those in which the predictor is linear."""
+    """Return the rows of all sets for sweeps, with transformed rows for the start."""
     given = [None] * len(sets) if weights is None else list(weights)
     readers = [X if isinstance(X, RowReader) else LocalRows(X) for X in sets]
     D, likelihood = readers[0].shape[1], model.likelihood
@@ -61,6 +60,8 @@ def prepare_generalised(
     if covariates is not None:
         columns = [c[at] for (_, at), c in zip(some, covariates, strict=True)]
     linear = prepare([one.rows for one in found], weights=own, covariates=columns)
+    if not linear.variance.any():  # rows differ only in their sizes, but predictors need a unit
+        linear = linear._replace(variance=np.ones_like(linear.variance))
     n_rows = np.array([r.n_rows for r in rows])
     linearized = Linearized(
         without_effects(model, linear) if model.covariates else linear,
@@ -81,7 +82,7 @@ def prepare_generalised(
 
 
 def _some_rows(reader: RowReader, sets: Sequence[Rows]) -> tuple[Matrix, np.ndarray]:
-    """Return rows in memory and their positions; of a large set out of core, evenly spaced ones."""
+    """Return rows in memory and their positions; evenly spaced rows of a large set out of core."""
     n_rows, n_features = reader.shape
     share = START_ENTRIES / (n_features * sum(other.shape[0] for other in sets))
     n = min(n_rows, max(START_ROWS, int(share * n_rows)))
@@ -92,7 +93,7 @@ def _some_rows(reader: RowReader, sets: Sequence[Rows]) -> tuple[Matrix, np.ndar
 
 
 def with_linear_sizes(model: Model, linearized: Linearized) -> Model:
-    """Return the model with the sizes of automatic blocks that its stand-in has."""
+    """Return the model with sizes of automatic blocks that its stand-in supports."""
     sized = with_supported_sizes(stand_in_of(model), linearized.data)
     return replace(sized, likelihood=model.likelihood)
 

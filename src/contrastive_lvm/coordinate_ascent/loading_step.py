@@ -11,11 +11,11 @@ and `mean_s += (e_s - f_s' l_d) / n_s`. Under variational Bayes columns with a p
 paper's table of models; a posterior under a flat prior would be improper). All blocks are solved
 jointly from `E[h h']`; the paper's separate updates drop the posterior covariance of z and t.
 
-Covariates are latents that are known, `E[h h'] = c c'` in their columns, without a prior. Their
+Covariates are treated as known latents, `E[h h'] = c c'` in their columns, without a prior. Their
 columns follow those of the latents, their statistics are about the current effects, and what is
-solved for is the change of the effects: loadings, effects and means are found jointly. Effects
-that several sets share need that; where sets differ in their covariance, a regression beforehand
-is not the maximum of the likelihood.
+solved for is the change of the effects: loadings, effects and means are found jointly. Effects that
+several sets share need that; where sets differ in their covariance, a regression beforehand is not
+the maximum of the likelihood.
 
 Where sets have noise variances of their own, psi is that of the first set, and the statistics of
 set s are weighted by `psi / psi_s`: the equations stay as they are.
@@ -46,7 +46,7 @@ class LoadingStep(NamedTuple):
 
 
 class NormalEquations(NamedTuple):
-    """The quadratic of every feature, sets summed, means eliminated."""
+    """The quadratic form of every feature, summed over sets, with the means eliminated."""
 
     moment: Array  # (Q, D or 1) sum_s M_s
     reduced: Array  # (D, K, K) or (K, K): with the means eliminated
@@ -54,7 +54,7 @@ class NormalEquations(NamedTuple):
 
 
 class SetStatistics(NamedTuple):
-    """Statistics of a set's rows, and the columns of the loadings that they are about."""
+    """Statistics of a set's rows, and the columns of the loadings that the set uses."""
 
     statistics: Statistics
     columns: Columns  # increasing
@@ -84,8 +84,7 @@ def normal_equations(sets: list[SetStatistics], K: int) -> NormalEquations:
     cross = np.zeros((D, K))
     eliminated = np.zeros((D, K, K)) if not shared else None
     for s, columns, _ in sets:
-        pairs = packed.full_index(K)[np.ix_(columns, columns)]
-        moment[pairs[packed.pair_indices(len(columns))]] += s.moment
+        moment[packed.pair_positions(K, columns)] += s.moment
         cross[:, columns] += s.cross
         if eliminated is not None:
             first = np.broadcast_to(s.first, (len(columns), D)).T  # (D, k)
@@ -102,12 +101,12 @@ def normal_equations(sets: list[SetStatistics], K: int) -> NormalEquations:
 def _solve_shared(
     equations: NormalEquations, psi: Array, precision: Array, uncertain: Columns
 ) -> Loadings:
-    """Solve for complete rows and features alike: one eigendecomposition serves all features."""
+    """Solve for complete rows: one eigendecomposition serves all features."""
     M, cross = equations.reduced, equations.cross
     if not precision.any():
         return Loadings(np.asarray(np.linalg.solve(M, cross.T).T, dtype=np.float64))
     V, s = _diagonalised(M, psi, precision)
-    mean = _as_array((((cross / psi[:, None]) @ V) * s) @ V.T)
+    mean = np.asarray((((cross / psi[:, None]) @ V) * s) @ V.T)
     if len(uncertain) == 0:
         return Loadings(mean)
     if len(uncertain) < len(M):
@@ -117,7 +116,7 @@ def _solve_shared(
     else:
         V_own = V
     logdet = np.zeros(len(psi)) + np.log(s).sum(axis=1) + 2.0 * float(np.linalg.slogdet(V_own)[1])
-    return Loadings(mean, SharedCovariance(V, s, _as_array(logdet), len(uncertain)))
+    return Loadings(mean, SharedCovariance(V, s, np.asarray(logdet), len(uncertain)))
 
 
 def _diagonalised(M: Array, psi: Array, precision: Array) -> tuple[Array, Array]:
@@ -128,10 +127,10 @@ def _diagonalised(M: Array, psi: Array, precision: Array) -> tuple[Array, Array]
     """
     if (psi == psi[0]).all():
         R = np.linalg.cholesky(M / psi[0] + np.diag(precision))
-        return _as_array(np.linalg.inv(R).T), np.ones((1, len(M)))
+        return np.asarray(np.linalg.inv(R).T), np.ones((1, len(M)))
     R_inverse = np.linalg.inv(np.linalg.cholesky(M))
     g, U = np.linalg.eigh((R_inverse * precision) @ R_inverse.T)
-    return _as_array(R_inverse.T @ U), 1.0 / (1.0 / psi[:, None] + np.maximum(g, 0.0))
+    return np.asarray(R_inverse.T @ U), 1.0 / (1.0 / psi[:, None] + np.maximum(g, 0.0))
 
 
 def _solve_each(
@@ -141,7 +140,7 @@ def _solve_each(
     ridge = np.broadcast_to(precision, (D, K))
     matrix = np.array(np.broadcast_to(equations.reduced, (D, K, K)))
     matrix[:, np.arange(K), np.arange(K)] += psi[:, None] * ridge
-    mean = _as_array(np.linalg.solve(matrix, equations.cross[:, :, None])[:, :, 0])
+    mean = np.asarray(np.linalg.solve(matrix, equations.cross[:, :, None])[:, :, 0])
     if len(uncertain) == 0:
         return Loadings(mean)
     return Loadings(mean, _covariances(equations.moment, psi, ridge, uncertain))
@@ -149,8 +148,7 @@ def _solve_each(
 
 def _covariances(moment: Array, psi: Array, ridge: Array, uncertain: Columns) -> Covariance:
     """Return covariances of the uncertain columns, packed among all columns."""
-    where = packed.full_index(ridge.shape[1])[np.ix_(uncertain, uncertain)]
-    where = where[packed.pair_indices(len(uncertain))]
+    where = packed.pair_positions(ridge.shape[1], uncertain)
     precision = np.array(np.broadcast_to(moment[where], (len(where), len(psi)))) / psi
     precision[np.diagonal(packed.full_index(len(uncertain)))] += ridge[:, uncertain].T
     inverse, logdet = packed.invert(precision)
@@ -171,37 +169,24 @@ def completed(
     own = [_own_squares(s, loadings, s.factor) for s in sets if s.factor is not None]
     if own:
         return LoadingStep(loadings, tuple(changes), np.stack(own), np.stack(entries))
-    square = _squares(sets, equations, loadings)
+    L, square = loadings.mean, np.zeros(len(loadings.mean))
+    for s, *_ in sets:
+        square += s.square - s.residual**2 / s.weight
+    # With the means at their best, what is left is quadratic in the loadings alone.
+    product = (
+        L @ equations.reduced
+        if equations.reduced.ndim == 2
+        else np.einsum("dij,dj->di", equations.reduced, L)
+    )
+    square += np.einsum("dk,dk->d", L, product - 2.0 * equations.cross)
+    if loadings.cov is not None:
+        square += loadings.cov.inner(equations.moment)
+    square = np.maximum(square, 0.0)
     return LoadingStep(loadings, tuple(changes), square, np.sum(entries, axis=0))
 
 
 def _own_squares(own: SetStatistics, loadings: Loadings, factor: Array) -> Array:
     """Return a set's expected squared residuals, the factor undone, (D,)."""
-    alone = [own._replace(columns=np.arange(len(own.columns)))]
+    alone = [own._replace(columns=np.arange(len(own.columns)), factor=None)]
     equations = normal_equations(alone, len(own.columns))
-    return _squares(alone, equations, loadings.columns(own.columns)) / factor
-
-
-def _squares(sets: list[SetStatistics], equations: NormalEquations, loadings: Loadings) -> Array:
-    """Return expected squared residuals of the rows of all sets with their means at their best.
-
-    What is left is quadratic in the loadings alone.
-    """
-    L = loadings.mean
-    square = np.zeros(len(L))
-    for s, *_ in sets:
-        square += s.square - s.residual**2 / s.weight
-    product = L @ equations.reduced if equations.reduced.ndim == 2 else _each(equations.reduced, L)
-    square += np.einsum("dk,dk->d", L, product - 2.0 * equations.cross)
-    if loadings.cov is not None:
-        square += loadings.cov.inner(equations.moment)
-    return np.maximum(square, 0.0)
-
-
-def _each(matrices: Array, vectors: Array) -> Array:
-    product: Array = np.einsum("dij,dj->di", matrices, vectors)
-    return product
-
-
-def _as_array(value: object) -> Array:
-    return np.asarray(value, dtype=np.float64)
+    return completed(alone, equations, loadings.columns(own.columns)).square / factor

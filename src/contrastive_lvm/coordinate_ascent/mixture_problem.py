@@ -1,10 +1,10 @@
-"""Mixtures of latents beside the loadings, means and noise: one ascent over all of them.
+"""The sweep with mixtures of latents: one ascent over them, loadings, means and noise.
 
 The vector of the standard problem is followed by those of the mixtures. A sweep takes the row step
-with the mixtures as priors of their blocks' latents, then the steps of the standard problem and
-the mixtures' own, which are separate given the row step. The ascent begins at the optimum of the
+with the mixtures as priors of their blocks' latents, then the steps of the standard problem and the
+mixtures' own, which are separate given the row step. The ascent begins at the optimum of the
 standard model, whose latents have mean 0 and covariance I too, with components that were fitted to
-the latents alone: only what the rows say about the block, N(m, V), is needed for that.
+the latents alone: this needs only the rows' posteriors of the block, N(m, V).
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,25 @@ import numpy.typing as npt
 from contrastive_lvm.arrays import Array, Parameters, noise_of
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults
 from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.linalg.clusters import kmeans
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.normal_mixture import NormalMixture, condition, standard_normal
+from contrastive_lvm.linalg.normal_mixture import (
+    NormalMixture,
+    condition,
+    condition_equally,
+    standard_normal,
+)
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.prediction import Linear, column_moments
 from contrastive_lvm.priors.mixture import Mixture
 from contrastive_lvm.rows.latent_distribution import LatentDistribution
 
-MOST_START_ROWS = 2000  # evenly spaced, that components are first fitted to
-N_STARTS = 4
-TIGHTEST_OF = 8  # runs of k-means
+MOST_START_ROWS = 1000  # evenly spaced rows to which components are first fitted
+N_STARTS = 4  # different clusterings from which EM begins
+KMEANS_STARTS = 8  # runs of k-means that find them
 TRIAL_STEPS, MOST_STEPS = 10, 200  # of EM, for each start and for the best
 STANDS_STILL = 1e-5  # nats per row and step
-SAME_CLUSTERS = 0.9  # of the rows that are in the same clusters: a second start is left out
+SAME_CLUSTERS = 0.9  # share of rows in the same clusters above which a second start is left out
 
 
 class MixtureProblem:
@@ -52,6 +58,7 @@ class MixtureProblem:
             and block.latent_prior._size != 1
             and block.n_components
         ]
+        self._last: tuple[Array, tuple[Array, list[NormalMixture]]] | None = None
 
     @property
     def unit_variance(self) -> float:
@@ -59,7 +66,7 @@ class MixtureProblem:
         return self.plain.unit_variance
 
     def damped(self, point: Array, found: RowResults) -> tuple[Array, Carry] | None:
-        """Return None: no sweep lowers the bound, but for rounding."""
+        """Return None, since no sweep lowers the bound by more than rounding."""
         return None
 
     def single_components(self) -> dict[str, NormalMixture]:
@@ -71,18 +78,21 @@ class MixtureProblem:
         }
 
     def _split(self, point: Array) -> tuple[Array, list[NormalMixture]]:
-        """Return the vector of the standard problem, and the mixtures."""
-        sizes = [
-            prior._size * (1 + T + T * (T + 1) // 2)
-            for block, prior, _ in self.blocks
-            for T in (block.n_components,)
-        ]
-        begin = len(point) - sum(sizes)
-        parts = np.split(point[begin:], np.cumsum(sizes)[:-1])
-        return point[:begin], [
-            prior._from_vector(part, block.n_components)
-            for (block, prior, _), part in zip(self.blocks, parts, strict=True)
-        ]
+        """Return the vector of the standard problem, and the mixtures; the last point is cached."""
+        if self._last is None or self._last[0] is not point:
+            sizes = [
+                prior._size * (1 + T + T * (T + 1) // 2)
+                for block, prior, _ in self.blocks
+                for T in (block.n_components,)
+            ]
+            begin = len(point) - sum(sizes)
+            parts = np.split(point[begin:], np.cumsum(sizes)[:-1])
+            mixtures = [
+                prior._from_vector(part, block.n_components)
+                for (block, prior, _), part in zip(self.blocks, parts, strict=True)
+            ]
+            self._last = point, (point[:begin], mixtures)
+        return self._last[1]
 
     def _joined(self, point: Array, mixtures: list[NormalMixture]) -> Array:
         pairs = zip(self.blocks, mixtures, strict=True)
@@ -97,8 +107,8 @@ class MixtureProblem:
         found = zip(self.blocks, self._split(point)[1], strict=True)
         return self.single_components() | {block.name: own for (block, *_), own in found}
 
-    def _laws(self, mixtures: list[NormalMixture]) -> list[LatentDistribution | None]:
-        """Return how the latents of each set are distributed."""
+    def _distributions(self, mixtures: list[NormalMixture]) -> list[LatentDistribution | None]:
+        """Return the distributions of the latents of each set."""
         distributions: list[LatentDistribution | None] = [None] * len(self.model.sets)
         for (_, _, columns), mixture in zip(self.blocks, mixtures, strict=True):
             for i, active in enumerate(self.plain.active):
@@ -110,7 +120,7 @@ class MixtureProblem:
     def evaluate(self, point: Array, carry: Carry) -> tuple[float, RowResults]:
         """Take the row step: the bound and its statistics."""
         inner, mixtures = self._split(point)
-        return self.plain.evaluate(inner, carry, self._laws(mixtures))
+        return self.plain.evaluate(inner, carry, self._distributions(mixtures))
 
     def improve(self, point: Array, found: RowResults) -> tuple[Array, Carry]:
         """Update loadings, means and noise, and the components of each mixture."""
@@ -131,8 +141,8 @@ class MixtureProblem:
     def starts(self, point: Array, carry: Carry, seed: int = 0) -> list[Array]:
         """Return where ascents begin: the standard problem's optimum with components of its own.
 
-        The components have the best fit to the latents of that optimum or, in a second start, are
-        the tightest clusters, if these are others: loadings that follow them may favour either.
+        Components begin with the best fit to the latents of that optimum and, in a second start,
+        with the tightest clusters if these differ, since either may be better once loadings follow.
         """
         p, found, alike = self.plain.unflatten(point), [], []
         for block, prior, columns in self.blocks:
@@ -153,7 +163,7 @@ class MixtureProblem:
     def _start_rows(
         self, i: int, p: Parameters, carry: Carry, columns: slice
     ) -> tuple[Array, Array, Array]:
-        """Return what evenly spaced rows of a set say about a block, and their weights."""
+        """Return a block's posteriors for evenly spaced rows of a set, and their weights."""
         active = self.plain.active[i]
         loadings = Loadings(p.L, carry.cov).columns(active)
         scaler = partial(self.plain.likelihood.scales, df=p.df)
@@ -181,7 +191,7 @@ def fit_mixture(
     most: int = MOST_STEPS,
     start: NormalMixture | None = None,
 ) -> tuple[NormalMixture, float]:
-    """Fit components to what rows say about latents, N(mean, cov) under a standard normal prior.
+    """Fit components to rows, given their posteriors N(mean, cov) under a standard normal prior.
 
     Starts are k-means clusters of the means unless one is given. The second value is the
     log-likelihood of the rows, less that of the standard model.
@@ -195,16 +205,24 @@ def fit_mixture(
 
 
 class BlockPosteriors(NamedTuple):
-    """What rows say about latents, and the weights of the rows."""
+    """Posteriors of latents given rows, and the weights of the rows."""
 
     mean: Array  # (N, T)
     cov: Array  # (P, T, T)
     pattern: npt.NDArray[np.intp]  # (N,)
     weights: Array  # (N,)
 
+    def expected(self, mixture: NormalMixture) -> tuple[Array, Array]:
+        """Return the log-likelihoods of rows less the standard ones, and the components' sums."""
+        if len(self.cov) == 1:
+            equal = condition_equally(mixture, np.ascontiguousarray(self.mean.T), self.cov[0])
+            return equal.log_ratio, equal.sums(self.weights)
+        found = condition(mixture, self.mean, self.cov, self.pattern)
+        return found.log_ratio, found.sums(self.pattern, self.weights)
+
 
 def block_posteriors(mean: Array, cov: Array, weights: Array) -> BlockPosteriors:
-    """Order the rows, so that the order in which they came does not matter."""
+    """Sort the rows, so that results do not depend on their order."""
     order = np.lexsort(mean.T[::-1])
     cov = cov[:1] if (cov == cov[0]).all() else cov[order]
     pattern = np.zeros(len(mean), np.intp) if len(cov) == 1 else np.arange(len(mean))
@@ -215,22 +233,15 @@ def _clusterings(
     prior: Mixture, rows: BlockPosteriors, seed: int, n_starts: int
 ) -> list[npt.NDArray[np.intp]]:
     """Return different clusters of the means found by k-means, the tightest first."""
-    from sklearn.cluster import KMeans
-
     C = prior._size
     n_distinct = len(np.unique(rows.mean, axis=0))
     if n_distinct < C:
         raise InvalidParameterError(
             "n_components", C, f"exceeds the {n_distinct} distinct rows; use fewer subgroups."
         )
-    found = {}
-    for i in range(n_starts):
-        n_init = 1 if i else TIGHTEST_OF
-        clusters = KMeans(C, n_init=n_init, random_state=(seed + i) % (2**32)).fit(
-            rows.mean, sample_weight=rows.weights
-        )
-        found[float(f"{clusters.inertia_:.6g}")] = clusters.labels_
-    return [found[inertia] for inertia in sorted(found)]
+    labels, inertias = kmeans(rows.mean, rows.weights, C, KMEANS_STARTS, seed)
+    found = {float(f"{own:.6g}"): clusters for own, clusters in zip(inertias, labels, strict=True)}
+    return [found[inertia] for inertia in sorted(found)[:n_starts]]
 
 
 def _best_trial(
@@ -275,10 +286,9 @@ def _ascended(
     """Raise the likelihood of the rows over the components alone, by EM."""
     before, settled = -np.inf, STANDS_STILL * rows.weights.sum()
     for _ in range(most):
-        found = condition(mixture, rows.mean, rows.cov, rows.pattern)
-        value = float(rows.weights @ found.log_ratio)
+        log_ratio, sums = rows.expected(mixture)
+        value = float(rows.weights @ log_ratio)
         if value - before < settled:
             break
-        before = value
-        mixture = prior._updated(mixture, found.sums(rows.pattern, rows.weights))
+        before, mixture = value, prior._updated(mixture, sums)
     return mixture, value

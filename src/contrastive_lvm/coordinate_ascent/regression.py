@@ -1,10 +1,10 @@
-"""Where effects of covariates start: least squares, without any latents.
+"""The start for effects of covariates: least squares, without any latents.
 
 Least squares maximise the likelihood where rows are complete and each set has effects of its own,
-since all features then have the same regressors and all rows of a set the same covariance. Effects
-that sets of different covariances share, missing entries and heavy tails make them a start. It is
-the loading step of a model that has known columns only. Rows come back about the means so found:
-sizes, spectra and limits of the noise are those of the residuals.
+since all features then have the same regressors and all rows of a set the same covariance.
+Otherwise (effects shared by sets of different covariances, missing entries, heavy tails) they are a
+start. This is the loading step of a model with known columns only. Rows are returned as residuals,
+so that sizes, spectra and limits of the noise are those of the residuals.
 """
 
 import numpy as np
@@ -16,16 +16,15 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
     normal_equations,
 )
 from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.linalg.matrices import first_determined
 from contrastive_lvm.model import Model
 from contrastive_lvm.rows.data import Data, variances_of
 from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 
-LEAST_SHARE = 1e-9  # of a covariate's square sum, that others leave of it
-
 
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def without_effects(model: Model, data: Data) -> Data:
-    """Return the rows about their regression on the covariates."""
+    """Return the rows as residuals of their regression on the covariates."""
     given = [rows for rows in data.sets if not isinstance(rows, GeneralisedRows)]
     sums = [rows.sums_with_covariates() for rows in given]
     sets = [SetStatistics(s, model.effect_columns(i), np.ones(1)) for i, s in enumerate(sums)]
@@ -41,20 +40,16 @@ def without_effects(model: Model, data: Data) -> Data:
 
 
 def _refuse_undetermined(model: Model, matrices: Array) -> None:
-    """Refuse a feature whose observed entries do not determine the effects of all covariates.
-
-    What the columns before leave of a column is the square of its pivot in a Cholesky factor.
-    """
+    """Refuse a feature whose observed entries do not determine the effects of all covariates."""
     stack = matrices if matrices.ndim == 3 else matrices[None]
     for d, matrix in enumerate(stack):
-        left = matrix.copy()
-        for j in range(len(left)):
-            if left[j, j] <= LEAST_SHARE * matrix[j, j]:
-                reason = (
-                    f"has a column {model.covariates[j % len(model.covariates)]!r} that the sets "
-                    "and the other covariates determine"
-                )
-                if matrices.ndim == 3:
-                    reason += f" in the rows that observe feature {d}; drop the feature, or"
-                raise InvalidDataError("covariates", f"{reason}; leave the covariate out.")
-            left[j:, j:] -= np.outer(left[j:, j], left[j, j:]) / left[j, j]
+        j = first_determined(matrix, np.diagonal(matrix))
+        if j is None:
+            continue
+        reason = (
+            f"has a column {model.covariates[j % len(model.covariates)]!r} that the sets "
+            "and the other covariates determine"
+        )
+        if matrices.ndim == 3:
+            reason += f" in the rows that observe feature {d}; drop the feature, or"
+        raise InvalidDataError("covariates", f"{reason}; leave the covariate out.")

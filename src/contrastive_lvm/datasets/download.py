@@ -1,4 +1,4 @@
-"""Find the files of the real data: in a folder, in the user's cache, or by a download."""
+"""Finding the files of the real data: in a folder, in the user's cache, or by a download."""
 
 import hashlib
 import os
@@ -50,7 +50,7 @@ SOURCES = _published() | {
 
 
 def find(*names: str) -> Path:
-    """Return the first of some files that is here, or download the first that can be.
+    """Return the first of some files that is present, or download the first that can be.
 
     `names` are folders and names as in `SOURCES`, the preferred file first. A file with a wrong
     checksum raises ValueError; a file that is neither here nor to be downloaded raises
@@ -80,10 +80,10 @@ def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
 
 @contextmanager
 def reading(path: Path | str, what: str, way_out: str = "download it again") -> Iterator[None]:
-    """Turn whatever goes wrong inside a damaged file into one sentence that names the file."""
+    """Turn errors while reading a damaged file into one sentence that names the file."""
     try:
         yield
-    except Exception as error:  # packages that read files raise whatever comes to them
+    except Exception as error:  # packages that read files raise errors of all kinds
         raise ValueError(
             f"{path} is not a complete {what} ({reason(error)}); {way_out}."
         ) from error

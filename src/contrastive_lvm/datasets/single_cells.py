@@ -196,7 +196,7 @@ def _all_genes(small: Path, everything: Path) -> tuple["csr_array", Sequence[str
 
 
 def _read_roles(path: Path) -> tuple[_Roles, int]:
-    """Read which cells are what, and how many cells there are."""
+    """Read the roles of cells and their number."""
     names = ("target_idx", "target_label", "background_idx", "cell_type")
     target, labels, background, types = load_arrays(path, *names)
     with reading(path, "list of cells"):

@@ -12,7 +12,7 @@ Integers = npt.NDArray[np.intp]
 
 
 class ContrastiveData(NamedTuple):
-    """A target set, its background, and what is known about them."""
+    """A target set, its background, and facts about them."""
 
     target: Floats  # (n, d)
     background: Floats  # (m, d)

@@ -96,7 +96,7 @@ def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> Sen
     subjects : iterable of int
         Numbers of the people, from 1 to 10.
     every : int
-        Keep every so many rows of each recording. There are 50 rows per second, which depend
+        Keep one row of so many of each recording. There are 50 rows per second, which depend
         strongly on each other.
 
     Returns
@@ -180,7 +180,7 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     ----------
     which : {"subject1", "pooled8"}
     every : int
-        Keep every so many rows of each person's recording of an activity.
+        Keep one row of so many of each person's recording of an activity.
 
     Returns
     -------

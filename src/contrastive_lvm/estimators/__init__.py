@@ -1,1 +1,1 @@
-"""scikit-learn shells: validate, delegate, name the results."""
+"""scikit-learn estimators: they validate, call the layers below, and publish the results."""

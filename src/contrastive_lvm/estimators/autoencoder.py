@@ -3,6 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,13 @@ from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
+from contrastive_lvm.estimators.covariates import (
+    Encoding,
+    Given,
+    checked_encoding,
+    encode_rows,
+    encode_sets,
+)
 from contrastive_lvm.estimators.frames import RowNumbers, follows_output
 from contrastive_lvm.estimators.input_rows import (
     check_latents,
@@ -22,26 +30,26 @@ from contrastive_lvm.estimators.input_rows import (
     mean_score,
     open_input,
     read_rows,
+    refuse_unsupported,
     rows_for_fit,
     unnamed,
 )
-from contrastive_lvm.estimators.linear_fit import refuse_unsupported
 from contrastive_lvm.estimators.network_checks import check_networks, check_outputs
 from contrastive_lvm.estimators.units import scaling_of
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.progress import verbosity
-from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.reader import RowReader, is_out_of_core
+from contrastive_lvm.rows.reader import LocalRows, RowReader, is_out_of_core
 from contrastive_lvm.rows.scatter import first_pass
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, fit_networks
-from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.networks import ACTIVATIONS, FullyConnected, Network
-from contrastive_lvm.vae.trained_networks import TrainedNetworks
+from contrastive_lvm.vae.trained_networks import DecoderInputs, TrainedNetworks
 from contrastive_lvm.vae.training import HISTORY, TrainingPlan
+from contrastive_lvm.vae.training_data import NetworkRows
 
+SETS = ("target", "background")
 NETWORK_STATE = ("weights", "units", "constants")
 SIZES = {"n_target": whole(1), "n_shared": whole(), "encodes_missing": flag()}
 LEARNED = {
@@ -73,13 +81,21 @@ class Autoencoder(Estimator, ABC):
     random_state: Any
     verbose: bool
     network_: TrainedNetworks
+    _encoding: Encoding | None = None  # of covariates
 
     # Parameters
 
     def _architecture(
         self, n_features: int, n_target: int, n_shared: int, *, encodes_missing: bool
     ) -> Architecture:
-        connected = self._fully_connected()
+        widths = self.hidden_layer_sizes
+        if isinstance(widths, int | str) or not hasattr(widths, "__iter__"):
+            reason = "must list the widths of the hidden layers, such as (128, 256)."
+            raise InvalidParameterError("hidden_layer_sizes", widths, reason)
+        connected = FullyConnected(
+            tuple(check_integer("hidden_layer_sizes", width, 1) for width in widths),
+            check_choice("activation", self.activation, ACTIVATIONS),
+        )
         return Architecture(
             n_features,
             n_target,
@@ -88,16 +104,7 @@ class Autoencoder(Estimator, ABC):
             connected if self.decoder is None else _network("decoder", self.decoder),
             self._output(),
             encodes_missing,
-        )
-
-    def _fully_connected(self) -> FullyConnected:
-        widths = self.hidden_layer_sizes
-        if isinstance(widths, int | str) or not hasattr(widths, "__iter__"):
-            reason = "must list the widths of the hidden layers, such as (128, 256)."
-            raise InvalidParameterError("hidden_layer_sizes", widths, reason)
-        return FullyConnected(
-            tuple(check_integer("hidden_layer_sizes", width, 1) for width in widths),
-            check_choice("activation", self.activation, ACTIVATIONS),
+            0 if self._encoding is None else len(self._encoding.columns),
         )
 
     def _output(self) -> Likelihood:
@@ -112,6 +119,7 @@ class Autoencoder(Estimator, ABC):
 
     def _plan(self, separation: float = 0.0) -> TrainingPlan:
         epochs, patience, fraction = self.max_epochs, self.patience, self.validation_fraction
+        devices = self.n_devices
         if not isinstance(self.checkpoint, str | os.PathLike | None):
             raise InvalidParameterError("checkpoint", self.checkpoint, "must be a path or None.")
         check_integer("refine_steps", self.refine_steps, 0)
@@ -125,14 +133,12 @@ class Autoencoder(Estimator, ABC):
             separation,
             check_number("validation_fraction", fraction, 0.0, 0.5, "a share of rows, 0 to 0.5"),
             self.checkpoint,
+            None if devices is None else check_integer("n_devices", devices, 1),
         )
-
-    def _device_limit(self) -> int | None:
-        return None if self.n_devices is None else check_integer("n_devices", self.n_devices, 1)
 
     # Rows
 
-    def _read(self, X: Any, name: str, *, fit: bool = False) -> NetworkRows:
+    def _read(self, X: Any, name: str, *, fit: bool = False) -> RowReader:
         """Check rows in memory; those out of core are checked while they are read."""
         check = partial(refuse_unsupported, self._output(), name)
         if fit:
@@ -145,28 +151,53 @@ class Autoencoder(Estimator, ABC):
         else:
             rows = read_rows(self, X, name=name)
         if isinstance(rows, RowReader):
-            return NetworkRows(rows.checked(check))
+            return rows.checked(check)
         check(rows)
-        return NetworkRows(LocalRows(rows))
+        return LocalRows(rows)
 
-    def _rows(self, X: Any, of: str = "target") -> tuple[TrainedNetworks, NetworkRows]:
+    def _rows(
+        self, X: Any, of: str = "target", covariates: Any = None
+    ) -> tuple[TrainedNetworks, NetworkRows]:
         """Return the networks, and rows to apply them to."""
         check_is_fitted(self)
         check_choice("of", of, ("target", "background"))
         steps = check_integer("refine_steps", self.refine_steps, 0)
-        return self.network_._replace(refine_steps=steps), self._read(X, "X")
+        reader = self._read(X, "X")
+        rows = NetworkRows(reader, covariates=self._encoded(covariates, reader.shape[0]))
+        return self.network_._replace(refine_steps=steps), rows
+
+    def _encoded(self, covariates: Any, n_rows: int) -> Array | None:
+        known = encode_rows(self._encoding, covariates, n_rows)
+        return None if known is None else known.values
 
     # Fit
 
     def _fit(
         self,
-        sets: tuple[NetworkRows, ...],
+        given: dict[str, Any],
+        covariates: dict[str, Any],
         sizes: tuple[int, int],
         separation: float,
         resume: Resume,
     ) -> None:
-        """Train on one or two sets, the target first, and publish the results."""
-        plan, place = self._plan(separation), placement(self._device_limit())
+        """Train on one or two sets, the target first, and publish the results.
+
+        Rows and covariates of the sets are dicts by the names of their arguments.
+        """
+        readers = [self._read(X, name, fit=True) for name, X in given.items()]
+        encoded: list[Array] = []
+        self._encoding = None
+        if any(own is not None for own in covariates.values()):
+            known = [
+                Given(name, own, reader.shape[0])
+                for (name, own), reader in zip(covariates.items(), readers, strict=True)
+            ]
+            self._encoding, encoded = encode_sets(known, SETS, own=False)
+        sets = tuple(
+            NetworkRows(reader, covariates=own) for reader, own in zip_longest(readers, encoded)
+        )
+        plan = self._plan(separation)
+        place = placement(plan.n_devices)
         self._architecture(1, *sizes, encodes_missing=False)  # refuse before rows are read
         moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)
         variances = [m.square / np.maximum(m.counts, 1.0) for m in moments]
@@ -206,23 +237,25 @@ class Autoencoder(Estimator, ABC):
             "n_shared": networks.architecture.n_shared,
             "encodes_missing": networks.architecture.encodes_missing,
             **{name: getattr(networks, name) for name in NETWORK_STATE},
+            **({} if self._encoding is None else {"covariates": self._encoding}),
             "history": self.history_,
             **{name: getattr(self, f"{name}_") for name in LEARNED},
         }
 
     def _check_state(self, state: dict[str, Any]) -> None:
         check_values({**LEARNED, **SIZES}, state)
+        self._encoding = checked_encoding(state.get("covariates"))
         check_values({name: array("epochs", values="any") for name in HISTORY}, state["history"])
         architecture = self._saved_architecture(state)
         check_networks(architecture, *(state[name] for name in NETWORK_STATE))
         self._plan()
-        self._device_limit()
 
     def _saved_architecture(self, state: dict[str, Any]) -> Architecture:
         missing, sizes = state["encodes_missing"], (state["n_target"], state["n_shared"])
         return self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
 
     def _restore(self, state: dict[str, Any]) -> None:
+        self._encoding = checked_encoding(state.get("covariates"))
         arrays = (state[name] for name in NETWORK_STATE)
         networks = TrainedNetworks(self._saved_architecture(state), *arrays)
         self._publish_networks(networks, state["history"])
@@ -235,19 +268,22 @@ class Autoencoder(Estimator, ABC):
     def _n_features_out(self) -> int:
         return self.network_.architecture.n_target
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, *, covariates: Any = None) -> Array:
         """Return the posterior mean of the target latents of rows, (n, n_target).
 
         Parameters
         ----------
         X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
+        covariates : optional, as in `fit`
         """
-        networks, rows = self._rows(X)
+        networks, rows = self._rows(X, covariates=covariates)
         return networks.latents(rows, "target")[0][:, : self._n_features_out]
 
     @follows_output
     def inverse_transform(self, T: ArrayLike) -> Array:
         """Return features from target latents: the expected row at `mean_ + f_t(t)`.
+
+        If a VAE was fitted with covariates, these are average.
 
         Parameters
         ----------
@@ -255,19 +291,26 @@ class Autoencoder(Estimator, ABC):
         """
         check_is_fitted(self)
         given = check_latents(T, self._n_features_out)
-        return self.network_.expected_rows(len(given), given, None, "target")
+        return self.network_.expected_rows(DecoderInputs(len(given), given, None), "target")
 
-    def score(self, X: Any, y: object = None, sample_weight: RowNumbers = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: object = None,
+        sample_weight: RowNumbers = None,
+        *,
+        covariates: Any = None,
+    ) -> float:
         """Return the (weighted) mean of `score_samples`."""
-        return mean_score(self.score_samples(X), sample_weight)
+        return mean_score(self.score_samples(X, covariates=covariates), sample_weight)
 
     @abstractmethod
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: Any, *, covariates: Any = None) -> Array:
         """Return a lower bound on the log-likelihood of each row."""
 
 
 def _network(name: str, value: Any) -> Network:
-    """Return a network of the user's own."""
+    """Check a network that the user has written, and return it."""
     if not isinstance(value, Network) or isinstance(value, type):
         reason = "must have the methods init(n_inputs, n_outputs, rng) and apply(weights, inputs)."
         raise InvalidParameterError(name, value, reason)

@@ -15,10 +15,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def all_or_nothing(fit: Method) -> Method:
-    """Decorate `fit`, to work on a shallow copy whose attributes are taken over at the end.
+    """Decorate `fit` to work on a shallow copy, whose attributes are taken over at the end.
 
-    Whatever ends a fit early leaves the estimator as it was: with the parameters alone if it has
-    never been fitted, else with all of the earlier fit.
+    A fit that ends early leaves the estimator as it was: unfitted, or with all results of an
+    earlier fit.
     """
 
     @wraps(fit)
@@ -26,14 +26,14 @@ def all_or_nothing(fit: Method) -> Method:
         trial = object.__new__(type(self))
         vars(trial).update(vars(self))
         fit(trial, *arguments, **options)
-        self.__dict__ = vars(trial)  # one step, which no signal can divide
+        self.__dict__ = vars(trial)  # a single step that no signal can interrupt
         return self
 
     return cast("Method", fit_copy)
 
 
 class Estimator(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A transformer that can be saved, and that shows what it found in a notebook.
+    """A transformer that can be saved, and that shows its results in notebooks.
 
     The card of a fitted estimator stands above scikit-learn's diagram; diagrams of pipelines are
     scikit-learn's own. `sklearn.set_config(display="text")` turns both off.

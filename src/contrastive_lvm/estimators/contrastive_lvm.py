@@ -1,5 +1,7 @@
 """The contrastive latent variable model as a scikit-learn estimator."""
 
+import warnings
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +23,7 @@ from contrastive_lvm.estimators.linear_fit import (
     warn_about_dropped_target,
 )
 from contrastive_lvm.estimators.linear_predictions import LinearPredictions
-from contrastive_lvm.estimators.model_check import warn_about_model
+from contrastive_lvm.estimators.model_check import objections
 from contrastive_lvm.estimators.parse_params import (
     EngineLike,
     LikelihoodLike,
@@ -30,7 +32,7 @@ from contrastive_lvm.estimators.parse_params import (
 )
 from contrastive_lvm.estimators.prediction_model import contrastive_predictions
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.score_rows import enrichment, monitor
+from contrastive_lvm.estimators.score_rows import enrichment, monitor, normal_components
 from contrastive_lvm.estimators.subgroups import (
     has_subgroups,
     predict,
@@ -44,11 +46,9 @@ from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.priors.mixture import Mixture
 from contrastive_lvm.progress import verbosity
 
-ENOUGH_ROWS = 1 << 40  # for any number of dimensions
-
 
 class ContrastiveLVM(LinearPredictions):
-    """Structure that a target set has and a background set has not.
+    """Structure that a target set has and a background set lacks.
 
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background
     `y = S z + background_mean + noise`, with standard normal latents `t` and `z` (Severson, Ghosh
@@ -109,14 +109,17 @@ class ContrastiveLVM(LinearPredictions):
     background_components_ : ndarray of shape (n_background, n_features)
         Loadings of what only the background has, in the same form.
     target_components_std_, shared_components_std_ : ndarray or None
-        Posterior standard deviations of the components; None where they are points, that is
-        under EM and in a block without a prior. They suppose the latents known, and are too
-        small for that: a quarter to three quarters of exact ones on a small test problem.
+        Posterior standard deviations of the components; None where they are points, that is under
+        EM and in a block without a prior. They treat the latents as known and are therefore too
+        small: a quarter to three quarters of the exact ones on a small test problem.
     mean_, background_mean_ : ndarray of shape (n_features,)
         Means of the two sets, of rows whose covariates are average where there are covariates.
     mean_difference_ : ndarray of shape (n_features,)
         `mean_ - background_mean_`: a shift that all rows of the target share, which is no contrast
         and not part of the loadings. `contrastive_lvm.mean_difference` has its standard errors.
+    normal_components_ : ndarray of shape (n_shared + n_background, n_features)
+        Loadings of the background scaled by how much its own rows vary along them, which `monitor`
+        compares new rows with. Only of Gaussian noise without covariates.
     covariate_effects_, background_covariate_effects_ : DataFrame or None
         Change of the mean of each feature (column) with each covariate (row), in the two sets,
         which differ only with `covariate_effects="own"`. A category has a row for each level but
@@ -259,13 +262,13 @@ class ContrastiveLVM(LinearPredictions):
             with the rest of the model, so that it is not taken for structure. Columns of numbers
             are used as they are; text and categories of a frame are coded by zeros and ones, one
             column for each level but the first. Missing values are refused, and so are covariates
-            that the sets or other covariates determine. The other methods then want them too.
+            that the sets or other covariates determine. The other methods then need them too.
         sample_weight, background_sample_weight : array-like of shape (n,) and (m,), optional
             Weights of rows, 1 when left out: a row of weight 2 counts as two equal rows, and one
             of weight 0 does not count. `SVI` and `NUTS` do not take them.
         size_factors, background_size_factors : array-like of shape (n,) and (m,), optional
             Sizes of rows of counts, in place of their totals over an average row's. The other
-            methods then want them too.
+            methods then need them too.
 
         Returns
         -------
@@ -293,15 +296,20 @@ class ContrastiveLVM(LinearPredictions):
         if isinstance(self.latent_prior, Mixture) and self.latent_prior.n_components == "auto":
             given = with_supported_subgroups(given, self.latent_prior, groups, self.random_state)
         rng = check_random_state(self.random_state)
-        with verbosity(enabled=self.verbose):
+        with verbosity() if self.verbose else nullcontext():
             run = run_engine(given, sizes, n_init, rng)
         self._publish(run.best, given.model)
         self.n_iter_ = run.n_iter
+        vars(self).pop("normal_components_", None)
+        scaled = normal_components(given.model, run.data, run.best)
+        if scaled is not None:
+            self.normal_components_ = scaled
         if not self.converged_:
             warn_about_convergence(given.engine)
         if self.n_target_ == 0 and given.model.drops_columns:
             warn_about_dropped_target(given.model)
-        warn_about_model(given, run.data, run.best)
+        for said in objections(given.model, given.engine, run.data, run.best):
+            warnings.warn(said, UserWarning, stacklevel=3)
         return self
 
     def fit_transform(
@@ -345,7 +353,7 @@ class ContrastiveLVM(LinearPredictions):
         return self.transform(X, size_factors=size_factors, covariates=covariates)
 
     def _publish(self, posterior: Posterior, model: Model) -> None:
-        """Give the results the names that users know."""
+        """Publish the results as the documented attributes."""
         self._publish_ascent(posterior)
         self._prediction_model = contrastive_predictions(
             posterior, model.likelihood, self._encoding
@@ -374,7 +382,7 @@ class ContrastiveLVM(LinearPredictions):
         self.n_target_, self.n_shared_ = W.shape[1], S.shape[1]
         of_blocks = [posterior.column_variances(name) for name in ("target", "shared")]
         shares = np.concatenate([*of_blocks, [psi.sum()]])
-        # Counts, which have no noise variance, have no shares where loadings are but rounding.
+        # Counts have no noise variance, and no shares if all loadings are rounding errors.
         shares = shares / shares.sum() if shares.sum() > CONSTANT or psi.any() else 0.0 * shares
         self.target_variance_ratio_ = shares[: self.n_target_]
         self.shared_variance_ratio_ = shares[self.n_target_ : -1]
@@ -399,8 +407,8 @@ class ContrastiveLVM(LinearPredictions):
         return self._model(self.posterior_)
 
     def _model(self, posterior: Posterior) -> Model:
-        """Return the model that the parameters describe, for as many rows as one likes."""
+        """Return the model that the parameters describe, for any number of rows."""
         n_target = posterior.loadings["target"].shape[1]
         mixture = posterior.latent_mixtures.get("target")
         n_subgroups = None if mixture is None else len(mixture.weights)
-        return parse_params.model(self, ENOUGH_ROWS, n_target=n_target, n_subgroups=n_subgroups)
+        return parse_params.model(self, np.inf, n_target=n_target, n_subgroups=n_subgroups)

@@ -9,17 +9,19 @@ import scipy.linalg
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
-from contrastive_lvm.estimators.contrastive_projection import ContrastiveProjection
+from contrastive_lvm.estimators.contrastive_projection import (
+    ContrastiveProjection,
+    check_projection_memory,
+)
 from contrastive_lvm.estimators.input_rows import check_variances
 from contrastive_lvm.io.value_checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
-from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.gram_trick import reduce_to_span
-from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.reader import LocalRows, RowReader, Rows
 from contrastive_lvm.rows.scatter import first_pass
 
 GRID = np.concatenate([[0.0], np.logspace(-1, 3, 40)])  # the cPCA paper's
-N_CANDIDATES = 4
+N_CANDIDATES = 4  # weights that are proposed, as in the authors' package
 
 
 LEARNED = {
@@ -35,12 +37,12 @@ class ContrastivePCA(ContrastiveProjection):
     """Directions of much variance in the target and little in the background.
 
     The leading eigenvectors of `cov(target) - alpha cov(background)` (Abid et al. 2018; eq. 1 of
-    Severson, Ghosh & Ng 2019). With `alpha="auto"` the subspaces of a logarithmic grid of 40
-    values and 0 are compared by the product of the cosines of their principal angles and grouped
-    by spectral clustering; the medoid of each group is a candidate, kept in `alphas_`. That is as
-    far as the cPCA paper goes: it leaves the choice to the eye. Here the candidate with the
-    largest sum over components of `(t - b)^2 / (t + b)` is taken, t and b being the variances of
-    target and background along the component.
+    Severson, Ghosh & Ng 2019). With `alpha="auto"` the subspaces of a logarithmic grid of 40 values
+    and 0 are compared by the product of the cosines of their principal angles and grouped by
+    spectral clustering; the medoid of each group is a candidate, kept in `alphas_`. The cPCA paper
+    leaves the choice among them to the user. Here the candidate with the largest sum over
+    components of `(t - b)^2 / (t + b)` is chosen, where t and b are the variances of target and
+    background along the component.
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ class _Contrast(NamedTuple):
     basis: Array | None  # (D, r)
 
     def leading(self, alpha: float, q: int) -> Array:
-        """Leading eigenvectors of the contrast, (r, q)."""
+        """Return the leading eigenvectors of the contrast, (r, q)."""
         target, background = self.covariances
         C = target - alpha * background
         last = len(C) - 1
@@ -149,15 +151,15 @@ class _Contrast(NamedTuple):
         return leading
 
     def lift(self, V: Array) -> Array:
-        """Components over the features, (D, q)."""
+        """Return components over the features, (D, q)."""
         return signed(V if self.basis is None else self.basis @ V)
 
     def merit(self, V: Array) -> float:
-        """Sum over components of `(t - b)^2 / (t + b)`, t and b the variances of the two sets.
+        """Return the sum over components of `(t - b)^2 / (t + b)`, t and b variances of the sets.
 
-        Variance of the target times squared contrast: a difference of variances alone is won by
-        shared directions of large variance that differ by chance, their ratio by tiny ones.
-        Directions in which neither set varies, but for rounding, have none.
+        This is the variance of the target times the squared contrast. The difference of variances
+        alone would favour shared directions of large variance that differ by chance, and their
+        ratio tiny ones. Directions in which neither set varies, except by rounding, count zero.
         """
         t, b = (np.einsum("ij,ik,kj->j", V, C, V) for C in self.covariances)
         rounding = len(V) * np.finfo(np.float64).eps * sum(map(np.trace, self.covariances))
@@ -169,7 +171,10 @@ class _Contrast(NamedTuple):
 @np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def _contrast(sets: list[Rows], *, scale: bool) -> _Contrast:
     n_rows, D = sum(rows.shape[0] for rows in sets), sets[0].shape[1]
-    if n_rows < D and not scale:
+    in_span = n_rows < D and not scale
+    numbers = n_rows * (2 * n_rows + D) if in_span else 5 * D * D
+    check_projection_memory(sets, numbers)
+    if in_span:
         span = reduce_to_span([X.load() if isinstance(X, RowReader) else X for X in sets])
         first, second = _target_and_background([s.matrix / s.n_rows for s in span.scatters])
         basis = span.lift(np.eye(len(first)))
@@ -192,13 +197,13 @@ def _target_and_background(covariances: list[Array]) -> tuple[Array, Array]:
 
 
 def _medoids(spaces: list[Array]) -> list[int]:
-    """Indices of the most central subspace of each cluster, ascending."""
-    from sklearn.cluster import SpectralClustering  # a third of a second, for few
+    """Return the indices of the most central subspace of each cluster, ascending."""
+    from sklearn.cluster import SpectralClustering  # importing it takes a third of a second
 
     affinity = np.array([[_alikeness(U, V) for V in spaces] for U in spaces])
     affinity = np.maximum((affinity + affinity.T) / 2.0, 1e-6)  # keeps the graph connected
     clusters = SpectralClustering(N_CANDIDATES, affinity="precomputed", random_state=0)
-    with warnings.catch_warnings():  # where ARPACK fails, another solver takes over
+    with warnings.catch_warnings():  # if ARPACK fails, another solver takes over
         warnings.simplefilter("ignore", RuntimeWarning)
         labels = clusters.fit_predict(affinity)
     chosen = []
@@ -210,12 +215,12 @@ def _medoids(spaces: list[Array]) -> list[int]:
 
 
 def _alikeness(U: Array, V: Array) -> float:
-    """Product of the cosines of the principal angles between two subspaces."""
+    """Return the product of the cosines of the principal angles between two subspaces."""
     return float(np.prod(np.linalg.svd(U.T @ V, compute_uv=False).clip(0.0, 1.0)))
 
 
 def _check_alpha(alpha: object) -> float | None:
-    """A given weight, or None for the automatic choice."""
+    """Return a given weight, or None for the automatic choice."""
     if isinstance(alpha, str) and alpha == "auto":
         return None
     most = float(np.finfo(np.float64).max)

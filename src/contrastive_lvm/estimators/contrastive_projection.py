@@ -1,4 +1,4 @@
-"""What contrastive PCA and its generalisation share: reading two sets, projecting new rows."""
+"""The base class of contrastive PCA and its generalisation: reads two sets, projects new rows."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
@@ -18,6 +18,7 @@ from contrastive_lvm.estimators.input_rows import (
 )
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.rows.data import bytes_of_rows, refuse_beyond_memory
 from contrastive_lvm.rows.reader import Rows
 
 
@@ -81,8 +82,14 @@ class ContrastiveProjection(Estimator):
         return tags
 
 
+def check_projection_memory(sets: list[Rows], numbers: int) -> None:
+    """Refuse sets whose covariances or coordinates, so many numbers, do not fit into memory."""
+    needed = bytes_of_rows(sets) + 8 * numbers
+    refuse_beyond_memory(sets, needed, "a fit", "use fewer columns, or ContrastiveLVM")
+
+
 def _row_sets(background: Any) -> list[Any]:
-    """Return the row sets of a dict of backgrounds; none if it is something else."""
+    """Return the row sets of a dict of backgrounds; an empty list for anything else."""
     if not isinstance(background, dict):
         return []
     sets = list(background.values())

@@ -3,43 +3,26 @@
 import warnings
 from typing import Any, ClassVar, Self
 
-import numpy as np
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
-
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_choice, check_integer, check_number
-from contrastive_lvm.estimators.autoencoder import Autoencoder
+from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
-from contrastive_lvm.estimators.frames import follows_output
-from contrastive_lvm.estimators.input_rows import read_rows, refuse_background_as_y
+from contrastive_lvm.estimators.input_rows import refuse_background_as_y
 from contrastive_lvm.estimators.leakage import (
+    HeldOut,
     Leakage,
-    check_leakage,
-    latents_leakage,
+    check_held_out,
+    judge_held_out,
     separation_warnings,
 )
-from contrastive_lvm.estimators.linear_predictions import PARTS, SETS
-from contrastive_lvm.estimators.prediction_model import Latents
+from contrastive_lvm.estimators.network_predictions import NetworkPredictions
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.units import log_volumes, scaling_of
-from contrastive_lvm.io.value_checks import Check, check_values, number, whole
 from contrastive_lvm.vae.fit_networks import NetworkFit
-from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
-
-LEAST_HELD_OUT, MOST_JUDGED = 10, 2000  # rows of a set whose latents are judged
-JUDGED = {
-    "leakage": Check((Leakage,), "that of held-out rows", optional=True),
-    "target_gain": number("any"),
-    "target_gain_error": number("any"),
-    "background_gain": number("any"),
-    "n_held_out": whole(),
-}
+from contrastive_lvm.vae.training_data import NetworkRows
 
 
-class ContrastiveVAE(Autoencoder):
-    """Nonlinear structure that a target set has and a background set has not.
+class ContrastiveVAE(NetworkPredictions):
+    """Nonlinear structure that a target set has and a background set lacks.
 
     Rows of the target follow `x = f_s(z) + f_t(t) + mean + noise`, rows of the background
     `y = f_s(z) + background_mean + noise`, with networks `f_s` and `f_t` and standard normal
@@ -67,12 +50,12 @@ class ContrastiveVAE(Autoencoder):
         What decoders predict: means, or the logarithms of odds or rates. `Gaussian` learns its
         noise variance, `NegativeBinomial` its dispersions.
     separation : float
-        Weight of a penalty on what the shared latents give away: the squared maximum mean
-        discrepancy between the shared latents of the two sets, plus the dependence between shared
-        and target latents, plus how much more precise the shared latents of target rows are than
-        those of background rows. It counts in units of what a row costs if none of its variance is
-        explained at the present noise, so that the same weight serves any number of features, any
-        noise and any batch. 0 is the paper's model; see `leakage_`.
+        Weight of a penalty on what the shared latents reveal about the target: the squared maximum
+        mean discrepancy between the shared latents of the two sets, plus the dependence between
+        shared and target latents, plus how much more precise the shared latents of target rows are
+        than those of background rows. It is measured in units of the cost of a row of which no
+        variance is explained at the present noise, so that the same weight suits any number of
+        features, any noise and any batch. 0 is the paper's model; see `leakage_`.
     learning_rate : float
         Largest learning rate of Adam: it rises over 200 steps and falls to nothing in half a
         cosine.
@@ -108,8 +91,8 @@ class ContrastiveVAE(Autoencoder):
     Attributes
     ----------
     mean_, background_mean_ : ndarray of shape (n_features,)
-        What decoders add to, for rows of the two sets; `f_t` averages to zero over the target,
-        `f_s` over the background, at the latents that encoders give.
+        Means to which the decoders add, for the two sets; at the encoded latents `f_t` averages to
+        zero over the target, and `f_s` over the background.
     noise_variance_ : float or ndarray of shape (n_features,)
     dispersion_ : ndarray of shape (n_features,) or None
     history_ : dict of ndarray
@@ -123,7 +106,7 @@ class ContrastiveVAE(Autoencoder):
     lower_bound_error_ : float
         Monte-Carlo standard error of `lower_bound_`.
     leakage_ : Leakage or None
-        What the shared latents of held-out rows give away, by encoders (see `leakage`); None with
+        What the shared latents of held-out rows, as encoded, reveal (see `leakage`); None with
         fewer than 10 held-out rows in a set.
     target_gain_, target_gain_error_ : float
         What the target latents add to the lower bound of a held-out row of the target, less what
@@ -132,7 +115,7 @@ class ContrastiveVAE(Autoencoder):
         difference is zero on average. NaN with fewer than 10 held-out rows in a set.
     background_gain_ : float
         What the target latents add to the lower bound of a held-out row of the background. They
-        should add nothing; if they add much, they carry what both sets have.
+        should add nothing; if they add much, they describe what both sets have.
     n_held_out_ : int
         Rows of the set with fewer held-out rows.
     n_target_, n_shared_ : int
@@ -144,7 +127,7 @@ class ContrastiveVAE(Autoencoder):
         Whether training ended because held-out rows gained nothing for `patience` rounds; False
         after all epochs, after an interrupt, and when training diverged repeatedly.
     state_ : TrainingState
-        What `fit(..., resume=model.state_)` continues from; not in model files.
+        The state from which `fit(..., resume=model.state_)` continues; model files do not hold it.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -186,13 +169,21 @@ class ContrastiveVAE(Autoencoder):
     (400,)
     """
 
-    n_target_: int
-    n_shared_: int
     leakage_: Leakage | None
     target_gain_: float
     target_gain_error_: float
     background_gain_: float
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {"background": True}
+    n_held_out_: int
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {
+        "background": True,
+        "covariates": True,
+        "background_covariates": True,
+    }
+    __metadata_request__transform: ClassVar[dict[str, bool]] = {"covariates": True}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {
+        "sample_weight": True,
+        "covariates": True,
+    }
 
     report = report
 
@@ -242,7 +233,16 @@ class ContrastiveVAE(Autoencoder):
         self.verbose = verbose
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None, *, background: Any = None, resume: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        background: Any = None,
+        covariates: Any = None,
+        background_covariates: Any = None,
+        resume: Any = None,
+    ) -> Self:
         """Train on a target set and a background set.
 
         Parameters
@@ -254,6 +254,11 @@ class ContrastiveVAE(Autoencoder):
         y : ignored
         background : array-like, memory map, sparse matrix or Dask array of shape (m, d)
             Cross-validation slices it by the folds of X if it is as long as X; pass one row less.
+        covariates, background_covariates : frame or array-like of shape (n, c) and (m, c), optional
+            Known columns such as batch, age or sex, coded as by `ContrastiveLVM`. Both encoders
+            see them, and so does the shared decoder, `f_s(z, c)`, so that latents need not
+            describe what they explain; the target decoder does not. The other methods then want
+            them too.
         resume : TrainingState, path or None
             `state_` of an earlier fit to the same data, or the file of its `checkpoint`.
         """
@@ -264,9 +269,9 @@ class ContrastiveVAE(Autoencoder):
                 "background=None, but the shared latents are learned from it; pass background=..., "
                 "or use VAE."
             )
-        target = self._read(X, "X", fit=True)
-        sets = (target, self._read(background, "background", fit=True))
-        self._fit(sets, sizes, separation, resume)
+        rows = {"X": X, "background": background}
+        known = {"covariates": covariates, "background_covariates": background_covariates}
+        self._fit(rows, known, sizes, separation, resume)
         return self
 
     def _sizes(self) -> tuple[int, int]:
@@ -277,46 +282,27 @@ class ContrastiveVAE(Autoencoder):
         return check_number("separation", self.separation, 0.0, 1e9, "a number of at least 0")
 
     def _fitted_state(self) -> dict[str, Any]:
-        return super()._fitted_state() | {name: getattr(self, f"{name}_") for name in JUDGED}
+        judged = {name: getattr(self, f"{name}_") for name in HeldOut._fields}
+        return super()._fitted_state() | judged
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
-        for name in JUDGED:
+        for name in HeldOut._fields:
             setattr(self, f"{name}_", state[name])
 
     def _check_state(self, state: dict[str, Any]) -> None:
         super()._check_state(state)
-        check_values(JUDGED, state)
-        if state["leakage"] is not None:
-            check_leakage(state["leakage"])
+        check_held_out(state)
         if (state["n_target"], state["n_shared"]) != self._sizes():
             raise ValueError("its networks have other dimensions than its parameters say")
         self._separation()
 
     def _publish(self, fit: NetworkFit, rows: tuple[NetworkRows, ...]) -> None:
         super()._publish(fit, rows)
-        self._judge(fit.networks, fit.held_out)
+        for name, value in judge_held_out(fit.networks, fit.held_out)._asdict().items():
+            setattr(self, f"{name}_", value)
         for sentence in separation_warnings(self):
             warnings.warn(sentence, UserWarning, stacklevel=5)
-
-    def _judge(self, networks: TrainedNetworks, held_out: tuple[NetworkRows, ...]) -> None:
-        """Measure leakage and gain on held-out rows, as the encoders alone see them."""
-        self.n_held_out_ = min((rows.n_rows for rows in held_out), default=0)
-        self.leakage_ = None
-        self.target_gain_ = self.target_gain_error_ = self.background_gain_ = np.nan
-        if self.n_held_out_ < LEAST_HELD_OUT:
-            return
-        gains = [networks.target_gains(rows) for rows in held_out]
-        self.background_gain_ = float(gains[1].mean())
-        self.target_gain_ = float(gains[0].mean() - gains[1].mean())
-        variances = [own.var(ddof=1) / len(own) for own in gains]
-        self.target_gain_error_ = float(np.sqrt(np.sum(variances)))
-        (h, _), (other, _) = (
-            networks.latents(rows, of) for rows, of in zip(held_out, SETS, strict=True)
-        )
-        some, t = slice(MOST_JUDGED), networks.architecture.n_target
-        neighbors = min(20, self.n_held_out_ // 4)
-        self.leakage_ = latents_leakage(h[some, :t], h[some, t:], other[some], neighbors)
 
     def _publish_networks(self, networks: TrainedNetworks, history: dict[str, Array]) -> None:
         super()._publish_networks(networks, history)
@@ -325,122 +311,16 @@ class ContrastiveVAE(Autoencoder):
         self.n_shared_ = networks.architecture.n_shared
 
     def fit_transform(
-        self, X: Any, y: Any = None, *, background: Any = None, resume: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        background: Any = None,
+        covariates: Any = None,
+        background_covariates: Any = None,
+        resume: Any = None,
     ) -> Array:
         """Fit, then `transform(X)`; the parameters are those of `fit`."""
-        return self.fit(X, y, background=background, resume=resume).transform(X)
-
-    def latents(self, X: Any, *, of: str = "target") -> Latents:
-        """Return the posterior of all latents of rows, with standard deviations.
-
-        Parameters
-        ----------
-        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
-        of : {"target", "background"}
-
-        Returns
-        -------
-        Latents
-            Named tuple `target, target_std, shared, shared_std, cov`; `cov` is diagonal.
-        """
-        networks, rows = self._rows(X, of)
-        mean, std = networks.latents(rows, of)
-        cov = std[:, :, None] ** 2 * np.eye(std.shape[1])
-        if of == "background":
-            return Latents(None, None, mean, std, cov)
-        t = self.n_target_
-        return Latents(mean[:, :t], std[:, :t], mean[:, t:], std[:, t:], cov)
-
-    @follows_output
-    def reconstruct(self, X: Any, *, parts: tuple[str, ...] = PARTS, of: str = "target") -> Array:
-        """Return the expected rows from the named parts, at the posterior means of the latents.
-
-        Parameters
-        ----------
-        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
-        parts : tuple of {"shared", "target"}
-            What to add to the mean; rows of the background have no target part.
-        of : {"target", "background"}
-        """
-        chosen = (parts,) if isinstance(parts, str) else tuple(parts)
-        for part in chosen:
-            check_choice("parts", part, PARTS)
-        latents = self.latents(X, of=of)
-        networks, rows = self._rows(X, of)
-        t = latents.target if "target" in chosen else None
-        z = latents.shared if "shared" in chosen else None
-        return networks.expected_rows(rows.n_rows, t, z, of, networks.size_factors(rows))
-
-    @follows_output
-    def denoise(self, X: Any) -> Array:
-        """Return rows of the target with the shared part removed, `x - f_s(E[z | x])`.
-
-        Missing entries come back filled: `mean_ + f_t(E[t | x])`. Counts and binary entries become
-        the expected value there, for a row of average size.
-        """
-        latents = self.latents(X)
-        networks, rows = self._rows(X)
-        denoised = networks.expected_rows(rows.n_rows, latents.target, None, "target")
-        if not networks.architecture.has_noise:
-            return denoised
-        values = np.concatenate(list(rows.read()))
-        shared = networks.predictor(rows.n_rows, None, latents.shared, "target") - self.mean_
-        return np.where(np.isnan(values), denoised, values - shared)
-
-    @follows_output
-    def impute(
-        self, X: Any, *, of: str = "target", return_std: bool = False, n_draws: int = 100
-    ) -> Array | tuple[Array, Array]:
-        """Return X with its NaN replaced by their expectations over the posterior of the latents.
-
-        Parameters
-        ----------
-        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
-        of : {"target", "background"}
-        return_std : bool
-            Also return standard deviations, zero for observed entries.
-        n_draws : int
-            Number of draws of the latents.
-        """
-        n_draws = check_integer("n_draws", n_draws, 1)
-        networks, rows = self._rows(X, of)
-        filled, std = networks.impute(rows, of, n_draws)
-        return (filled, std) if return_std else filled
-
-    @follows_output
-    def sample(self, n_samples: int, *, of: str = "target", random_state: Any = None) -> Array:
-        """Draw new rows.
-
-        Parameters
-        ----------
-        n_samples : int
-        of : {"target", "background", "denoised"}
-            `"denoised"` draws the target without its shared part and without noise.
-        random_state : int, RandomState instance or None
-        """
-        check_is_fitted(self)
-        check_choice("of", of, (*SETS, "denoised"))
-        n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
-        t = rng.standard_normal((n, self.n_target_)) if of != "background" else None
-        if of == "denoised":
-            return self.network_.expected_rows(n, t, None, "target")
-        return self.network_.draw_rows(n, t, rng.standard_normal((n, self.n_shared_)), of, rng)
-
-    def score_samples(self, X: Any, *, of: str = "target", n_draws: int = 100) -> Array:
-        """Return a lower bound on the log-likelihood of each row's observed entries.
-
-        `ln mean_k p(x, h_k) / q(h_k | x)` with draws `h_k` of the latents (Burda et al. 2016): in
-        expectation below the log-likelihood, and nearer to it the more draws there are.
-
-        Parameters
-        ----------
-        X : array-like, memory map, sparse matrix or Dask array of shape (n, d)
-        of : {"target", "background"}
-        n_draws : int
-            Number of draws of the latents.
-        """
-        n_draws = check_integer("n_draws", n_draws, 1)
-        networks, rows = self._rows(X, of)
-        found = networks.weighted_bounds(rows, of, n_draws)
-        scaled = scaling_of(self) is not None
-        return found - log_volumes(self, read_rows(self, X)) if scaled else found
+        known = {"covariates": covariates, "background_covariates": background_covariates}
+        fitted = self.fit(X, y, background=background, resume=resume, **known)
+        return fitted.transform(X, covariates=covariates)

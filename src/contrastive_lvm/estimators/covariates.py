@@ -1,4 +1,4 @@
-"""Covariates that users hand in, as numbers: categories coded, everything centred and scaled.
+"""Covariates as numbers: categories are coded, and all columns are centred and scaled.
 
 A category of L levels becomes L - 1 columns of zeros and ones, one for each level but the first
 (treatment coding): an effect is the difference from the first level. Engines see columns centred at
@@ -18,17 +18,17 @@ from contrastive_lvm.checks import check_choice
 from contrastive_lvm.estimators.frames import as_array, first_few, is_frame
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.io.value_checks import array, check_values
+from contrastive_lvm.linalg.matrices import LEAST_SHARE, first_determined
 
-LEAST_SHARE = 1e-9  # of a column's squares, that the sets and other columns leave of it
 Levels = tuple[str, ...]
 Flags = npt.NDArray[np.bool_]
 
 
 class Encoding(NamedTuple):
-    """How the covariates of a fit become numbers, to be repeated for new rows."""
+    """How the covariates of a fit are coded, so that new rows can be coded in the same way."""
 
     names: tuple[str, ...]  # of the columns given
-    levels: tuple[Levels | None, ...]  # of a category, the first one is left out; None for a number
+    levels: tuple[Levels | None, ...]  # of categories, without the first level; None for numbers
     center: Array  # (C,) means of the coded columns over all rows
     scale: Array  # (C,) their standard deviations
 
@@ -43,7 +43,7 @@ class Encoding(NamedTuple):
         )
 
     def known_rows(self, given: pd.DataFrame) -> Flags:
-        """Tell which rows have a value of every covariate, and a level that is known."""
+        """Tell which rows have a value of every covariate, and only known levels."""
         known = given.notna().all(axis=1).to_numpy(dtype=bool)
         for name, levels in zip(self.names, self.levels, strict=True):
             if levels is not None:
@@ -73,13 +73,23 @@ class Encoding(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Covariates of rows that are encoded already, to be cut into chunks."""
+    """Encoded covariates of rows, which can be cut into chunks."""
 
     values: Array  # (N, C)
 
     def __getitem__(self, rows: slice | np.ndarray) -> "EncodedRows":
         """Return those of some rows."""
         return EncodedRows(self.values[rows])
+
+
+def encode_rows(encoding: Encoding | None, given: Any, n_rows: int) -> EncodedRows | None:
+    """Return the covariates of rows of a fitted model, encoded; None if it has none."""
+    if encoding is not None:
+        return EncodedRows(encoding.encode(given, n_rows))
+    if given is not None:
+        reason = "were given, but the model was fitted without; leave them out."
+        raise InvalidDataError("covariates", reason)
+    return None
 
 
 class Given(NamedTuple):
@@ -96,8 +106,8 @@ def encode_sets(
 ) -> tuple[Encoding | None, list[Array]]:
     """Find the encoding of the covariates of all sets, and return them encoded.
 
-    Covariates whose effects the sets, or other covariates, determine are refused; with effects of
-    each set's `own` they must vary within each.
+    Covariates that the sets or other covariates determine are refused, since their effects cannot
+    be estimated; with effects of each set's `own` they must vary within each set.
     """
     missing = [one.argument for one in sets if one.covariates is None]
     if len(missing) == len(sets):
@@ -133,7 +143,7 @@ def encode_sets(
 
 
 def check_effects(value: object) -> bool:
-    """Return whether each set has effects of covariates of its own."""
+    """Tell whether covariates have effects of their own in each set."""
     return check_choice("covariate_effects", value, ("shared", "own")) == "own"
 
 
@@ -172,7 +182,7 @@ def _refuse_constant(encoding: Encoding, argument: str) -> None:
 
 
 def covariate_table(given: Any, n_rows: int, argument: str) -> dict[str, pd.Series]:
-    """Return columns by name, without a missing value; those of an array are c0, c1 and so on."""
+    """Return columns by name, refusing missing values; columns of an array are c0, c1 and so on."""
     frame = _frame(given, argument)
     if len(frame) != n_rows:
         reason = f"has {len(frame)} rows, but there are {n_rows}; give one row for each."
@@ -202,7 +212,7 @@ def _frame(given: Any, argument: str) -> pd.DataFrame:
         return given
     if isinstance(given, pd.Series):
         return given.to_frame("c0" if given.name is None else given.name)
-    if is_frame(given):  # of polars
+    if is_frame(given):  # a frame of polars
         return pd.DataFrame({name: given[name].to_list() for name in given.columns})
     values = np.ma.filled(as_array(given, argument), np.nan)
     values = values[:, None] if values.ndim == 1 else values
@@ -298,7 +308,7 @@ def _refuse_determined(
     if not own:
         moments, totals = [np.sum(moments, axis=0)], [sum(totals)]
     for i, (matrix, total) in enumerate(zip(moments, totals, strict=True)):
-        j = _first_determined(matrix, LEAST_SHARE * total)
+        j = first_determined(matrix, np.full(len(matrix), total))
         if j is None:
             continue
         where = f" in set {set_names[i]!r}, with covariate_effects='own'," if own else ""
@@ -309,13 +319,3 @@ def _refuse_determined(
             within, why = "the sets and the covariates before it determine", "as a sum of these"
         reason = f"has a column {encoding.columns[j]!r} that{where} {within}, {why}; leave it out."
         raise InvalidDataError(sets[i if own else 0].argument, reason)
-
-
-def _first_determined(matrix: Array, least: float) -> int | None:
-    """Return the first column of which those before leave less than so much, by elimination."""
-    left = matrix.copy()
-    for j in range(len(left)):
-        if left[j, j] <= least:
-            return j
-        left[j:, j:] -= np.outer(left[j:, j], left[j, j:]) / left[j, j]
-    return None

@@ -1,4 +1,4 @@
-"""Fitted estimators in notebooks: a card of what was found above scikit-learn's diagram."""
+"""Fitted estimators in notebooks: a card with the results above scikit-learn's diagram."""
 
 from html import escape
 from typing import Any
@@ -21,8 +21,8 @@ COLOURS = {
     "noise": "currentColor",
 }
 
-# Everything else is in the colour of the notebook's own text, so that light and dark ones can be
-# read; classes have a prefix because styles of a cell hold in the whole page.
+# Everything else has the colour of the notebook's own text, so that it can be read in light and
+# dark themes. Classes have a prefix because the styles of a cell apply to the whole page.
 STYLE = """<style>
 .clvm-card{color:inherit;font:13px/1.45 system-ui,sans-serif;max-width:56rem;margin:.3em 0 .6em;
 padding:.6em .9em;border:1px solid;border-color:rgba(128,128,128,.45);border-radius:6px}
@@ -43,8 +43,8 @@ font-weight:normal;background:none;color:inherit;border:0;white-space:normal}
 
 
 def card_of(model: Any) -> str:
-    """Return the card of a fitted estimator as HTML; nothing before the fit."""
-    if not hasattr(model, "mean_"):  # what all of them learn
+    """Return the card of a fitted estimator as HTML, or an empty string before the fit."""
+    if not hasattr(model, "mean_"):  # learned by all estimators
         return ""
     try:
         found = summary(model, dimensions=SHOWN)
@@ -78,7 +78,7 @@ def card(title: str, found: Summary, *, hidden: int = 0) -> str:
 
 
 def _bar(shares: list[Share]) -> list[str]:
-    """The parts of the variance side by side, and what their colours are."""
+    """Return a bar of the parts of the variance, and a key to their colours."""
     if not shares:
         return []
     pieces = "".join(f"<span {_look(s.part, s.share)}></span>" for s in shares)

@@ -1,6 +1,6 @@
 """Frames, arrays and lists as floating-point numbers, and results as frames.
 
-What is no real number is refused; names of features and rows are kept.
+Entries that are not real numbers are refused; names of features and rows are kept.
 """
 
 import sys
@@ -41,14 +41,14 @@ def first_few(names: Iterable[object]) -> str:
 
 
 def is_frame(X: object) -> bool:
-    """Whether rows are a frame of pandas or polars."""
-    polars = sys.modules.get("polars")  # a package that nobody has imported made no X
+    """Tell whether rows are a frame of pandas or polars."""
+    polars = sys.modules.get("polars")  # a package that was not imported cannot have made X
     others = () if polars is None else (polars.DataFrame, polars.LazyFrame)
     return isinstance(X, (pd.DataFrame, *others))
 
 
 def values_of_frame(X: Any, name: str) -> Any:
-    """Return the numbers of a frame; what has no value is NaN."""
+    """Return the numbers of a frame; missing values become NaN."""
     return _from_pandas(X, name) if isinstance(X, pd.DataFrame) else _from_polars(X, name)
 
 
@@ -95,7 +95,7 @@ def _refuse_text(columns: list[object], name: str) -> None:
 
 
 def as_array(X: Any, name: str) -> np.ndarray:
-    """Return an array, or what becomes one; a masked array stays one."""
+    """Convert an object to an array; a masked array stays one."""
     if not isinstance(X, list | tuple) and not hasattr(X, "__array__"):
         raise InvalidDataError(name, _kind(X))
     try:
@@ -156,7 +156,7 @@ def number_per_row(name: str, given: Any, n_rows: int) -> Array:
 
 
 def refuse_shape(X: Any, name: str) -> None:
-    """Refuse what has not two dimensions, or no rows or features."""
+    """Refuse data without two dimensions, without rows or without features."""
     if len(X.shape) != 2:
         way = "with .reshape(1, -1) for one row or .reshape(-1, 1) for one feature"
         if len(X.shape) > 2:
@@ -173,7 +173,7 @@ def refuse_shape(X: Any, name: str) -> None:
 
 
 def _kind(X: object) -> str:
-    """Say what an object is that holds no rows, and what to do about it."""
+    """Describe an object that holds no rows, and say what to pass instead."""
     way_out = "give an array, a frame or a sparse matrix of rows and features"
     if isinstance(X, str | bytes):
         way_out = "read the file first, for example with pandas.read_csv"

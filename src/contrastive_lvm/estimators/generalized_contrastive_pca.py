@@ -8,14 +8,16 @@ import numpy as np
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
-from contrastive_lvm.estimators.contrastive_projection import ContrastiveProjection
+from contrastive_lvm.estimators.contrastive_projection import (
+    ContrastiveProjection,
+    check_projection_memory,
+)
 from contrastive_lvm.estimators.input_rows import check_variances
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.io.value_checks import array, check_values
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import widen
-from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.reader import LocalRows, RowReader, Rows
 from contrastive_lvm.rows.scatter import Moments, first_pass
 
 METHODS = ("v1", "v2", "v3", "v4")
@@ -171,6 +173,8 @@ def _pair(sets: list[Rows], *, scale: bool) -> _Pair:
     """Standardise the sets and find the directions that are compared."""
     readers = [X if isinstance(X, RowReader) else LocalRows(X) for X in sets]
     D, least = sets[0].shape[1], min(rows.shape[0] for rows in sets)
+    n_rows = sum(rows.shape[0] for rows in sets)
+    check_projection_memory(sets, 4 * D * D if least >= D else (2 * n_rows + min(n_rows, D)) * D)
     found = [first_pass(rows, scatter=least >= D) for rows in readers]
     totals = [float(m.square.sum() / m.n_rows) for m in found]
     pooled: Array = np.sum([m.square for m in found], axis=0)
@@ -208,7 +212,7 @@ def _refuse_constant(pair: _Pair) -> None:
 
 
 def _lengths(moments: Moments, *, scale: bool) -> Array:
-    """Return what centred features are divided by, 1 for those that do not vary, (D,)."""
+    """Return the lengths by which centred features are divided, 1 if they do not vary, (D,)."""
     if not scale:
         return np.ones(len(moments.mean))
     return np.sqrt(np.where(moments.square > 0, moments.square, 1.0))

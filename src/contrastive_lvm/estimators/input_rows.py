@@ -1,6 +1,6 @@
-"""Rows that users hand in, read and checked: in memory, or out of core, a chunk at a time.
+"""Rows that users pass in, read and checked: in memory, or out of core, a chunk at a time.
 
-An error is one sentence with the argument, its value and the way out.
+Each error is one sentence with the argument, its value and the way out.
 """
 
 import inspect
@@ -27,6 +27,7 @@ from contrastive_lvm.estimators.frames import (
 )
 from contrastive_lvm.estimators.units import to_model_units, with_own_columns
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.matrices import densify, is_sparse, row_slices, widen
 from contrastive_lvm.linalg.sparse_format import as_csr
 from contrastive_lvm.rows.reader import (
@@ -48,18 +49,18 @@ ROW_OPTIONS = (
     "sets",
     "covariates",
 )  # arguments of methods with a value for each row
-WILD_RATIO = 1e4  # of the two sets' mean variances: one of them was probably scaled alone
+WILD_RATIO = 1e4  # of the mean variances of two sets, of which only one was probably scaled
 
 
 class NamedRows(NamedTuple):
-    """Rows with names of their features, for containers without: sparse matrices, files, Dask."""
+    """Rows with feature names, for containers that have none: sparse matrices, files, Dask."""
 
     values: Matrix
     names: list[str]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and features."""
+        """Return the numbers of rows and features."""
         n, d = self.values.shape
         return int(n), int(d)
 
@@ -71,11 +72,12 @@ def unnamed(X: Any) -> Any:
 
 def read_rows(estimator: "Estimator", X: Any, *, name: str = "X", missing: bool = True) -> Matrix:
     """Read rows for a fitted model into float32, float64 or CSR, in its units."""
-    X = with_own_columns(estimator, X)
+    prepared = "preparation_" in vars(estimator)
+    X = with_own_columns(estimator, X) if prepared else X
     rows = as_rows(X, name)
     check_features(estimator, X, rows, name)
     refuse_values(rows, name, missing=missing)
-    return to_model_units(estimator, rows)
+    return to_model_units(estimator, rows) if prepared else rows
 
 
 def as_rows(X: Any, name: str) -> Matrix:
@@ -167,14 +169,14 @@ def refuse_background_as_y(X: Any, y: Any) -> None:
 
 
 def by_chunks(method: Method) -> Method:
-    """Decorate a method of rows, which is then applied to each chunk of rows out of core.
+    """Decorate a method of rows so that it is applied to each chunk of rows out of core.
 
     The results are in memory for rows in files, and lazy for Dask arrays.
     """
 
     @wraps(method)
     def mapped(self: "Estimator", X: Any, **options: Any) -> Any:
-        if not is_out_of_core(unnamed(X)):
+        if type(X) is np.ndarray or not is_out_of_core(unnamed(X)):
             return method(self, X, **options)
         check_is_fitted(self)
         rows = open_input(self, X, "X")
@@ -226,7 +228,7 @@ def mean_score(scores: ArrayLike, sample_weight: RowNumbers) -> float:
 
 
 def refuse_values(X: Matrix, name: str, *, missing: bool = True, columns: bool = False) -> None:
-    """Refuse infinite values, NaN where it is not welcome, and `columns` without an entry."""
+    """Refuse infinite values, NaN unless it may be `missing`, and empty `columns` if asked for."""
     with np.errstate(all="ignore"):
         if np.isfinite(X.sum()):
             return
@@ -257,6 +259,13 @@ def refuse_empty_columns(observed: Array, name: str) -> None:
             "drop these columns from all sets."
         )
         raise InvalidDataError(name, reason)
+
+
+def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
+    """Refuse values for which a likelihood has no density."""
+    reason = likelihood._unsupported_reason(rows)
+    if reason is not None:
+        raise InvalidDataError(name, f"holds {reason}.")
 
 
 def refuse_too_many_dimensions(
@@ -332,7 +341,7 @@ def warn_about_equal_sets(target: Rows, background: Rows) -> None:
 
 
 def _equal(one: Matrix, other: Matrix) -> bool:
-    """Whether rows are equal, a block at a time, until the first block that differs."""
+    """Compare rows a block at a time, until the first block that differs."""
     return one is other or all(
         np.array_equal(densify(one[rows]), densify(other[rows]), equal_nan=True)
         for rows in row_slices(*one.shape)

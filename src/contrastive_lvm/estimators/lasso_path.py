@@ -1,4 +1,4 @@
-"""The path of the group lasso over its strength, since rho is chosen by looking at it."""
+"""The path of the group lasso over its strength, from which users choose rho."""
 
 import logging
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from contrastive_lvm.priors.group_lasso import GroupLasso
 from contrastive_lvm.progress import progress, verbosity
 
 logger = logging.getLogger(__name__)
-MOST_FEATURES = 1000  # that a grid for more features than that leaves
+MOST_FEATURES = 1000  # that the weakest strength of a default grid keeps
 LEAST = 0.01  # of the strength at which the last feature of the unpenalised fit would go
 
 
 class LassoPath(NamedTuple):
-    """What each strength leaves of the target loadings."""
+    """The target loadings that each strength leaves."""
 
     rhos: Array  # (R,) ascending
     row_norms: Array  # (R, D) norm of each feature's target loadings, exactly zero when dropped
@@ -40,9 +40,9 @@ class LassoPath(NamedTuple):
 
     @property
     def steadiest(self) -> int:
-        """Index of a strength to look at first: the middle of the longest plateau of the path.
+        """Return the index of a strength to look at first: the middle of the longest plateau.
 
-        Features that carry nothing of the target go one after the other as the strength grows;
+        Features that say nothing about the target vanish one after the other as the strength grows;
         those that do stay together for long. A plateau is a run of strengths that keep the same
         features, some but not all. Without one this is the strongest penalty that keeps any.
         """
@@ -109,7 +109,8 @@ def group_lasso_path(
     if not isinstance(engine, CoordinateAscent):
         raise InvalidParameterError("inference", engine, "has no closed form; use 'em'.")
     model, data = compress(given, engine)
-    model = engine._sized(model, data)
+    if any(block.automatic for block in model.blocks):
+        model = engine._sized(model, data)
     target = next(block for block in model.blocks if block.name == "target")
     if target.n_components == 0:
         reason = "leaves no loadings to choose features by; use at least 1."
@@ -170,9 +171,9 @@ def _worth_trying(
 ) -> tuple[Array, Posterior]:
     """Return a grid that leaves few of many features, and the fit to its first strength.
 
-    A weak penalty selects nearly all of many features, which takes long and says nothing. From the
-    strongest penalty on, fits look for the first that selects more than `MOST_FEATURES`; the grid
-    begins before it.
+    A weak penalty selects nearly all of many features, which takes long and is of no use. Fits
+    begin with the strongest penalty and look for the first that selects more than `MOST_FEATURES`;
+    the grid begins before it.
     """
     first, found = grid[-1], unpenalised
     for rho in grid[::-1]:

@@ -1,6 +1,7 @@
-"""How much of the target the shared latents give away."""
+"""How much the shared latents reveal about the target."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -12,15 +13,21 @@ from sklearn.preprocessing import StandardScaler
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
-from contrastive_lvm.io.value_checks import check_values, number
+from contrastive_lvm.io.value_checks import Check, check_values, number, whole
 
-FOLDS = 5
+if TYPE_CHECKING:
+    from contrastive_lvm.vae.trained_networks import TrainedNetworks
+    from contrastive_lvm.vae.training_data import NetworkRows
+
+SETS = ("target", "background")
+FOLDS = 5  # of cross-validation, as scikit-learn has them by default
+LEAST_HELD_OUT, MOST_JUDGED = 10, 2000  # rows of a set whose latents are judged
 ENOUGH = 100  # held-out rows of each set, for a warning
 MOST_AUC, MOST_R2 = 0.9, 0.15  # of shared latents that are called clean
 
 
 class Leakage(NamedTuple):
-    """How much the shared latents of held-out rows tell; 0.5 and 0 are best for the first two."""
+    """What the shared latents of held-out rows reveal; 0.5 and 0 are best for the first two."""
 
     set_auc: float  # target rows against background rows: area under the ROC curve
     target_r2: float  # share of the target latents' variance that shared latents predict
@@ -30,10 +37,20 @@ class Leakage(NamedTuple):
 
     @property
     def excess(self) -> float | None:
-        """Accuracy of labels from shared latents beyond chance."""
+        """Return the accuracy of labels from shared latents beyond chance."""
         if self.label_accuracy is None or self.chance is None:
             return None
         return self.label_accuracy - self.chance
+
+
+class HeldOut(NamedTuple):
+    """Results on held-out rows; `ContrastiveVAE` documents each value."""
+
+    leakage: Leakage | None
+    target_gain: float
+    target_gain_error: float
+    background_gain: float
+    n_held_out: int
 
 
 def leakage(
@@ -42,17 +59,19 @@ def leakage(
     background: Any,
     *,
     labels: Any = None,
+    covariates: Any = None,
+    background_covariates: Any = None,
     n_neighbors: int = 20,
     random_state: Any = 0,
 ) -> Leakage:
-    """Measure what the shared latents know about the target, by neighbours, cross-validated.
+    """Measure what the shared latents reveal about the target, by cross-validated neighbours.
 
     In a clean separation the shared latents of target rows look like those of background rows and
     say nothing about the target latents or about labels that only the target has. Two things are
     measured without labels: how well rows of the two sets can be told apart by their shared latents
-    (`set_auc`, by nearest neighbours or by a linear classifier, whichever tells more), and how much
-    of the target latents they predict (`target_r2`). With labels, also how well neighbours in the
-    shared and in the target space predict them.
+    (`set_auc`, by nearest neighbours or by a linear classifier, whichever separates them better),
+    and how much of the target latents they predict (`target_r2`). With labels, also how well
+    neighbours in the shared and in the target space predict them.
 
     Parameters
     ----------
@@ -60,6 +79,7 @@ def leakage(
     X, background : rows of the two sets
     labels : array-like of shape (n,), optional
         Groups of the target's rows.
+    covariates, background_covariates : optional, as in `fit`
     n_neighbors : int
     random_state : int or RandomState instance
         Shuffles the rows before they are divided into folds.
@@ -74,7 +94,11 @@ def leakage(
     (True, True)
     """
     n_neighbors = check_integer("n_neighbors", n_neighbors, 1)
-    ours, theirs = model.latents(X), model.latents(background, of="background").shared
+    facts, others = (
+        {} if own is None else {"covariates": own} for own in (covariates, background_covariates)
+    )
+    ours = model.latents(X, **facts)
+    theirs = model.latents(background, of="background", **others).shared
     fewest = min(len(ours.shared), len(theirs))
     if fewest < 2 * max(FOLDS, n_neighbors):
         raise ValueError(
@@ -101,27 +125,53 @@ def latents_leakage(
 ) -> Leakage:
     """Measure it without labels, from the latents of target rows and of background rows."""
     target_r2 = _predicted(z, t, n_neighbors, random_state)
-    set_auc = _told_apart(z, other, n_neighbors, random_state)
+    set_auc = told_apart(z, other, n_neighbors, random_state)
     return Leakage(set_auc, target_r2, None, None, None)
 
 
-def check_leakage(value: Leakage) -> None:
-    """Refuse what is not the leakage of held-out rows; for model files."""
-    if value[2:] != (None, None, None):
-        raise ValueError("leakage is not that of held-out rows")
-    check_values({"set_auc": number(), "target_r2": number()}, value)
+def judge_held_out(networks: "TrainedNetworks", held_out: "tuple[NetworkRows, ...]") -> HeldOut:
+    """Measure leakage and gain on held-out rows, as the encoders alone see them."""
+    n_held_out = min((rows.n_rows for rows in held_out), default=0)
+    if n_held_out < LEAST_HELD_OUT:
+        return HeldOut(None, np.nan, np.nan, np.nan, n_held_out)
+    target, background = (networks.target_gains(rows) for rows in held_out)
+    error = np.sqrt(sum(own.var(ddof=1) / len(own) for own in (target, background)))
+    h, other = (networks.latents(*pair)[0] for pair in zip(held_out, SETS, strict=True))
+    some, t = slice(MOST_JUDGED), networks.architecture.n_target
+    neighbors = min(20, n_held_out // 4)
+    found = latents_leakage(h[some, :t], h[some, t:], other[some], neighbors)
+    gain = float(target.mean() - background.mean())
+    return HeldOut(found, gain, float(error), float(background.mean()), n_held_out)
+
+
+def check_held_out(state: Mapping[str, Any]) -> None:
+    """Refuse values in a model file that held-out rows cannot have."""
+    known = {
+        "leakage": Check((Leakage,), "that of held-out rows", optional=True),
+        "target_gain": number("any"),
+        "target_gain_error": number("any"),
+        "background_gain": number("any"),
+        "n_held_out": whole(),
+    }
+    check_values(known, state)
+    found = state["leakage"]
+    if found is not None:
+        if found[2:] != (None, None, None):
+            raise ValueError("leakage is not that of held-out rows")
+        check_values({"set_auc": number(), "target_r2": number()}, found)
 
 
 def separation_warnings(model: Any) -> list[str]:
-    """Say in a sentence each what held-out rows showed to be wrong with a contrastive autoencoder.
+    """Return sentences about faults of a contrastive autoencoder that held-out rows show.
 
-    Fewer than 100 held-out rows of a set cannot tell.
+    Fewer than 100 held-out rows of a set are too few for that.
     """
     found, gain = model.leakage_, model.target_gain_
     if found is None or model.n_held_out_ < ENOUGH:
         return []
     said = []
-    if found.set_auc > MOST_AUC or found.target_r2 > MOST_R2:
+    contrast = gain >= 2.0 * model.target_gain_error_  # else target latents have nothing to predict
+    if found.set_auc > MOST_AUC or (contrast and found.target_r2 > MOST_R2):
         said.append(
             "the shared latents of held-out rows carry what only the target has: they tell target "
             f"from background rows with an area under the ROC curve of {found.set_auc:.2f} (0.5 is "
@@ -129,7 +179,7 @@ def separation_warnings(model: Any) -> list[str]:
             f"use a larger separation than {model.separation:g}, or more target dimensions than "
             f"{model.n_target_}."
         )
-    if gain < 2.0 * model.target_gain_error_:
+    if not contrast:
         said.append(
             "the target latents describe held-out rows of the background as well as those of the "
             f"target (a gain of {gain:.2g} nats per row, standard error "
@@ -147,7 +197,8 @@ def separation_warnings(model: Any) -> list[str]:
     return said
 
 
-def _told_apart(z: Array, other: Array, n_neighbors: int, random_state: Any) -> float:
+def told_apart(z: Array, other: Array, n_neighbors: int = 20, random_state: Any = 0) -> float:
+    """Return the area under the ROC curve of telling two sets of rows apart by cross-validation."""
     h, belongs = np.vstack([z, other]), np.repeat([1, 0], [len(z), len(other)])
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=random_state)
     found = []

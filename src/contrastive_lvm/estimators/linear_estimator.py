@@ -1,4 +1,4 @@
-"""What estimators of linear models share once they are fitted, whatever their sets are."""
+"""The base class of estimators of linear models, whatever their sets are."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -18,8 +18,7 @@ from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.covariates import EncodedRows, Encoding, effects_table
 from contrastive_lvm.estimators.frames import number_per_row
-from contrastive_lvm.estimators.input_rows import read_rows
-from contrastive_lvm.estimators.linear_fit import refuse_unsupported
+from contrastive_lvm.estimators.input_rows import read_rows, refuse_unsupported
 from contrastive_lvm.estimators.parse_params import EngineLike, RandomState
 from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.prediction_model import (
@@ -35,7 +34,7 @@ from contrastive_lvm.posterior import Posterior
 
 
 class LinearEstimator(Estimator):
-    """An estimator of a linear model, as far as its methods need only its `posterior_`."""
+    """An estimator of a linear model: the methods that need only its `posterior_`."""
 
     posterior_: Posterior
     n_iter_: int
@@ -76,7 +75,7 @@ class LinearEstimator(Estimator):
         return rows
 
     def _publish_ascent(self, posterior: Posterior) -> None:
-        """Give how a fit ended the names that users know."""
+        """Publish the posterior and how the fit ended."""
         self.posterior_, self.dispersion_ = posterior, posterior.dispersion
         self.lower_bounds_ = posterior.lower_bounds
         self.lower_bound_ = float(posterior.lower_bounds[-1])
@@ -95,12 +94,12 @@ class LinearEstimator(Estimator):
         return {name: effects_table(encoding, M, features) for name, M in effects.items()}
 
     def _fitted_state(self) -> dict[str, object]:
-        # What SVI continues from is as large as the data.
+        # The state from which SVI continues is as large as the data.
         posterior = self.posterior_._replace(n_iter=self.n_iter_, state=None)
         return {"posterior": posterior, "covariates": self._encoding}
 
     def _check_saved(self, posterior: Posterior, model: Model, n_rows: dict[str, int]) -> None:
-        """Refuse a posterior from a file that is not one of the model for such rows."""
+        """Refuse a posterior from a file that does not belong to the model and such rows."""
         check_posterior(posterior, self.n_features_in_, n_rows)
         check_posterior_of(model, posterior)
         check_integer("n_init", self.n_init, 1)
@@ -215,20 +214,20 @@ def kept_latents(fitted: PredictionModel, blocks: tuple[str, ...], of: str) -> n
 
 def remove_blocks(
     fitted: PredictionModel,
+    view: prediction.View,
     rows: Matrix,
     of: str,
-    facts: RowFacts,
     kept: np.ndarray,
     *,
     remove_covariates: bool = False,
 ) -> Array:
-    """Return rows of a set less what the latents that are not `kept`, (K,) bool, explain.
+    """Return rows of a set without what the latents that are not `kept`, (K,) bool, explain.
 
     What covariates add to the mean of an average row is removed too if asked for. Missing entries
     are filled by the mean and what is kept; counts and binary entries become their expected values
     there, of a row of average size.
     """
-    view, average = fitted.for_rows(of, rows, facts), fitted.for_new_rows(of, rows.shape[0])
+    average = fitted.for_new_rows(of, rows.shape[0])
     additive = fitted.likelihood._has_noise(rows.shape[1])
     pairs = zip(prediction.fixed(view), prediction.fixed(average), strict=True)
     return prediction.mean_over_draws(

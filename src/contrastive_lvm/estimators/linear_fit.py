@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.activity_search import BlockSupport, find_sizes
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
 from contrastive_lvm.coordinate_ascent.generalised_start import stand_in_of
@@ -22,13 +22,13 @@ from contrastive_lvm.estimators.input_rows import (
     check_variances,
     refuse_empty_columns,
     refuse_too_many_dimensions,
+    refuse_unsupported,
     rows_for_fit,
     warn_about_equal_sets,
 )
 from contrastive_lvm.estimators.prediction_model import sizes_of_sets
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.inference import Engine
-from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.anderson import AscentInterrupted
 from contrastive_lvm.linalg.matrices import column_variances
 from contrastive_lvm.model import Model
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 
 logger = logging.getLogger(__name__)
-MOST = 2**31 - 1  # of a seed
+MOST = np.iinfo(np.int32).max  # of a seed
 Sizes: TypeAlias = Sequence[RowNumbers]  # of the rows of each set
 
 
@@ -65,7 +65,7 @@ def supported_dimensions(
     size_factors: Sizes = (None, None),
     covariates: Sequence[Any] = (None, None),
 ) -> int | None:
-    """Check the replicates of rows, and return what `"auto"` stands for; None for a given number.
+    """Check the replicates of rows, and return the number for `"auto"`, or None if one was given.
 
     Replicates with rows in both sets are pairs.
     """
@@ -179,30 +179,28 @@ def fit_input(
     return FitInput(model, engine, checked, weights, names, covariates)
 
 
-def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
-    """Refuse values that a likelihood has no density for."""
-    reason = likelihood._unsupported_reason(rows)
-    if reason is not None:
-        raise InvalidDataError(name, f"holds {reason}.")
-
-
 def compress(
     given: FitInput, engine: CoordinateAscent, log_sizes: Sequence[Array] | None = None
 ) -> tuple[Model, Data]:
-    """Compress all sets as far as coordinate ascent can use them so.
+    """Compress all sets as far as coordinate ascent allows.
 
-    The model that comes with them has its priors in their units.
+    The model is returned with its priors in the units of the data.
     """
     data = engine._prepare(given.model, given.sets, given.weights, given.covariates, log_sizes)
     for name, rows, weights in zip(given.names, data.sets, given.weights, strict=True):
-        if weights is not None:  # a feature may be observed only in rows of weight 0
+        if weights is not None:  # a feature may be observed in rows of weight 0 only
             refuse_empty_columns(rows.counts, name)
-    means, of_sets = [rows.mean for rows in data.sets], [float(v.mean()) for v in data.variances]
-    check_variances(data.variance, means, of_sets if data.linearized is None else ())
+    of_sets = [float(v.mean()) for v in data.variances] if data.linearized is None else ()
+    check_variances(data.variance, [rows.mean for rows in data.sets], of_sets)
+    return in_units_of_data(given.model, data), data
+
+
+def in_units_of_data(model: Model, data: Data) -> Model:
+    """Return a model with priors in units of compressed sets, which is what engines fit."""
     unit = data.variance
     if data.linearized is not None:  # predictors of counts and binary data have no units
-        unit = np.where(given.model.likelihood._is_on_data_scale(len(unit)), unit, 1.0)
-    return given.model.in_units_of(float(unit.sum()) / data.n_features), data
+        unit = np.where(model.likelihood._is_on_data_scale(len(unit)), unit, 1.0)
+    return model.in_units_of(float(unit.sum()) / data.n_features)
 
 
 def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]]:
@@ -243,7 +241,8 @@ def run_engine(
         if not closed or any(factors is not None for factors in size_factors):
             sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
         model, data = compress(given, given.engine, sizes)
-        model = given.engine._sized(model, data)
+        if any(block.automatic for block in model.blocks):
+            model = given.engine._sized(model, data)
         seeds = (None, *rng.randint(MOST, size=n_init - 1).tolist())  # the first is not random
         runs = _ascents(given.engine, model, data, seeds)
         if not closed:
@@ -326,7 +325,7 @@ def warn_about_convergence(engine: Engine) -> None:
 
 
 def warn_about_dropped_target(model: Model) -> None:
-    """Warn of a prior that has dropped all target dimensions there were, and say what to try."""
+    """Warn of a prior that has dropped all target dimensions, and say what to try."""
     for block in model.blocks:
         if block.name == "target" and block.n_components and block.prior._drops_columns:
             said = (

@@ -1,4 +1,4 @@
-"""The methods by which a fitted linear model is applied to rows."""
+"""The methods that apply a fitted linear model to rows."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ PARTS = ("shared", "target", "background", "covariates")
 
 
 class LinearPredictions(LinearEstimator):
-    """A linear contrastive model, as far as its methods need only its `posterior_`.
+    """The methods of a linear contrastive model that need only its `posterior_`.
 
     Likelihoods of counts and of binary data have a normal approximation to the posterior of each
     row's latents (`rows.gaussian_vi_rows`), and predict on the data's scale.
@@ -56,7 +56,7 @@ class LinearPredictions(LinearEstimator):
     def transform(
         self, X: Any, *, size_factors: RowNumbers = None, covariates: Any = None
     ) -> Array:
-        """Posterior mean of the target latents of rows of the target.
+        """Return the posterior means of the target latents of rows of the target.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class LinearPredictions(LinearEstimator):
     def latents(
         self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
     ) -> Latents | BackgroundLatents:
-        """Posterior of all latents of rows, with standard deviations and covariances.
+        """Return the posterior of all latents of rows, with standard deviations and covariances.
 
         Parameters
         ----------
@@ -130,9 +130,9 @@ class LinearPredictions(LinearEstimator):
 
     @follows_output
     def inverse_transform(self, T: ArrayLike) -> Array:
-        """Features from target latents: `mean_ + W t`, for rows of average covariates.
+        """Return features from target latents: `mean_ + W t`, for rows of average covariates.
 
-        For counts and binary data the expected value there, of rows of average size.
+        For counts and binary data this is the expected value, for rows of average size.
 
         Examples
         --------
@@ -157,9 +157,9 @@ class LinearPredictions(LinearEstimator):
         size_factors: RowNumbers = None,
         covariates: Any = None,
     ) -> Array:
-        """Model mean of rows from the named parts, (n, d).
+        """Return the model mean of rows from the named parts, (n, d).
 
-        For counts and binary data the expected value at that predictor and the row's own size.
+        For counts and binary data this is the expected value at the row's own size.
 
         Parameters
         ----------
@@ -196,10 +196,10 @@ class LinearPredictions(LinearEstimator):
         covariates: Any = None,
         remove_covariates: bool = False,
     ) -> Array:
-        """Rows of the target with the shared part removed, `x - S E[z | x]`, (n, d).
+        """Return rows of the target without the shared part, `x - S E[z | x]`, (n, d).
 
-        Missing entries come back filled: `mean_ + W E[t | x]`. Counts and binary entries become
-        the expected value at that predictor, of a row of average size.
+        Missing entries are filled by `mean_ + W E[t | x]`. Counts and binary entries become the
+        expected value at that predictor, for a row of average size.
 
         Parameters
         ----------
@@ -216,12 +216,10 @@ class LinearPredictions(LinearEstimator):
         >>> float(model.denoise(data.target).var() / data.target.var()) < 0.2
         True
         """
-        fitted, rows = self._fitted(), self._read(X)
+        view, rows = self._rows(X, "target", RowFacts(size_factors, covariates))
+        fitted, gone = self._fitted(), remove_covariates
         kept = kept_latents(fitted, ("target",), "target")
-        facts = RowFacts(size_factors, covariates)
-        return remove_blocks(
-            fitted, rows, "target", facts, kept, remove_covariates=remove_covariates
-        )
+        return remove_blocks(fitted, view, rows, "target", kept, remove_covariates=gone)
 
     @follows_output
     @by_chunks
@@ -234,9 +232,9 @@ class LinearPredictions(LinearEstimator):
         size_factors: RowNumbers = None,
         covariates: Any = None,
     ) -> Array | tuple[Array, Array]:
-        """X with its NaN replaced by their conditional means.
+        """Return X with its NaN replaced by their conditional means.
 
-        For counts and binary data those of a new entry, whose predictor is normal.
+        For counts and binary data these are the means of new entries whose predictors are normal.
 
         Parameters
         ----------
@@ -315,7 +313,7 @@ class LinearPredictions(LinearEstimator):
     def outliers(
         self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
     ) -> Outliers:
-        """How much each row and entry is trusted, and which are trusted least.
+        """Return how much each row and entry is trusted, and which are trusted least.
 
         Under Student-t noise the weight `E[u]` of an entry (or row) is near 1 where the model fits
         and near 0 for outliers. With other likelihoods all weights are 1. Rows then rank, under
@@ -357,11 +355,11 @@ class LinearPredictions(LinearEstimator):
     def score_samples(
         self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
     ) -> Array:
-        """Log-likelihood of each row's observed entries, latents integrated out.
+        """Return the log-likelihood of each row's observed entries, with latents integrated out.
 
-        Exact for Gaussian noise and point loadings. Otherwise the row's part of the bound, which
-        is below it; for counts and binary data with uncertain loadings only about that, since
-        their predictors are then taken as normal.
+        It is exact for Gaussian noise and point loadings. Otherwise it is the row's part of the
+        bound, which is lower; for counts and binary data with uncertain loadings that is an
+        approximation, since predictors are then taken as normal.
 
         Parameters
         ----------
@@ -395,7 +393,7 @@ class LinearPredictions(LinearEstimator):
         size_factors: RowNumbers = None,
         covariates: Any = None,
     ) -> float:
-        """Mean (or weighted mean) log-likelihood of rows of the target.
+        """Return the mean (or weighted mean) log-likelihood of rows of the target.
 
         Examples
         --------

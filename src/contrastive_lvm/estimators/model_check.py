@@ -1,45 +1,47 @@
-"""Does the model suit the two sets? What it takes for granted, checked after a fit.
+"""Checks after a fit: whether the assumptions of the model suit the two sets.
 
 The default model has one noise variance, and gives the background no dimension of its own.
 
 - `noise_ratio`: the target's noise variance over the background's, along the weaker half of the
-  principal directions of both sets together outside the fitted dimensions, where structure that
-  neither block has found is not mistaken for noise. It differs beyond chance where its logarithm is
+  principal directions of both sets together outside the fitted dimensions, so that structure that
+  neither block has found is not mistaken for noise. It differs beyond chance if its logarithm is
   far from zero in units of `sqrt(2 / (k n) + 2 / (k m))`, for k directions.
 - `excess`: the largest variance of the background, in any direction, over that of the model. It is
   structure of the background alone if a column there would gain several times what a column must
-  gain (`activity_search.price`), and the target has no such excess in the same direction.
-- Unequal noise: the variance of a feature given all others, the 90 % quantile over the 10 % one. It
-  stayed below 4.4 where noise was equal (50 data sets of 13 kinds, 5 to 40 features, up to 12
-  dimensions, lognormal noise) unless a dimension had loadings in a single feature.
+  gain (`ard_rank.price`), and the target has no such excess in the same direction.
+- Unequal noise: the variance of a feature given all others, which is its noise plus what the others
+leave unknown of its latents. Differences between features that both sets have in common are not
+chance, even with heavy tails (`_unequal_noise`). This comes first, since a model with one noise
+variance seems to have too few shared dimensions if noise is unequal.
 - Too few shared dimensions: the background varies along target dimensions more than the model
   expects. Where it varies four times as much, and a column would gain three times what it must, the
   target dimensions hold what the sets share. The gain was at most 1.2 times that with right and
   automatic sizes, and 3.5 to 25 times with one or two dimensions too few (20 data sets of 8 kinds,
   unless the contrast outweighs what is shared).
 
-The first three are told only if it matters: the target dimensions of the better model must point
-elsewhere. In 20 simulated data sets of each kind (300 + 300 rows of 30 features, 4 shared and 2
-target dimensions; right and automatic sizes, 60 rows, 100 and 400 rows, t noise with 5 degrees of
-freedom, no contrast, 5 target dimensions) the ratio stayed within .78 and 1.18, its deviation
-within 3.3, and the gain within .81 of the price; with one dimension of the background's own and
-`n_shared=4` the gain was 13 to 41 times the price. Of 640 others without either, also of 200
-features, none gave a warning; of 30 with background noise four times the target's 29 did, and of 30
-with a dimension of the background's own all.
+All but the last are reported only if they matter: the target dimensions of the better model must
+differ. In 20 simulated data sets of each kind (300 + 300 rows of 30 features, 4 shared and 2 target
+dimensions; right and automatic sizes, 60 rows, 100 and 400 rows, t noise with 5 degrees of freedom,
+no contrast, 5 target dimensions) the ratio stayed within .78 and 1.18, its deviation within 3.3,
+and the gain within .81 of the price; with one dimension of the background's own and `n_shared=4`
+the gain was 13 to 41 times the price. Of 640 others without either, also of 200 features, none gave
+a warning; of 30 with background noise four times the target's 29 did, and of 30 with a dimension of
+the background's own all. `docs/fit_checks.md` has a table of all warnings.
 """
 
 import math
-import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr
 
-from contrastive_lvm.arrays import Array, noise_of
-from contrastive_lvm.coordinate_ascent.activity_search import price
+from contrastive_lvm.arrays import Array
+from contrastive_lvm.coordinate_ascent.ard_rank import price
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.starts import leading_eigenpairs
+from contrastive_lvm.estimators.linear_fit import in_units_of_data
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import CONSTANT, FLOOR
 from contrastive_lvm.model import LoadingBlock, Model
@@ -48,13 +50,12 @@ from contrastive_lvm.rows.scatter import DenseScatter
 from contrastive_lvm.rows.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    from contrastive_lvm.estimators.linear_fit import FitInput
     from contrastive_lvm.rows.data import Data
 
-MOST_FEATURES = 100  # that are looked at, evenly spaced; a tenth of the time of a small fit
+MOST_FEATURES = 100  # that are compared, evenly spaced; takes a tenth of the time of a small fit
 LEAST_RATIO, MOST_RATIO = 1.5, 1e3  # of noise variances that differ; beyond, sets differ in units
-FAR = 6.0  # standard deviations of the logarithm of their ratio
-SEVERAL = 3.0  # times what a column must gain
+FAR = 6.0  # standard deviations of the logarithm of that ratio
+SEVERAL = 3.0  # times the gain that a column needs
 # Share of the target loadings' variance outside the target dimensions of a better model. In 10 data
 # sets each: .07 to .69 with background noise four times the target's and weak target dimensions,
 # where R^2 of the target latents rises from .45 to .63 with noise of each set's own; up to .04 with
@@ -63,7 +64,11 @@ SEVERAL = 3.0  # times what a column must gain
 # own and n_shared=4.
 TURNED = 0.05
 ALONG_TARGET = 4.0  # ratio of variances; noise unequal by feature reached 3.3 in examples
-UNEQUAL = 5.0  # noise of features, the 90 % over the 10 % quantile
+UNEQUAL = 2.5  # noise of features, the 90 % over the 10 % quantile
+DECILES = 2.563  # distance of these quantiles of a standard normal variable
+CHANCE = 0.001  # one-sided level of the rank correlation between the noise of the sets
+LEAST_ROWS = 1.5  # of a set for each feature
+FEWEST = 7  # features; the ranks of fewer agree by chance in more than one of 1,000
 AT_FLOOR = 10.0  # times the least noise variance that a fit allows
 MOST_SWEEPS = 300  # of that model; 100 were too few in one of eleven data sets
 
@@ -71,12 +76,12 @@ MOST_SWEEPS = 300  # of that model; 100 were too few in one of eleven data sets
 class SetCovariance(NamedTuple):
     """The covariance of a set's rows, and their number."""
 
-    matrix: Array  # (D, D) of the features that are looked at
+    matrix: Array  # (D, D) of the features that are compared
     n_rows: float
 
 
 class BackgroundCheck(NamedTuple):
-    """What the rows say about the noise and the structure of the background."""
+    """The noise and the structure of the background, as the rows show them."""
 
     noise_ratio: float  # of the target's noise variance to the background's
     noise_differs: bool
@@ -85,7 +90,7 @@ class BackgroundCheck(NamedTuple):
 
 
 def some_features(n_features: int) -> npt.NDArray[np.intp]:
-    """Choose the features that are looked at."""
+    """Choose the features that are compared."""
     return np.linspace(0, n_features - 1, min(n_features, MOST_FEATURES)).astype(np.intp)
 
 
@@ -103,8 +108,8 @@ def check_background(
         _excess(posterior, target, background),
     )
     differs = abs(deviation) > FAR and LEAST_RATIO <= max(ratio, 1.0 / ratio) <= MOST_RATIO
-    needed = SEVERAL * price(background.n_rows, len(target.matrix))
-    own = not differs and gain > needed and both < 1.0 + (excess - 1.0) / 4.0
+    alone = not differs and both < 1.0 + (excess - 1.0) / 4.0
+    own = alone and gain > SEVERAL * price(background.n_rows, len(target.matrix))
     return BackgroundCheck(float(ratio), bool(differs), float(excess), bool(own))
 
 
@@ -126,16 +131,17 @@ def _noise(p: Posterior, target: SetCovariance, background: SetCovariance) -> tu
 def _excess(
     p: Posterior, target: SetCovariance, background: SetCovariance
 ) -> tuple[float, float, float]:
-    """Return the background's largest excess, what a column gains there, and the target's excess.
+    """Return the background's largest excess, the gain of a column there, and the target's excess.
 
     With `C = R R'` the model's covariance and `S` the rows', the largest eigenvalue of
     `R^-1 S R^-T` and, along its eigenvector, the same ratio of the target.
     """
-    of_sets = []
-    for i, blocks in enumerate((("shared", "target"), ("shared", "background"))):
+    covariances = []
+    noise = np.atleast_2d(p.noise_variance)[[0, -1]]
+    for psi, blocks in zip(noise, (("shared", "target"), ("shared", "background")), strict=True):
         L = np.hstack([p.loadings[name] for name in blocks if name in p.loadings])
-        of_sets.append(L @ L.T + np.diag(noise_of(p.noise_variance, i)))
-    expected, own = of_sets
+        covariances.append(L @ L.T + np.diag(psi))
+    expected, own = covariances
     root = np.linalg.inv(np.linalg.cholesky(own))
     whitened = root @ background.matrix @ root.T
     ratios, U = leading_eigenpairs(whitened.__matmul__, len(own), 1)
@@ -144,25 +150,25 @@ def _excess(
     return excess, gain, float((u @ target.matrix @ u) / (u @ expected @ u))
 
 
-def warn_about_model(given: "FitInput", data: "Data | None", posterior: Posterior) -> None:
-    """Say what to change where the model misleads."""
-    for said in objections(given.model, given.engine, data, posterior):
-        warnings.warn(said, UserWarning, stacklevel=4)
-
-
 def objections(
     model: Model, engine: Engine, data: "Data | None", posterior: Posterior
 ) -> list[str]:
     """Return sentences that say what to change: about its noise, its sizes and its background."""
     if data is None or not isinstance(engine, CoordinateAscent) or data.linearized is not None:
         return []
+    model = in_units_of_data(model, data)
     automatic = any(block.automatic for block in model.blocks)
-    model = model.with_sizes({name: L.shape[1] for name, L in posterior.loadings.items()})
+    sized = model.with_sizes({name: L.shape[1] for name, L in posterior.loadings.items()})
     with one_blas_thread:
-        few = _too_few_shared(model, data, posterior, automatic=automatic)
-        found = [_no_noise_left(model, data, posterior), few]
-        if found == [None, None] and _can_check(model, data):
-            found.append(_better_model(model, engine, data, posterior))
+        none_left, whole = _no_noise_left(sized, data, posterior), _can_check(sized, data)
+        if none_left is None and whole:
+            unequal = _noise_by_feature(model if automatic else sized, engine, data, posterior)
+            if unequal is not None:  # it makes the other checks fail too
+                return [unequal]
+        few = _too_few_shared(sized, data, posterior, automatic=automatic)
+        found = [none_left, few]
+        if found == [None, None] and whole:
+            found.append(_better_model(sized, engine, data, posterior))
     return [said for said in found if said is not None]
 
 
@@ -176,6 +182,8 @@ def _at_floor(model: Model, data: "Data", posterior: Posterior) -> npt.NDArray[n
 
 
 def _no_noise_left(model: Model, data: "Data", posterior: Posterior) -> str | None:
+    if model.likelihood._is_isotropic:  # one variance for all features cannot vanish for some
+        return None
     n = int(_at_floor(model, data, posterior).sum())
     if n == 0:
         return None
@@ -198,7 +206,7 @@ def _too_few_shared(
     at = len(model.sets) - 1
     if W is None or S is None or at == 0 or not isinstance(data.sets[at], DenseScatter):
         return None
-    source, psi = data.covariances()[at], noise_of(posterior.noise_variance, at)[:, None]
+    source, psi = data.covariances()[at], np.atleast_2d(posterior.noise_variance)[-1][:, None]
     if not W.any() or len(source.variance) != len(W) or model.covariates:
         return None
     L = np.hstack([S, *(posterior.loadings[n] for n in ("background",) if n in posterior.loadings)])
@@ -218,18 +226,42 @@ def _too_few_shared(
     )
 
 
+def _noise_by_feature(
+    model: Model, engine: CoordinateAscent, data: "Data", posterior: Posterior
+) -> str | None:
+    """Object if noise differs by feature, so that the target dimensions point elsewhere.
+
+    A model with a noise variance of each feature must have enough shared dimensions itself.
+    """
+    unequal = _unequal_noise(data) if model.likelihood._is_isotropic else 1.0
+    if unequal < UNEQUAL:
+        return None
+    noise = model.likelihood._with_feature_noise()
+    if noise is None:
+        return None
+    automatic = any(block.automatic for block in model.blocks)
+    better = engine._sized(replace(model, likelihood=noise), data)
+    if not _is_identified(better, data.n_features):
+        return None
+    other = _quick_fit(better, engine, data, posterior)
+    if other is None or _too_few_shared(better, data, other, automatic=automatic):
+        return None
+    return (
+        f"The noise of some features has {unequal:.2g} times the variance of others, which turns "
+        f"the target dimensions; use likelihood={better.likelihood!r}."
+    )
+
+
 def _better_model(
     model: Model, engine: CoordinateAscent, data: "Data", posterior: Posterior
 ) -> str | None:
     """Return a sentence about a model whose target dimensions point elsewhere, or None."""
-    noise: Any = model.likelihood
-    chosen = some_features(data.n_features)
-    columns = np.eye(data.n_features)[:, chosen]
-    sets = [SetCovariance(s.product(columns)[chosen], s.weight) for s in data.covariances()]
-    found, unequal = check_background(posterior, *sets), _unequal_noise(*sets)
-    if found.noise_differs and not noise._has_own_noise and hasattr(noise, "sets"):
-        better = replace(model, likelihood=replace(noise, sets="own"))
+    found = check_background(posterior, *_covariances(data))
+    own_noise = model.likelihood._with_own_noise() if found.noise_differs else None
+    if own_noise is not None:
+        better = replace(model, likelihood=own_noise)
         said = f"The noise of the target is {found.noise_ratio:.2g} times that of the background"
+        remedy = f"likelihood={better.likelihood!r}"
     elif found.has_own_structure and "background" not in posterior.loadings:
         own = LoadingBlock("background", 1, ("background",), model.blocks[0].prior)
         better = replace(model, blocks=(*model.blocks, own))
@@ -237,42 +269,64 @@ def _better_model(
             f"The background varies {found.excess:.2g} times as much as the model expects in a "
             "direction in which the target does not"
         )
-    elif unequal > UNEQUAL and noise._is_isotropic and _has_room(model, data.n_features):
-        better = replace(model, likelihood=replace(noise, noise="feature"))
-        said = f"The noise of some features is {unequal:.2g} times that of others"
+        remedy = "n_background=1 or more, or a larger n_shared"
     else:
         return None
+    if _quick_fit(better, engine, data, posterior) is None:
+        return None
+    return f"{said}, which turns the target dimensions; use {remedy}."
+
+
+def _quick_fit(
+    better: Model, engine: CoordinateAscent, data: "Data", posterior: Posterior
+) -> Posterior | None:
+    """Fit another model; None if its target dimensions are the same, or features lack noise."""
     quick = replace(engine, max_iter=min(engine.max_iter, MOST_SWEEPS))
     other = quick._run(better, data)
     if _turned(posterior, other) < TURNED or _at_floor(better, data, other).any():
         return None
-    remedy = f"likelihood={better.likelihood!r}"
-    if better.likelihood == noise:
-        remedy = "n_background=1 or more, or a larger n_shared"
-    return f"{said}, which turns the target dimensions; use {remedy}."
+    return other
 
 
-def _unequal_noise(target: SetCovariance, background: SetCovariance) -> float:
-    """Return how much what features do not have in common differs: 90 % over 10 % quantile.
+def _covariances(data: "Data") -> list[SetCovariance]:
+    """Return the covariance of some features in each set."""
+    chosen = some_features(data.n_features)
+    columns = np.eye(data.n_features)[:, chosen]
+    return [SetCovariance(s.product(columns)[chosen], s.weight) for s in data.covariances()]
 
-    The variance of a feature given all others is one over the diagonal of the inverse covariance.
+
+def _unequal_noise(data: "Data") -> float:
+    """Return how much the noise of features differs, the 90 % over the 10 % quantile; 1 if equal.
+
+    The variance `v` of a feature given all others is one over the diagonal of the inverse
+    covariance, whatever the dimensions of a model. The errors of `ln v` are independent between the
+    sets, however heavy their tails, and noise that the sets share is not: its variance over
+    features is the covariance of both `ln v`, if the correlation of their ranks is beyond chance.
     """
-    n, m = target.n_rows, background.n_rows
-    pooled = (n * target.matrix + m * background.matrix) / (n + m)
-    values, vectors = np.linalg.eigh(pooled)
-    if n + m < 2 * len(pooled) or not values[0] > 1e-12 * values[-1]:
+    logs = []
+    for matrix, n_rows in _covariances(data):
+        values, vectors = np.linalg.eigh(matrix)
+        if n_rows < LEAST_ROWS * len(values) or not values[0] > 1e-12 * values[-1]:
+            return 1.0
+        logs.append(-np.log(vectors**2 @ (1.0 / values)))
+    n_features = len(logs[0])
+    if n_features < FEWEST:
         return 1.0
-    low, high = np.quantile(1.0 / (vectors**2 @ (1.0 / values)), [0.1, 0.9])
-    return float(high / low)
+    ranks = np.argsort(np.argsort(logs, axis=1), axis=1)
+    r = float(np.asarray(np.corrcoef(ranks))[0, 1])
+    t = r * math.sqrt((n_features - 2) / max(1.0 - r**2, np.finfo(float).eps))
+    if stdtr(n_features - 2, -t) > CHANCE:
+        return 1.0
+    return math.exp(DECILES * math.sqrt(max(float(np.cov(logs)[0, 1]), 0.0)))
 
 
-def _has_room(model: Model, n_features: int) -> bool:
+def _is_identified(model: Model, n_features: int) -> bool:
     """Tell whether covariances of the features determine a noise variance of each (Ledermann)."""
     return model.n_columns <= n_features + 0.5 - math.sqrt(2 * n_features + 0.25)
 
 
 def _can_check(model: Model, data: "Data") -> bool:
-    """Whether scatters are at hand; heavy tails have no such noise."""
+    """Tell whether both sets have scatters, and a model that these checks apply to."""
     whole = all(
         isinstance(s, DenseScatter) and len(s.mean) == data.n_features  # not in a span of few rows
         for s in data.sets

@@ -1,4 +1,4 @@
-"""Charts of new rows against what is normal: how far out a row lies, and in which signals.
+"""Charts of new rows against normal ones: how far out a row lies, and in which features.
 
 Normal rows follow the background, `x = m + S z + e` with `e ~ N(0, psi)`. With `d = x - m` and
 generalised least squares, which estimates z (or t and z) from a row alone,
@@ -18,9 +18,14 @@ complete rows at the same tail probability, so that one limit serves all rows.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 from scipy.stats import chi2
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.linalg.matrices import column_space
+
+LEAST_TAIL = 1e-290  # of probabilities; those far below are no longer numbers
+NEWTON_STEPS = 10  # after which values differ by rounding only
 
 
 class Monitoring(NamedTuple):
@@ -37,7 +42,7 @@ class Monitoring(NamedTuple):
 
 
 class NormalRows(NamedTuple):
-    """What normal rows follow, and the loadings of what would make them abnormal."""
+    """The model of normal rows, and the loadings of directions that only the target has."""
 
     mean: Array  # (D,)
     psi: Array  # (D,)
@@ -86,7 +91,7 @@ def calibrated_limits(reference: Charts, alpha: float) -> tuple[float, float, fl
     """Return limits from normal rows that the model has not seen.
 
     Charts are put on one scale by their ranks among these rows; the limit is the rank of the worst
-    chart that a share alpha of them exceeds, `ceil((n + 1) (1 - alpha))` of n, as in conformal
+    chart that a share alpha of the rows exceeds, `ceil((n + 1) (1 - alpha))` of n, as in conformal
     prediction: the rate for further rows of the same kind is at most alpha.
     """
     statistics = np.array(reference[:3])
@@ -118,21 +123,15 @@ def _chart(X: Array, normal: NormalRows) -> Charts:
 
 
 def _target_t2(weighted: Array, normal: NormalRows) -> Array:
-    """Return the part of the weighted squares that target loadings explain beside shared ones.
+    """Return the part of weighted squares that only target loadings explain.
 
     `t' V_tt^-1 t` is the drop of the residual sum of squares when t joins z in the regression.
     """
     W, S, psi = normal.target, normal.shared, normal.psi
     root = np.sqrt(psi)[:, None]
-    Q = _basis(S / root)
-    own = _basis(W / root - Q @ (Q.T @ (W / root)))
+    Q = column_space(S / root)
+    own = column_space(W / root - Q @ (Q.T @ (W / root)))
     return np.asarray((((weighted * root.T) @ own) ** 2).sum(axis=1))
-
-
-def _basis(M: Array) -> Array:
-    """Return an orthonormal basis of columns, without directions that are nearly zero."""
-    U, s, _ = np.linalg.svd(M, full_matrices=False)
-    return U[:, s > 1e-10 * max(float(s.max(initial=0.0)), 1e-300)]
 
 
 def _observed(normal: NormalRows, seen: np.ndarray) -> NormalRows:
@@ -142,13 +141,41 @@ def _observed(normal: NormalRows, seen: np.ndarray) -> NormalRows:
 def _degrees(normal: NormalRows, seen: np.ndarray) -> tuple[int, int, int]:
     """Return the degrees of freedom of the three charts."""
     own = _observed(normal, seen)
-    shared = _basis(own.shared).shape[1]
-    both = _basis(np.hstack([own.shared, own.target])).shape[1]
+    shared = column_space(own.shared).shape[1]
+    both = column_space(np.hstack([own.shared, own.target])).shape[1]
     return both - shared, shared, int(seen.sum()) - shared
 
 
 def _as_complete(values: Array, degrees: int, whole: int) -> Array:
-    """Return the values of as many degrees of freedom as a complete row has, as far out."""
+    """Return values with the degrees of freedom of complete rows and the same tail probability."""
     if degrees == whole:
         return values
-    return np.zeros_like(values) if degrees == 0 else chi2.isf(chi2.sf(values, degrees), whole)
+    if degrees == 0:
+        return np.zeros_like(values)
+    tail = chi2.sf(values, degrees)
+    found, far = chi2.isf(tail, whole), tail < LEAST_TAIL
+    found[far] = _of_log_tail(_log_tail(values[far], degrees), whole)
+    return np.asarray(found)
+
+
+def _log_tail(values: Array, degrees: int) -> Array:
+    """Return the log of a probability that is too small for a number.
+
+    With `a` half the degrees and `u` half the value, `Gamma(a, u) / Gamma(a)` is about
+    `u^(a - 1) exp(-u) / Gamma(a) / (1 - (a - 1) / u)` for u far beyond a.
+    """
+    a, u = 0.5 * degrees, 0.5 * values
+    return np.asarray((a - 1.0) * np.log(u) - u - gammaln(a) - np.log1p((1.0 - a) / u))
+
+
+def _of_log_tail(log_tail: Array, degrees: int) -> Array:
+    """Return the value with such a tail, by Newton's method.
+
+    `ln P(x > u) <= -u / 2 + a ln 2` for half the value (Chernoff), so that it starts beyond the
+    answer; the log of the tail is concave, and steps go down to it.
+    """
+    a = 0.5 * degrees
+    u = 2.0 * (a * np.log(2.0) - log_tail)
+    for _ in range(NEWTON_STEPS):
+        u += (_log_tail(2.0 * u, degrees) - log_tail) / (1.0 - (a - 1.0) / u)
+    return np.asarray(2.0 * u)

@@ -1,5 +1,6 @@
 """A linear latent variable model of any number of sets, as a scikit-learn estimator."""
 
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -184,7 +185,7 @@ class MultiSetLVM(MultiSetPredictions):
             arrays, and arrays of HDF5, Zarr or backed AnnData are read a chunk at a time.
         y : ignored
         sets : array-like of shape (n,)
-            The set of each row. Labels that are not strings are taken as their text.
+            The set of each row. Labels that are not strings are converted to text.
         groups : array-like of shape (n,), optional
             The replicate of each row, such as its donor; checked here and used by tests, folds and
             intervals. The fit itself does not depend on it.
@@ -196,7 +197,7 @@ class MultiSetLVM(MultiSetPredictions):
             Weights of rows, as in `ContrastiveLVM`.
         size_factors : array-like of shape (n,), optional
             Sizes of rows of counts, in place of their totals over an average row's. The other
-            methods then want them too.
+            methods then need them too.
 
         Returns
         -------
@@ -214,7 +215,7 @@ class MultiSetLVM(MultiSetPredictions):
         given, ready = self._read_input(X, sets, covariates, sample_weight, size_factors)
         check_groups(groups, sum(given.n_rows.values()))
         rng, support = check_random_state(self.random_state), None
-        with verbosity(enabled=self.verbose):
+        with verbosity() if self.verbose else nullcontext():
             if any(block.automatic for block in ready.model.blocks):
                 ready, support = with_found_sizes(ready)
             run = run_engine(ready, given.size_factors, n_init, rng)
@@ -245,7 +246,7 @@ class MultiSetLVM(MultiSetPredictions):
     def _read_covariates(
         self, covariates: Any, given: SetsOfRows, n_rows: int
     ) -> list[Array] | None:
-        """Remember the encoding of covariates, and return those of each set."""
+        """Store the encoding of covariates, and return the covariates of each set."""
         own, self._encoding = check_effects(self.covariate_effects), None
         if covariates is None:
             return None
@@ -284,7 +285,7 @@ class MultiSetLVM(MultiSetPredictions):
         return self.transform(X, sets=sets, **facts)
 
     def _publish(self, posterior: Posterior, model: Model, support: Support) -> None:
-        """Give the results the names that users know."""
+        """Publish the results as the documented attributes."""
         self._publish_ascent(posterior)
         self.block_evidence_ = None
         if support is not None:

@@ -1,4 +1,4 @@
-"""The methods by which a fitted model of several sets is applied to rows."""
+"""The methods that apply a fitted model of several sets to rows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -24,8 +24,8 @@ from contrastive_lvm.estimators.prediction_model import Outliers, RowFacts, rank
 from contrastive_lvm.estimators.row_sets import check_labels, places_of_sets
 from contrastive_lvm.estimators.units import log_volumes
 
-# Rows of one set, its name, and facts of its rows, to one or several arrays of as many rows.
-SetFunction = Callable[[Matrix, str, RowFacts], tuple[Array, ...]]
+# The model of a set, its rows and its name, to one or several arrays of as many rows.
+SetFunction = Callable[[prediction.View, Matrix, str], Array | tuple[Array, ...]]
 
 
 class BlockLatents(NamedTuple):
@@ -36,7 +36,7 @@ class BlockLatents(NamedTuple):
 
 
 class MultiSetPredictions(LinearEstimator):
-    """A linear model of several sets, as far as its methods need only its `posterior_`.
+    """The methods of a linear model of several sets that need only its `posterior_`.
 
     Every method takes the set of each row, or one name for all of them.
     """
@@ -71,12 +71,14 @@ class MultiSetPredictions(LinearEstimator):
         self, X: Any, sets: Any, facts: RowFacts, function: SetFunction
     ) -> tuple[Array, ...]:
         """Apply a function to the rows of each set, and put the results in the order of rows."""
-        rows = self._read(X)
+        rows, fitted = self._read(X), self._fitted()
         labels = check_labels(sets, rows.shape[0], self._sets)
         checked = self._check_facts(facts, rows.shape[0])
         found: list[Array] = []
         for name, at in places_of_sets(labels).items():
-            parts = function(rows[at], name, checked.of(at))
+            own = rows[at]
+            result = function(fitted.for_rows(name, own, checked.of(at)), own, name)
+            parts = result if isinstance(result, tuple) else (result,)
             found = found or [np.empty((len(labels), *p.shape[1:]), dtype=p.dtype) for p in parts]
             for whole, part in zip(found, parts, strict=True):
                 whole[at] = part
@@ -87,9 +89,6 @@ class MultiSetPredictions(LinearEstimator):
         if sizes is not None:
             sizes = number_per_row("size_factors", sizes, n_rows)
         return RowFacts(sizes, self._fitted().encode(facts.covariates, n_rows))
-
-    def _view(self, rows: Matrix, of: str, facts: RowFacts) -> prediction.View:
-        return self._fitted().for_rows(of, rows, facts)
 
     def _check_blocks(self, argument: str, blocks: Sequence[str] | str) -> tuple[str, ...]:
         chosen = (blocks,) if isinstance(blocks, str) else tuple(blocks)
@@ -119,14 +118,13 @@ class MultiSetPredictions(LinearEstimator):
         ndarray of shape (n, columns)
         """
 
-        def means(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
-            found = prediction.latent_means(self._view(rows, of, facts), rows)
-            return (self._spread(found, of, self._public_blocks, 0.0),)
+        def means(view: prediction.View, rows: Matrix, of: str) -> Array:
+            return self._spread(prediction.latent_means(view, rows), of, self._public_blocks, 0.0)
 
         return self._by_set(X, sets, RowFacts(size_factors, covariates), means)[0]
 
     def _spread(self, values: Array, of: str, blocks: Sequence[str], absent: float) -> Array:
-        """Return columns of some blocks, (N, n), where a set's own may lack some of them."""
+        """Return columns of some blocks, (N, n), with a fill value for blocks that a set lacks."""
         columns, L = self._fitted().columns(of), self.posterior_.loadings
         parts = [
             values[:, columns[b]] if b in columns else np.full((len(values), L[b].shape[1]), absent)
@@ -174,8 +172,8 @@ class MultiSetPredictions(LinearEstimator):
     def _latents(
         self, X: Any, *, sets: Any, size_factors: RowNumbers, covariates: Any
     ) -> tuple[Array, ...]:
-        def moments(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
-            mean, cov = prediction.latent_moments(self._view(rows, of, facts), rows)
+        def moments(view: prediction.View, rows: Matrix, of: str) -> tuple[Array, ...]:
+            mean, cov = prediction.latent_moments(view, rows)
             std = np.sqrt(np.einsum("nkk->nk", cov))
             blocks = tuple(self.blocks_)
             return tuple(self._spread(part, of, blocks, np.nan) for part in (mean, std))
@@ -226,10 +224,8 @@ class MultiSetPredictions(LinearEstimator):
         """
         chosen = tuple(self.blocks_) if blocks is None else self._check_blocks("blocks", blocks)
 
-        def expected(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
-            view = self._view(rows, of, facts)
-            kept = kept_latents(self._fitted(), chosen, of)
-            return (prediction.reconstruct(view, rows, kept),)
+        def expected(view: prediction.View, rows: Matrix, of: str) -> Array:
+            return prediction.reconstruct(view, rows, kept_latents(self._fitted(), chosen, of))
 
         return self._by_set(X, sets, RowFacts(size_factors, covariates), expected)[0]
 
@@ -247,8 +243,8 @@ class MultiSetPredictions(LinearEstimator):
     ) -> Array:
         """Return rows with some blocks removed, by default those that all sets have, (n, d).
 
-        Missing entries come back filled. Counts and binary entries become the expected value at
-        the predictor that is left, of a row of average size.
+        Missing entries are filled. Counts and binary entries become the expected value at the
+        remaining predictor, for a row of average size.
 
         Parameters
         ----------
@@ -264,12 +260,10 @@ class MultiSetPredictions(LinearEstimator):
         shared = [name for name, b in self.blocks_.items() if set(b.sets or ()) == everywhere]
         gone = tuple(shared) if remove is None else self._check_blocks("remove", remove)
 
-        def denoised(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
-            kept = ~kept_latents(self._fitted(), gone, of)
-            fitted = self._fitted()
-            return (
-                remove_blocks(fitted, rows, of, facts, kept, remove_covariates=remove_covariates),
-            )
+        def denoised(view: prediction.View, rows: Matrix, of: str) -> Array:
+            fitted, covariates = self._fitted(), remove_covariates
+            kept = ~kept_latents(fitted, gone, of)
+            return remove_blocks(fitted, view, rows, of, kept, remove_covariates=covariates)
 
         return self._by_set(X, sets, RowFacts(size_factors, covariates), denoised)[0]
 
@@ -295,8 +289,7 @@ class MultiSetPredictions(LinearEstimator):
         size_factors, covariates : optional, as in `fit`
         """
 
-        def filled(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
-            view = self._view(rows, of, facts)
+        def filled(view: prediction.View, rows: Matrix, of: str) -> tuple[Array, ...]:
             values, std = prediction.fill(view, rows, with_std=return_std)
             return (values,) if std is None else (values, std)
 
@@ -353,10 +346,8 @@ class MultiSetPredictions(LinearEstimator):
 
     @by_chunks
     def _trust(self, X: Any, *, sets: Any, size_factors: RowNumbers, covariates: Any) -> Array:
-        def trust(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
-            return (trust_in_rows(self._view(rows, of, facts), rows),)
-
-        return self._by_set(X, sets, RowFacts(size_factors, covariates), trust)[0]
+        facts = RowFacts(size_factors, covariates)
+        return self._by_set(X, sets, facts, lambda view, rows, _: trust_in_rows(view, rows))[0]
 
     @by_chunks
     def score_samples(
@@ -364,7 +355,7 @@ class MultiSetPredictions(LinearEstimator):
     ) -> Array:
         """Return the log-likelihood of each row's observed entries, latents integrated out.
 
-        Exact for Gaussian noise and point loadings, otherwise the row's part of the bound.
+        It is exact for Gaussian noise and point loadings, otherwise the row's part of the bound.
 
         Parameters
         ----------
@@ -373,9 +364,8 @@ class MultiSetPredictions(LinearEstimator):
         size_factors, covariates : optional, as in `fit`
         """
 
-        def scores(rows: Matrix, of: str, facts: RowFacts) -> tuple[Array, ...]:
-            found = prediction.log_likelihoods(self._view(rows, of, facts), rows)
-            return (found - log_volumes(self, rows),)
+        def scores(view: prediction.View, rows: Matrix, of: str) -> Array:
+            return prediction.log_likelihoods(view, rows) - log_volumes(self, rows)
 
         return self._by_set(X, sets, RowFacts(size_factors, covariates), scores)[0]
 

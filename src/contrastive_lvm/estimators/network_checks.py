@@ -60,7 +60,7 @@ def check_networks(
 
 
 def check_outputs(architecture: Architecture) -> None:
-    """Refuse a network of the user's own whose outputs have another shape than is needed."""
+    """Refuse a user's network whose outputs do not have the shape that is needed."""
     rng = np.random.default_rng(0)
     for name, (network, n_inputs, n_outputs) in architecture.network_sizes.items():
         if isinstance(network, FullyConnected):
@@ -98,7 +98,7 @@ def _check_layers(name: str, network: Any, sizes: tuple[int, ...]) -> None:
         raise ValueError(f"the {name} has another number of layers than its parameters say")
     for layer, (inputs, outputs) in zip(network, pairwise(sizes), strict=True):
         if not isinstance(layer, Layer):
-            raise TypeError(f"the {name} has a layer that is none")
+            raise TypeError(f"the {name} has a layer that is not one")
         weights = array(inputs, outputs, dtype=SINGLE)
         check_values({"weights": weights, "bias": array(outputs, dtype=SINGLE)}, layer)
     _check_range(f"outputs of the {name}", _largest_outputs(network, sizes[0]))

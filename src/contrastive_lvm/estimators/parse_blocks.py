@@ -1,4 +1,4 @@
-"""The model that blocks by name stand for, once the sets of rows are known."""
+"""The model that named blocks describe, once the sets of rows are known."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from contrastive_lvm.model import LoadingBlock, Model
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 
-RESERVED = "noise"  # the name of what no block explains, in tables of variance
+RESERVED = "noise"  # the name of the unexplained part in tables of variance
 
 
 def resolve_blocks(blocks: object, sets: Sequence[str]) -> dict[str, Block]:
@@ -70,7 +70,7 @@ def _refuse_twins(blocks: dict[str, Block]) -> None:
 def model_of_blocks(
     estimator: "MultiSetLVM", blocks: Mapping[str, Block], n_rows: Mapping[str, int]
 ) -> Model:
-    """Return the model of resolved blocks; those of automatic size have none yet."""
+    """Return the model of resolved blocks; blocks of automatic size have none yet."""
     n_features, names = estimator.n_features_in_, getattr(estimator, "feature_names_in_", None)
     names = None if names is None else list(names)
     likelihood = parse_params.likelihood(estimator.likelihood)._bind(n_features, names)

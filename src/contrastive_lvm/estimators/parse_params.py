@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from contrastive_lvm.priors.ridge import Ridge
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 
-Kind = TypeVar("Kind")
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
     "student_t": StudentT,
@@ -50,20 +49,27 @@ ENGINES = {  # in the order in which "auto" tries them; imported when they are a
     "nuts": "black_box.nuts.nuts.NUTS",
 }
 KNOWN_ENGINES = f"'auto', {', '.join(map(repr, ENGINES))} or an object such as EM()."
-MOST_SHARED = 50  # that n_shared="auto" may choose, where the data allows so many
+MOST_SHARED = 50  # that n_shared="auto" may choose, if the data allows it
 
 
 class PriorMethods(Protocol):
     """The methods by which users write a prior."""
 
     @property
-    def init(self) -> Callable[..., Any]: ...  # noqa: D102
+    def init(self) -> Callable[..., Any]:
+        """The state before anything is known."""
+
     @property
-    def update(self) -> Callable[..., Any]: ...  # noqa: D102
+    def update(self) -> Callable[..., Any]:
+        """The state that maximises the bound."""
+
     @property
-    def precision(self) -> Callable[..., Any]: ...  # noqa: D102
+    def precision(self) -> Callable[..., Any]:
+        """The expected precision of each loading."""
+
     @property
-    def bound(self) -> Callable[..., Any]: ...  # noqa: D102
+    def bound(self) -> Callable[..., Any]:
+        """The prior's part of the bound."""
 
 
 LikelihoodLike: TypeAlias = str | Likelihood
@@ -72,22 +78,13 @@ EngineLike: TypeAlias = str | Engine
 RandomState: TypeAlias = int | np.random.RandomState | None
 
 
-def _named(name: str, value: object, words: dict[str, type[Kind]], kind: type[object]) -> Kind:
-    if isinstance(value, kind) and not isinstance(value, type):
-        return cast("Kind", value)
-    if isinstance(value, str) and value in words:
-        return words[value]()
-    example = next(iter(words.values()))()
-    known = f"{', '.join(map(repr, words))} or an object such as {example!r}"
-    what = "is unknown" if isinstance(value, str) else f"is of type {type(value).__name__}"
-    raise InvalidParameterError(name, value, f"{what}; use {known}.")
-
-
 def likelihood(value: LikelihoodLike) -> Likelihood:
     """Return the likelihood that a string or an object with its methods stands for."""
-    if isinstance(value, Likelihood):
-        return value
-    return _named("likelihood", value, LIKELIHOODS, Likelihood)
+    if isinstance(value, str) and value in LIKELIHOODS:
+        return LIKELIHOODS[value]()
+    if not isinstance(value, Likelihood):
+        raise _unknown("likelihood", value, LIKELIHOODS)
+    return value
 
 
 def priors(
@@ -100,7 +97,7 @@ def priors(
     """
     default: Prior[Any] = Ridge() if noise._needs_shrinkage else Flat()
     found = [prior(name, value, default) for name, value in given.items()]
-    if not noise._learns_shrinkage or any(p._unsupported_reason(posterior=True) for p in found):
+    if not noise._learns_shrinkage or any(p._why_no_posterior for p in found):
         return found
     if isinstance(inference, engine_class("vb")) or inference in ("auto", "vb"):
         return [prior(name, value, ARD(drop=False)) for name, value in given.items()]
@@ -111,9 +108,20 @@ def prior(name: str, value: PriorLike, default: Prior[Any] | None = None) -> Pri
     """Return the prior that None, a string or an object with the methods of a prior stands for."""
     if value is None:
         return default or Flat()
-    if has_four_methods(value) and not isinstance(value, Prior | type):
+    if isinstance(value, str) and value in PRIORS:
+        return PRIORS[value]()
+    if isinstance(value, Prior):
+        return value
+    if has_four_methods(value) and not isinstance(value, type):
         return FourMethods(value)
-    return _named(name, value, PRIORS, Prior)
+    raise _unknown(name, value, PRIORS)
+
+
+def _unknown(name: str, value: object, words: Mapping[str, type[object]]) -> InvalidParameterError:
+    example = next(iter(words.values()))()
+    known = f"{', '.join(map(repr, words))} or an object such as {example!r}"
+    what = "is unknown" if isinstance(value, str) else f"is of type {type(value).__name__}"
+    return InvalidParameterError(name, value, f"{what}; use {known}.")
 
 
 def engine(value: EngineLike, model: Model) -> Engine:
@@ -166,9 +174,10 @@ def model(
     effects = check_choice("covariate_effects", estimator.covariate_effects, ("shared", "own"))
     own = effects == "own"
     n_rows -= len(known) * (1 + (own and background))
-    noise = likelihood(estimator.likelihood)._bind(n_features, names)
+    noise = likelihood(estimator.likelihood)
     given = {"shared_prior": estimator.shared_prior, "target_prior": estimator.target_prior}
     found_priors = priors(given, noise, estimator.inference)
+    noise = noise._bind(n_features, names)
     shared, target = (found._bind(n_features, names) for found in found_priors)
     n_background = check_integer("n_background", estimator.n_background, 0)
     n_shared = estimator.n_shared

@@ -46,7 +46,7 @@ def check_posterior(posterior: object, n_features: int, n_rows: dict[str, int]) 
         if (variances < 0).any():
             raise ValueError("loading_covariance has a negative variance")
     if not set(posterior.rotations) <= set(loadings):
-        raise ValueError("it rotates blocks that it has not")
+        raise ValueError("it rotates blocks that it does not have")
     _check_bound_parts(posterior)
     _check_weights(posterior, n_features, n_rows)
     if posterior.draws is not None:
@@ -65,7 +65,7 @@ def _check_weights(posterior: Posterior, n_features: int, n_rows: dict[str, int]
 
 
 def check_posterior_of(model: Model, posterior: Posterior) -> None:
-    """Refuse a posterior that lacks what the likelihood and the priors of the model learn."""
+    """Refuse a posterior without the values that the likelihood and the priors learn."""
     blocks, sets = tuple(block.name for block in model.blocks), set(model.sets)
     if tuple(posterior.loadings) != blocks or not set(posterior.means) <= sets:
         raise ValueError("its blocks and sets are not those of the model")

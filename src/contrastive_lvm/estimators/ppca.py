@@ -164,12 +164,12 @@ class PPCA(Estimator):
 
     @by_chunks
     def transform(self, X: Any) -> Array:
-        """Posterior mean of the latents, (n, n_components)."""
+        """Return the posterior mean of the latents, (n, n_components)."""
         return prediction.latent_means(self._linear(), read_rows(self, X))
 
     @follows_output
     def inverse_transform(self, T: ArrayLike) -> Array:
-        """Features from latents: `mean_ + W t`."""
+        """Return features from latents: `mean_ + W t`."""
         model = self._linear()
         inverse: Array = model.mean + check_latents(T, model.L.shape[1]) @ model.L.T
         return inverse
@@ -177,7 +177,7 @@ class PPCA(Estimator):
     @follows_output
     @by_chunks
     def impute(self, X: Any, *, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """X with its NaN replaced by conditional means (and their standard deviations)."""
+        """Return X with its NaN replaced by conditional means (and their standard deviations)."""
         filled, std = prediction.fill(self._linear(), read_rows(self, X), with_std=return_std)
         return filled if std is None else (filled, std)
 
@@ -190,11 +190,11 @@ class PPCA(Estimator):
 
     @by_chunks
     def score_samples(self, X: Any) -> Array:
-        """Exact log-likelihood of each row's observed entries."""
+        """Return the exact log-likelihood of each row's observed entries."""
         return prediction.log_likelihoods(self._linear(), read_rows(self, X))
 
     def score(self, X: Any, y: object = None, sample_weight: RowNumbers = None) -> float:
-        """Mean (or weighted mean) log-likelihood of rows."""
+        """Return the mean (or weighted mean) log-likelihood of rows."""
         return mean_score(self.score_samples(X), sample_weight)
 
     def _fitted_state(self) -> dict[str, object]:
@@ -214,7 +214,7 @@ class PPCA(Estimator):
 
 
 def _leading(scatter: Scatter, q: int) -> tuple[Array, Array]:
-    """Leading eigenpairs of the covariance, descending."""
+    """Return the leading eigenpairs of the covariance, descending."""
     if isinstance(scatter, DenseScatter):
         values, U = np.linalg.eigh(scatter.matrix / scatter.n_rows)
     else:

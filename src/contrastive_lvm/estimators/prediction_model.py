@@ -10,10 +10,10 @@ import numpy as np
 from scipy.special import chdtrc
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.estimators.covariates import EncodedRows, Encoding
+from contrastive_lvm.estimators.covariates import EncodedRows, Encoding, encode_rows
 from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.likelihoods.base import Likelihood, ScaleMixture
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Drawn, Fixed, Linear, View, row_posteriors
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised, Learned
@@ -22,7 +22,7 @@ from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
 
 TINY = np.finfo(np.float64).tiny
-SAMPLES = 100  # of the parameters, over which predictions are averaged: errors of a tenth of theirs
+SAMPLES = 100  # of the parameters; averages have a tenth of their error
 
 
 class Latents(NamedTuple):
@@ -57,13 +57,13 @@ class Outliers(NamedTuple):
 
 
 class RowFacts(NamedTuple):
-    """What users say of rows beside their entries."""
+    """What users pass in with rows besides their entries."""
 
     size_factors: RowNumbers = None
     covariates: Any = None
 
     def of(self, rows: slice | np.ndarray) -> "RowFacts":
-        """Return those of some rows, once they are arrays."""
+        """Return the values of some rows, once they are arrays."""
         sizes, known = self
         sizes = None if sizes is None else np.asarray(sizes)[rows]
         return RowFacts(sizes, None if known is None else known[rows])
@@ -74,7 +74,7 @@ AVERAGE = RowFacts()
 
 @dataclass(frozen=True)
 class PredictionModel:
-    """A fitted model as predictions use it; the models of its sets are made once, when asked for.
+    """A fitted model as predictions use it; the view of each set is made once, when needed.
 
     `blocks` are those active in each set, in the order in which their latents are returned.
     """
@@ -92,7 +92,7 @@ class PredictionModel:
         return tuple(PredictionModel(s, *own) for s in self.posterior._samples(SAMPLES))
 
     def view(self, of: str) -> Fixed:
-        """Return what rows of a set follow; a set without rows in the fit is like the first."""
+        """Return the model of a set's rows; a set without rows in the fit is like the first."""
         if of not in self._views:
             name = of if of in self.posterior.means else next(iter(self.posterior.means))
             self._views[of] = self._of_set(self.blocks[of], name)
@@ -106,14 +106,15 @@ class PredictionModel:
         return {name: slice(end - n, end) for name, n, end in places}
 
     def _of_set(self, blocks: tuple[str, ...], name: str) -> Fixed:
-        p, likelihood, df = self.posterior, self.likelihood, self.posterior.df or 0.0
+        p, closed, df = self.posterior, self.likelihood._closed_form, self.posterior.df or 0.0
         loadings, mean, nuisance = p.joint_loadings(blocks), p.means[name], p.nuisance_of(name)
         effects = p.effects.get(name)
-        if not isinstance(likelihood, ScaleMixture):
-            learned, sized = Learned(likelihood, nuisance), likelihood._sized_features(len(mean))
+        if closed is None:
+            learned = Learned(self.likelihood, nuisance)
+            sized = self.likelihood._sized_features(len(mean))
             return Generalised(loadings, mean, learned, np.zeros(0), sized, effects)
-        distribution = self._law(blocks)
-        if not likelihood._is_scale_mixture:
+        distribution = self._latent_distribution(blocks)
+        if not closed._is_scale_mixture:
             return Linear(
                 loadings, mean, nuisance.noise, distribution=distribution, effects=effects
             )
@@ -121,14 +122,14 @@ class PredictionModel:
             loadings,
             mean,
             nuisance.noise,
-            partial(likelihood.scales, df=df),
-            likelihood._variance_factor(df),
-            partial(likelihood._draw_scales, df),
+            partial(closed.scales, df=df),
+            closed._variance_factor(df),
+            partial(closed._draw_scales, df),
             distribution=distribution,
             effects=effects,
         )
 
-    def _law(self, blocks: tuple[str, ...]) -> LatentDistribution | None:
+    def _latent_distribution(self, blocks: tuple[str, ...]) -> LatentDistribution | None:
         """Return the distribution of latents that are not standard normal, if there are any."""
         sizes = [self.posterior.loadings[name].shape[1] for name in blocks]
         ends = np.cumsum(sizes)
@@ -141,22 +142,19 @@ class PredictionModel:
 
     def encode(self, covariates: Any, n_rows: int) -> EncodedRows | None:
         """Return the covariates of rows, encoded; None if the model has none."""
-        if self.encoding is not None:
-            return EncodedRows(self.encoding.encode(covariates, n_rows))
-        if covariates is not None:
-            reason = "were given, but the model was fitted without; leave them out."
-            raise InvalidDataError("covariates", reason)
-        return None
+        return encode_rows(self.encoding, covariates, n_rows)
 
     def for_rows(self, of: str, rows: Matrix, facts: RowFacts) -> View:
-        """Return what given rows of a set follow; sizes not given come from the rows' totals."""
-        if self._samples:
+        """Return the model of given rows of a set; sizes not given come from the rows' totals."""
+        if self.posterior.draws is not None:
             return Drawn(tuple(s._for_rows(of, rows, facts) for s in self._samples))
         return self._for_rows(of, rows, facts)
 
     def _for_rows(self, of: str, rows: Matrix, facts: RowFacts) -> Fixed:
         n = rows.shape[0]
-        found, known = self.view(of), self.encode(facts.covariates, n)
+        found, known = self.view(of), None
+        if self.encoding is not None or facts.covariates is not None:
+            known = self.encode(facts.covariates, n)
         if facts.size_factors is not None:
             return self._for_new_rows(of, n, facts._replace(covariates=known))
         found = found if known is None else found._replace(covariates=known.values)
@@ -172,8 +170,8 @@ class PredictionModel:
         return self._for_new_rows(of, n, facts._replace(covariates=known))
 
     def for_new_rows(self, of: str, n: int, facts: RowFacts = AVERAGE) -> View:
-        """Return what rows yet to be made follow, of size 1 and average covariates unless given."""
-        if self._samples:
+        """Return the model of new rows, of size 1 and with average covariates unless given."""
+        if self.posterior.draws is not None:
             return Drawn(tuple(s._for_new_rows(of, n, facts) for s in self._samples))
         return self._for_new_rows(of, n, facts)
 
@@ -268,7 +266,7 @@ def tail_probabilities(model: Linear, X: Matrix) -> Array:
 
 
 def ranked(weights: Array, n_features: int) -> Outliers:
-    """Rank rows by weights, (N, D) or (N, 1), or by log probabilities, (N,), without weights."""
+    """Rank rows by weights, (N, D) or (N, 1), or else by log probabilities, (N,)."""
     if weights.ndim == 1:
         ones = np.ones(len(weights))
         return Outliers(ones[:, None], ones, np.argsort(weights, kind="stable"), None)

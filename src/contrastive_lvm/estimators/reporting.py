@@ -1,4 +1,4 @@
-"""The methods `report` of estimators: with a target and a background, or with several sets."""
+"""The `report` methods of estimators of a target and a background, and of several sets."""
 
 from os import PathLike
 from pathlib import Path
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from contrastive_lvm.estimators.covariates import encode_rows
 from contrastive_lvm.estimators.frames import RowNumbers
-from contrastive_lvm.io.atomic import destination, write_text_atomically
+from contrastive_lvm.io.atomic import page_destination, write_text_atomically
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
@@ -30,7 +31,7 @@ def report(
     background_groups: Any = None,
     covariates: Any = None,
     background_covariates: Any = None,
-    title: str = "What the target has and the background has not",
+    title: str = "What the target has beyond the background",
 ) -> Path:
     """Write one HTML file to look at: linked views of the rows, loadings, diagnostics, numbers.
 
@@ -47,7 +48,7 @@ def report(
     labels, background_labels : array-like, mapping or frame, optional
         One annotation of each row, or several by name, for colour, hover and search.
     size_factors, background_size_factors : array-like, optional
-        Of rows of counts, if the model was fitted with size factors of your own.
+        Sizes of rows of counts, if the model was fitted with size factors of your own.
     groups, background_groups : array-like, optional
         The replicate (donor, animal, run) of each row, which the test on the page respects.
     covariates, background_covariates : frames or array-like, optional
@@ -91,7 +92,7 @@ def report_of_sets(
     groups: Any = None,
     size_factors: RowNumbers = None,
     covariates: Any = None,
-    title: str = "What some sets have and others have not",
+    title: str = "What some sets have beyond others",
 ) -> Path:
     """Write one HTML file to look at: tests of the blocks, shares, rows, loadings, numbers.
 
@@ -123,7 +124,7 @@ def report_of_sets(
     from contrastive_lvm.report.block_page import RowsOfSets, block_page
 
     check_is_fitted(self)
-    place = destination(path)
+    place = page_destination(path)
     facts = {"size_factors": size_factors, "covariates": covariates}
     rows = RowsOfSets(X, sets, groups, {k: v for k, v in facts.items() if v is not None})
     return write_text_atomically(place, block_page(self, rows, title=title))
@@ -131,8 +132,4 @@ def report_of_sets(
 
 def check_covariates(model: Any, covariates: Any, X: Any) -> None:
     """Refuse covariates that a model was not fitted with, or their absence."""
-    predicted = getattr(model, "_prediction_model", None)
-    if predicted is not None:
-        predicted.encode(covariates, np.shape(X)[0])
-    elif covariates is not None:
-        raise TypeError("covariates are for linear models; leave them out.")
+    encode_rows(model._encoding, covariates, np.shape(X)[0])

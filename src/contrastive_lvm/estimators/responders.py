@@ -1,11 +1,11 @@
-"""Which rows of a target responded at all, and how strongly.
+"""The rows of a target that responded, and how strongly.
 
 Rows of the target that did not respond are like rows of the background: given the target's
 loadings, their target latents lie where those of the background's rows lie. So one component of a
 mixture of target latents is fitted to the background's rows and tied to them, and the others are
 free and fitted to the target's rows, as many as BIC supports, which may be none. All rows enter
-through N(m, V), what they say about the latents under a standard normal prior
-(`linalg.normal_mixture`), so that uncertain rows are uncertain.
+through their posterior N(m, V) under a standard normal prior (`linalg.normal_mixture`), so that the
+uncertainty of rows counts.
 """
 
 from typing import Any, NamedTuple
@@ -58,15 +58,15 @@ def responders(
     background : array-like or sparse matrix of shape (m, d)
         Rows without any response, as in `fit`.
     confidence_level : float
-        Of the intervals of the strength, given the fitted model.
+        Level of the intervals of the strength, given the fitted model.
 
     Returns
     -------
     Responders
         Named tuple `probabilities, strength, low, high, share`: the probability that each row
         responded; how far its target latents are from those of rows without response, with the
-        limits of an interval, (n, n_target); and the share of rows that responded. That loadings
-        and components are estimates is not counted in.
+        limits of an interval, (n, n_target); and the share of rows that responded. The uncertainty
+        of loadings and components is not included.
 
     Examples
     --------
@@ -78,7 +78,8 @@ def responders(
     ((400,), (400, 2))
     """
     level = check_number("confidence_level", confidence_level, 0.0, 1.0, "between 0 and 1")
-    if model._fitted() and model.n_target_ == 0:
+    model._fitted()
+    if model.n_target_ == 0:
         reason = "leaves no dimension to respond in; fit with at least one."
         raise InvalidParameterError("n_target", 0, reason)
     tied = _single(*_latents(model, background))
@@ -94,7 +95,7 @@ def responders(
 
 
 def _latents(model: ContrastiveLVM, X: Any) -> tuple[Array, Array]:
-    """Return what rows say about the target latents under a standard normal prior."""
+    """Return the posteriors of the target latents under a standard normal prior."""
     linear_view(model._fitted())
     view, rows = model._rows(X, "target", RowFacts())
     plain: Any = view
@@ -109,7 +110,7 @@ def _single(mean: Array, cov: Array) -> NormalMixture:
 def _with_tied(
     tied: NormalMixture, mean: Array, cov: Array, n_free: int
 ) -> tuple[NormalMixture, float]:
-    """Fit free components beside a tied one; their likelihood, penalised as by BIC."""
+    """Fit free components and a tied one; return them with their penalised likelihood."""
     (n, T), C = mean.shape, n_free + 1
     if n_free == 0:
         found = condition(tied, mean, cov, np.arange(n))

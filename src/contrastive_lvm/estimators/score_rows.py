@@ -1,11 +1,11 @@
-"""Scores of new rows: how much they look like the target, and whether they are normal."""
+"""Scores of new rows: how much they resemble the target, and whether they are normal."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, noise_of
 from contrastive_lvm.checks import check_positive
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.monitoring import (
@@ -17,21 +17,30 @@ from contrastive_lvm.estimators.monitoring import (
     limits,
 )
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import densify
+from contrastive_lvm.linalg.packed import unpack
+from contrastive_lvm.model import Model
+from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear
+from contrastive_lvm.rows.masked_rows import MaskedRows
+from contrastive_lvm.rows.scatter import Scatter
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
+    from contrastive_lvm.rows.data import Data
+
+EM_STEPS, EM_TOL = 20, 1e-3  # of the covariance of the background's latents
 
 
 def enrichment(
     self: "ContrastiveLVM", X: Any, *, size_factors: RowNumbers = None, covariates: Any = None
 ) -> Array:
-    """Log-likelihood ratio of target against background for each row, (n,).
+    """Return the log-likelihood ratio of target against background for each row, (n,).
 
-    `ln p(x | target) - ln p(x | background)`: above zero where a row looks like those of the
-    target. Where only the dimensions of the target tell the sets apart, the likelihood of a row
-    alone says little, because most of it is about what they share.
+    `ln p(x | target) - ln p(x | background)`: it is positive for rows that resemble the target. If
+    the sets differ only in the target dimensions, the likelihood of a row alone says little,
+    because most of it concerns what they share.
 
     Parameters
     ----------
@@ -55,20 +64,19 @@ def enrichment(
 def monitor(
     self: "ContrastiveLVM", X: Any, *, alpha: float = 0.01, reference: Any = None
 ) -> Monitoring:
-    """Compare rows with normal ones, which the background was: charts, limits and alarms.
+    """Compare rows with normal ones, those of the background: charts, limits and alarms.
 
     Parameters
     ----------
     X : array-like of shape (n, d)
         New rows.
     alpha : float
-        Share of normal rows that raise an alarm, in one of the three charts or another.
+        Share of normal rows that raise an alarm in at least one of the three charts.
     reference : array-like of shape (m, d), optional
         Normal rows that the model has not been fitted to. The limits are then those that a share
         alpha of them exceeds, whatever their distribution. Otherwise they are those of normal
         distributions with the parameters of the fit: right for many independent rows that the
-        model describes, too narrow for correlated rows, heavy tails, few rows in the fit, or
-        where the shared dimensions vary more in one set than in the other.
+        model describes, too narrow for correlated rows, heavy tails or few rows in the fit.
 
     Returns
     -------
@@ -93,7 +101,7 @@ def monitor(
     """
     alpha = check_positive("alpha", alpha, 1.0, "a share between 0 and 1, such as 0.01")
     normal = _normal_rows(self)
-    found = chart(_complete(self, X), normal)
+    found = _charts("X", _complete(self, X), normal)
     if reference is None:
         bounds = limits(normal, alpha)
     else:
@@ -112,7 +120,17 @@ def _reference(model: "ContrastiveLVM", rows: Any, normal: NormalRows, alpha: fl
     if len(values) < least:
         reason = f"has {len(values)} rows, but alpha={alpha:g} needs at least {least}; give more."
         raise InvalidDataError("reference", reason)
-    return chart(values, normal)
+    return _charts("reference", values, normal)
+
+
+def _charts(name: str, values: Array, normal: NormalRows) -> Charts:
+    """Return the charts of rows, or refuse rows so far out that they have none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = chart(values, normal)
+    if not all(np.isfinite(part).all() for part in found):
+        reason = "holds values whose squares overflow in units of the noise; correct them."
+        raise InvalidDataError(name, reason)
+    return found
 
 
 def _complete(model: "ContrastiveLVM", X: Any) -> Array:
@@ -120,7 +138,7 @@ def _complete(model: "ContrastiveLVM", X: Any) -> Array:
 
 
 def _normal_rows(model: "ContrastiveLVM") -> NormalRows:
-    """Return what rows of the background follow, or refuse a model without closed form."""
+    """Return the model of background rows; refuse likelihoods without a closed form."""
     fitted = model._fitted()
     for block in fitted.posterior.rotations:  # latents are then uncorrelated
         fitted = replace(fitted, posterior=fitted.posterior.rotated(block, None))
@@ -132,4 +150,34 @@ def _normal_rows(model: "ContrastiveLVM") -> NormalRows:
         reason = "have no charts; remove the effects of covariates from rows first."
         raise InvalidParameterError("covariates", "those of the fit", reason)
     W = fitted.posterior.loadings.get("target", np.zeros((len(view.mean), 0)))
-    return NormalRows(view.mean, view.psi, view.L, W)
+    scaled = getattr(model, "normal_components_", None)
+    return NormalRows(view.mean, view.psi, view.L if scaled is None else scaled.T, W)
+
+
+def normal_components(model: Model, data: "Data | None", posterior: Posterior) -> Array | None:
+    """Return the loadings of the background, (K, D), scaled by how much its own rows vary.
+
+    Latents have unit variance in both sets together. Where the target varies more along a shared
+    dimension, as a plant with a fault may, the background varies less than the model says, and its
+    limits would be too wide. EM finds the covariance of its latents while everything else stays:
+    `S <- S R` with `R R' = mean_i E[z_i z_i']` over its rows.
+
+    None for rows that were not compressed as Gaussian ones are, and for models with covariates.
+    """
+    at = len(model.sets) - 1
+    if data is None or at == 0 or model.covariates or data.span or data.linearized:
+        return None
+    rows = data.sets[at]
+    if not isinstance(rows, Scatter | MaskedRows):
+        return None
+    name = model.sets[at]
+    own = (block.name for block in model.blocks if name in block.sets)
+    L = posterior.joint_loadings(tuple(n for n in own if n in posterior.loadings)).mean
+    psi, mean = noise_of(posterior.noise_variance, at), posterior.means[name]
+    for _ in range(EM_STEPS):
+        sums = rows.statistics(Loadings(L, None), psi, mean)
+        moment = unpack(sums.latent[:, None])[0] / sums.n_rows
+        L = L @ np.linalg.cholesky(moment)
+        if np.abs(moment - np.eye(len(moment))).max(initial=0.0) < EM_TOL:
+            break
+    return np.ascontiguousarray(L.T)

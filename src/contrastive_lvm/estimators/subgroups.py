@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Subgroups(NamedTuple):
-    """Subgroups of rows: those of the rows, and where they lie among the target latents."""
+    """Subgroups of rows, and where they lie among the target latents."""
 
     labels: npt.NDArray[np.intp]  # (N,) the most probable subgroup of each row
     probabilities: Array  # (N, C)
@@ -36,12 +36,12 @@ class Subgroups(NamedTuple):
 
 
 def has_subgroups(model: Any) -> bool:
-    """Whether the target latents have a mixture as their prior."""
+    """Tell whether the target latents have a mixture as their prior."""
     return model.latent_prior is not None
 
 
 def predict_proba(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Array:
-    """Probability of each subgroup for rows of the target, the target latents integrated out.
+    """Return the probability of each subgroup for rows of the target.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def _probabilities(model: "LinearPredictions", X: Any, *, covariates: Any) -> Ar
 
 
 def predict(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> npt.NDArray[np.intp]:
-    """Most probable subgroup of rows of the target, (n,); 0 is the largest subgroup.
+    """Return the most probable subgroup of rows of the target, (n,); 0 is the largest.
 
     Examples
     --------
@@ -89,10 +89,10 @@ def predict(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> npt
 
 
 def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Subgroups:
-    """Subgroups of rows of the target, with probabilities.
+    """Return the subgroups of rows of the target, with probabilities.
 
-    Probabilities are those of the fitted model given the whole row, missing entries and target
-    latents integrated out; that its parameters are estimates is not counted in.
+    Probabilities are those of the fitted model given the whole row, with missing entries and target
+    latents integrated out; the uncertainty of the parameters is not included.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> S
 def with_supported_subgroups(
     given: "FitInput", prior: Mixture, groups: Any, random_state: RandomState
 ) -> "FitInput":
-    """Return the input of a fit with as many subgroups as a fit without any supports."""
+    """Return the input of a fit with the number of subgroups that a plain fit supports."""
     from contrastive_lvm.resampling.subgroup_number import (
         choose_number,
         latent_units,
@@ -155,7 +155,7 @@ def with_supported_subgroups(
 
 
 def linear_view(predictions: PredictionModel) -> prediction.Linear:
-    """Return what rows of the target follow; mixtures are for likelihoods with a closed form."""
+    """Return the model of target rows; refuse likelihoods without a closed form."""
     view = predictions.view("target")
     if not isinstance(view, prediction.Linear):
         reason = "has no closed form; subgroups need Gaussian or Student-t noise."

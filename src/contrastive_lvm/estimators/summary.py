@@ -1,4 +1,4 @@
-"""What a fitted estimator found, in few words and numbers: for notebooks and the command line."""
+"""Short summaries of fitted estimators, for notebooks and the command line."""
 
 from typing import Any, NamedTuple
 
@@ -36,13 +36,13 @@ class Summary(NamedTuple):
 
 
 def summary(model: Any, *, dimensions: int, top: int = TOP) -> Summary:
-    """Sum up a fitted estimator, its first dimensions one by one.
+    """Summarise a fitted estimator, with one entry for each of its first dimensions.
 
     Examples
     --------
     >>> import contrastive_lvm as clvm
     >>> data = clvm.datasets.make_subgroups(random_state=0)
-    >>> model = clvm.ContrastiveLVM(1, 10).fit(data.target, background=data.background)
+    >>> model = clvm.ContrastiveLVM(1).fit(data.target, background=data.background)
     >>> found = summary(model, dimensions=1, top=1)
     >>> found.data
     'fitted to 400 target and 400 background rows of 30 features'
@@ -62,9 +62,9 @@ def summary(model: Any, *, dimensions: int, top: int = TOP) -> Summary:
 
 
 def target_loadings(model: Any, dimensions: int | None = None) -> Array:
-    """Loadings of the target dimensions, or of all blocks, (K, D).
+    """Return the loadings of the target dimensions, or of all blocks, (K, D).
 
-    Of networks, half of what a step from -1 to 1 along a dimension changes.
+    For networks, return half of the change when a dimension goes from -1 to 1.
     """
     for name in ("target_components_", "components_"):
         if hasattr(model, name):
@@ -84,18 +84,41 @@ def n_dimensions(model: Any) -> int:
     return int(model._n_features_out)
 
 
-def leading(loadings: Array, top: int) -> list[int]:
-    """Positions of the features with the largest loadings, none that is zero.
+def leading(loadings: Array, top: int, weights: Array | float = 1.0) -> list[int]:
+    """Return the positions of the nonzero loadings with the largest weighted sizes.
 
     >>> leading(np.array([0.0, -3.0, 1.0]), 5)
     [1, 2]
     """
-    order = np.argsort(-np.abs(loadings), kind="stable")[:top]
+    order = np.argsort(-weights * np.abs(loadings), kind="stable")[:top]
     return [int(i) for i in order if loadings[i] != 0]
 
 
+def ranking_weights(model: Any, n_features: int) -> Array:
+    """Return what loadings are multiplied by when features are ranked by them, (D,).
+
+    Loadings in the units of the data are ranked as they are. A loading on a log rate or log odds
+    says little where counts are rare: the rows see it through the Fisher information of an entry,
+    `-E[d^2 ln p / d e^2]` for the predictor e, whose root at the mean row is the weight. It is
+    `sqrt(rate)` for Poisson counts, `sqrt(p (1 - p))` for binary entries, and one over the noise
+    deviation for the measurements beside them.
+    """
+    if not hasattr(model, "_fitted_model"):
+        return np.ones(n_features)
+    posterior, likelihood = model.posterior_, model._fitted_model().likelihood
+    if likelihood._is_on_data_scale(n_features).all():
+        return np.ones(n_features)
+    found = []
+    for name, mean in posterior.means.items():
+        m, v, nuisance = mean[None], np.zeros((1, n_features)), posterior.nuisance_of(name)
+        typical = likelihood.response(m, v, nuisance)[0]
+        found.append(likelihood._expected(typical, m, v, nuisance, whole=False).curvature[0])
+    weights: Array = np.sqrt(np.mean(found, axis=0))
+    return weights
+
+
 def ending(iterations: int, *, converged: bool, unit: str = "iteration") -> str:
-    """How a fit ended.
+    """Describe how a fit ended.
 
     >>> ending(1, converged=True, unit="sweep")
     'converged after 1 sweep'
@@ -138,7 +161,7 @@ def size_of(model: Any) -> str:
 
 
 def short(likelihood: object) -> str:
-    """A likelihood as it is written, or its name where that would be long."""
+    """Return a likelihood as it is written, or its name if that would be long."""
     text = likelihood if isinstance(likelihood, str) else repr(likelihood)
     return text if len(text) < 75 else type(likelihood).__name__
 
@@ -192,11 +215,12 @@ def _dimensions(model: Any, loadings: Array, top: int) -> list[Dimension]:
     if hasattr(model, "blocks_"):
         sizes = [(b, block.n_components) for b, block in model.blocks_.items()]
         numbers = [f"{b} {k + 1}" for b, n in sizes for k in range(n)]
+    weights = ranking_weights(model, loadings.shape[1])
     return [
         Dimension(
             name=numbers[k],
             share=None if shares is None else float(shares[k]),
-            features=[(str(names[i]), float(row[i])) for i in leading(row, top)],
+            features=[(str(names[i]), float(row[i])) for i in leading(row, top, weights)],
         )
         for k, row in enumerate(loadings)
     ]

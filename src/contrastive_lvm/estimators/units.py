@@ -1,4 +1,4 @@
-"""Columns and units of a model that `clvm fit` has written, applied to rows that come as they are.
+"""Columns and units of models that `clvm fit` has written, for rows in the units of the data.
 
 Such a model was fitted to columns `(x - center) / scale`. Its `preparation_` says so; methods take
 rows in the units of the data and return rows in them. The log density of a row of `x` is that of
@@ -15,18 +15,17 @@ from contrastive_lvm.linalg.matrices import is_sparse
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.base_estimator import Estimator
-    from contrastive_lvm.io.tables.preparation import Preparation
-    from contrastive_lvm.io.tables.standardize import Scaling
+    from contrastive_lvm.io.tables.preparation import Preparation, Scaling
 
 
 def scaling_of(estimator: "Estimator") -> "Scaling | None":
-    """Return how a model scales rows, or None if it takes them as they are."""
+    """Return the scaling of a model, or None if it takes rows as they are."""
     held: Preparation | None = vars(estimator).get("preparation_")
     return None if held is None or held.scaling.method == "none" else held.scaling
 
 
 def with_own_columns(estimator: "Estimator", X: Any) -> Any:
-    """Return the columns of a frame that a model has, if the frame has others beside them."""
+    """Return the columns of a frame that a model uses, if the frame has others too."""
     held: Preparation | None = vars(estimator).get("preparation_")
     columns = getattr(X, "columns", None)
     if held is None or columns is None or not hasattr(estimator, "feature_names_in_"):

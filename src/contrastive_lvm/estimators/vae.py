@@ -10,6 +10,7 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
+from contrastive_lvm.vae.trained_networks import DecoderInputs
 
 
 class VAE(Autoencoder):
@@ -32,7 +33,7 @@ class VAE(Autoencoder):
     Attributes
     ----------
     mean_ : ndarray of shape (n_features,)
-        What the decoder adds to; the decoder averages to zero over the rows.
+        The mean to which the decoder adds; the decoder averages to zero over the rows.
     noise_variance_, dispersion_, history_, lower_bound_, lower_bounds_, lower_bound_error_,
     n_iter_, converged_, state_, n_samples_
         As for `ContrastiveVAE`.
@@ -95,10 +96,14 @@ class VAE(Autoencoder):
         self.verbose = verbose
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None, *, resume: Any = None) -> Self:
-        """Train on rows (an array, memory map, sparse matrix or Dask array)."""
+    def fit(self, X: Any, y: Any = None, *, covariates: Any = None, resume: Any = None) -> Self:
+        """Train on rows (an array, memory map, sparse matrix or Dask array).
+
+        Encoder and decoder see the covariates of rows, such as their batch, `f(t, c)`; the other
+        methods then need them too.
+        """
         k = check_integer("n_components", self.n_components, 1)
-        self._fit((self._read(X, "X", fit=True),), (k, 0), 0.0, resume)
+        self._fit({"X": X}, {"covariates": covariates}, (k, 0), 0.0, resume)
         return self
 
     def _check_state(self, state: dict[str, Any]) -> None:
@@ -108,32 +113,34 @@ class VAE(Autoencoder):
             raise ValueError("its networks have other dimensions than its parameters say")
 
     @follows_output
-    def reconstruct(self, X: Any) -> Array:
+    def reconstruct(self, X: Any, *, covariates: Any = None) -> Array:
         """Return the expected rows at the posterior means of their latents."""
-        networks, rows = self._rows(X)
+        networks, rows = self._rows(X, covariates=covariates)
         t, _ = networks.latents(rows, "target")
-        return networks.expected_rows(len(t), t, None, "target", networks.size_factors(rows))
+        at = DecoderInputs(len(t), t, None, rows.covariates)
+        return networks.expected_rows(at, "target", networks.size_factors(rows))
 
     @follows_output
     def impute(
-        self, X: Any, *, return_std: bool = False, n_draws: int = 100
+        self, X: Any, *, return_std: bool = False, n_draws: int = 100, covariates: Any = None
     ) -> Array | tuple[Array, Array]:
         """Return X with its NaN replaced by their expectations (and standard deviations)."""
         n_draws = check_integer("n_draws", n_draws, 1)
-        networks, rows = self._rows(X)
+        networks, rows = self._rows(X, covariates=covariates)
         filled, std = networks.impute(rows, "target", n_draws)
         return (filled, std) if return_std else filled
 
     @follows_output
-    def sample(self, n_samples: int, *, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int, *, covariates: Any = None, random_state: Any = None) -> Array:
         """Draw new rows."""
         check_is_fitted(self)
         n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
         t: Array = rng.standard_normal((n, self._n_features_out))
-        return self.network_.draw_rows(n, t, None, "target", rng)
+        at = DecoderInputs(n, t, None, self._encoded(covariates, n))
+        return self.network_.draw_rows(at, "target", rng)
 
-    def score_samples(self, X: Any, *, n_draws: int = 100) -> Array:
+    def score_samples(self, X: Any, *, n_draws: int = 100, covariates: Any = None) -> Array:
         """Return an importance-weighted lower bound on the log-likelihood of each row."""
         n_draws = check_integer("n_draws", n_draws, 1)
-        networks, rows = self._rows(X)
+        networks, rows = self._rows(X, covariates=covariates)
         return networks.weighted_bounds(rows, "target", n_draws)

@@ -39,12 +39,12 @@ class Space(NamedTuple):
     name: str
     latents: Array  # (k, 2 or more) of the held-out rows
     accuracy: float
-    by_encoder: float | None  # the same from what the encoder alone says
+    by_encoder: float | None  # the same with latents of the encoder alone
     bound: float | None  # of the model, nats per row of its data
 
 
 class DigitsResult(NamedTuple):
-    """What a contrastive autoencoder made of one set of images."""
+    """The results of a contrastive autoencoder on one set of images."""
 
     spaces: tuple[Space, ...]
     leakage: Leakage | None  # of held-out rows
@@ -129,7 +129,7 @@ def standard(data: DigitsOnGrass, *, random_state: int = 0, **words: Any) -> tup
     (ten,) = _spaces(model, data, "VAE of 10")
     drawn: Array = TSNE(random_state=random_state).fit_transform(ten.latents)
     half, labels = len(drawn) // 2, data.held_out_labels
-    # t-SNE has no map for new rows: one half of them judges the other.
+    # t-SNE has no map for new rows: one half of them is classified by the other.
     apart = _accuracy(drawn[:half], labels[:half], drawn[half:], labels[half:])
     return flat, ten, Space("t-SNE of VAE of 10", drawn, apart, None, None)
 
@@ -178,7 +178,7 @@ def draw_images(rows: dict[str, Array], count: int = 12) -> Figure:
 
 
 def _strip(images: Array) -> Array:
-    """Put images beside each other, each scaled from its darkest to its lightest pixel."""
+    """Put images side by side, each scaled from its darkest to its lightest pixel."""
     low, high = np.percentile(images, [1, 99], axis=1, keepdims=True)
     scaled = np.clip((images - low) / (high - low), 0.0, 1.0).reshape(-1, 28, 28)
     framed = np.pad(scaled, ((0, 0), (0, 0), (0, 2)), constant_values=1.0)

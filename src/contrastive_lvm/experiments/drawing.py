@@ -9,12 +9,12 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.plots import plot_comparison
 from contrastive_lvm.plots.style import empty_figure
 
-PANEL = (2.7, 2.6)  # inches: two of them, as wide as a phone, leave names of nine points readable
+PANEL = (2.7, 2.6)  # inches: names of nine points stay readable in two panels as wide as a phone
 Labels = np.ndarray | Sequence[str]
 
 
 def grid_of_latents(panels: Mapping[str, Array], labels: Labels) -> Figure:
-    """Draw latents of the same rows, two panels beside each other."""
+    """Draw latents of the same rows in two panels side by side."""
     return plot_comparison(panels, labels, columns=2, figure=empty_figure(len(panels), 2, PANEL))
 
 

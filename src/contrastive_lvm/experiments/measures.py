@@ -1,4 +1,4 @@
-"""How well latents show what is known about the rows, and how the data are scaled."""
+"""Measures of how well latents show known groups of rows, and scaling of the data."""
 
 from collections.abc import Callable, Sequence
 
@@ -85,5 +85,5 @@ def contrastive_pca(X: Array, B: Array) -> Array:
     return np.asarray(ContrastivePCA(2).fit(X, background=B).transform(X))
 
 
-# What the model is compared with, as functions of the target and the background.
+# Methods for comparison, as functions of the target and the background.
 BASELINES: dict[str, Callable[[Array, Array], Array]] = {"PCA": pca, "cPCA": contrastive_pca}

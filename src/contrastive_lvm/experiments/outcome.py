@@ -14,17 +14,17 @@ class SeedSpread(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The mean over seeds."""
+        """Return the mean over seeds."""
         return float(np.mean(self.values))
 
     @property
     def least(self) -> float:
-        """The smallest value over seeds."""
+        """Return the smallest value over seeds."""
         return min(self.values)
 
     @property
     def most(self) -> float:
-        """The largest value over seeds."""
+        """Return the largest value over seeds."""
         return max(self.values)
 
     def facts(self) -> dict[str, object]:

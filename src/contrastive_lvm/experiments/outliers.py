@@ -85,7 +85,7 @@ def _draw(pairs: dict[str, Pair]) -> Figure:
         (x, y), (u, v) = pair.before.T, after.T
         ax.scatter(x, y, s=22, facecolors="none", edgecolors=INK, linewidths=0.5)
         ax.scatter(u, v, s=7, marker="s", color=PALETTE[1], linewidths=0, alpha=0.8)
-        finish(ax, name, "target dimension 1", "target dimension 2")
+        finish(ax, name, "target 1", "target 2")
     # Beside the last panel, where the grid is empty.
     ax, place = axes[-1], axes[-1].transAxes
     names = (

@@ -120,7 +120,7 @@ def _with(cells: LogCounts) -> ContrastiveLVM:
 def _without(cells: LogCounts) -> ContrastiveLVM:
     # Hundreds of columns without a prior need thousands of iterations.
     model = ContrastiveLVM(2, cells.target.shape[1] - 2, inference=EM(max_iter=100))
-    with warnings.catch_warnings():  # it is meant to stop early
+    with warnings.catch_warnings():  # the fit is stopped early on purpose
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(cells.target, background=cells.background)
 

@@ -33,7 +33,7 @@ posture, in which cycling and rowing differ, so they stay.
 
 
 class Fits(NamedTuple):
-    """What one draw of rows gave."""
+    """The fits to one draw of rows."""
 
     target: Array
     labels: np.ndarray

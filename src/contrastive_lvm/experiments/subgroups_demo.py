@@ -29,7 +29,7 @@ class MethodResult(NamedTuple):
 
 
 class DemoResult(NamedTuple):
-    """The data and what each method made of it."""
+    """The data and the results of each method."""
 
     data: ContrastiveData
     methods: tuple[MethodResult, ...]

@@ -9,7 +9,7 @@ from contrastive_lvm.experiments.drawing import grid_of_latents
 from contrastive_lvm.experiments.measures import scores
 from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs
 
-SHARED = (0, 1, 5, 10, 15, 20)
+SHARED = (0, 1, 5, 10, 15, 20)  # numbers of shared dimensions that are compared
 NOTES = """
 The paper does not say which shared dimensions its figure has. Ten features are noise of standard
 deviation 10, independent of each other, so fewer than ten shared dimensions leave some of it to the

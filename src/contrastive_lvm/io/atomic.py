@@ -10,6 +10,31 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+OTHER_FORMATS = {".pdf", ".png", ".svg", ".docx"}
+
+
+def page_destination(
+    path: str | os.PathLike[str],
+    name: str = "path",
+    *,
+    inputs: Iterable[Path | None] = (),
+    outputs: Iterable[Path | None] = (),
+) -> Path:
+    """Return the path of a page that can be written, as `destination` does.
+
+    Raises
+    ------
+    ValueError
+        If its ending is that of another format.
+    """
+    place = destination(path, name, inputs=inputs, outputs=outputs)
+    if place.suffix.lower() in OTHER_FORMATS:
+        raise ValueError(
+            f"{name}={place} is not the name of an HTML page; end it in .html, and print the page "
+            "from a browser if you need a PDF."
+        )
+    return place
+
 
 def destination(
     path: str | os.PathLike[str],
@@ -36,27 +61,27 @@ def destination(
         raise TypeError(f"{name}={path!r} is not a path; give the name of a file.") from error
     if place.is_dir():
         raise IsADirectoryError(f"{name}={place} is a folder; name a file in it.")
-    if is_special(place):
-        raise OSError(f"{name}={place} is a {kind_of(place)}, not a file; choose another name.")
+    if kind := special_kind(place):
+        raise OSError(f"{name}={place} is a {kind}, not a file; choose another name.")
     try:
         with tempfile.TemporaryFile(dir=Path(os.path.realpath(place)).parent):
             pass
     except OSError as error:
         raise _not_writable(place, error, name) from error
-    for others, what in ((inputs, "read"), (outputs, "written")):
+    for others, what in ((inputs, "an input"), (outputs, "another output")):
         if any(_is_same(place, other) for other in others if other is not None):
-            raise ValueError(f"{name}={place} is a file that is also {what}; choose another file.")
+            raise ValueError(f"{name}={place} is also {what}; choose another file.")
     return place
 
 
 def write_atomically(
     path: str | os.PathLike[str], write: Callable[[Path], object], name: str = "path"
 ) -> Path:
-    """Let `write` write a temporary file beside the path, and move it there if all went well.
+    """Let `write` write a temporary file in the same folder, and move it to the path on success.
 
     A failure leaves an existing file as it was. The file has the permissions of the one it
     replaces, or those of any new file, and is on the disk before it takes its place. A symbolic
-    link goes on pointing to its file. What is no file (a device, a pipe) is never replaced.
+    link keeps pointing to its file. Devices and pipes are never replaced.
     """
     place = destination(path, name)
     real = Path(os.path.realpath(place))
@@ -65,7 +90,7 @@ def write_atomically(
         temporary.touch(exist_ok=False)
         permissions = stat.S_IMODE((real if real.exists() else temporary).stat().st_mode)
         write(temporary)
-        temporary.chmod(permissions)  # some writers set permissions of their own
+        temporary.chmod(permissions)  # some writers set their own permissions
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(real)
@@ -77,30 +102,24 @@ def write_atomically(
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str, name: str = "path") -> Path:
-    r"""Write text in UTF-8; halves of characters, as names of files may have, become `\udcff`."""
+    r"""Write text in UTF-8; lone surrogates, which names of files may have, become `\udcff`."""
     raw = text.encode("utf-8", errors="backslashreplace")
     return write_atomically(path, lambda file: file.write_bytes(raw), name)
 
 
-def is_special(path: Path) -> bool:
-    """Return whether there is something that is neither a file nor a folder."""
+def special_kind(path: Path) -> str | None:
+    """Return what a path leads to if that is neither a file nor a folder: a pipe, a device.
+
+    A file of a process, such as that of /dev/stdout, counts as a device.
+    """
     if not path.exists():
-        return False
-    return not (path.is_file() or path.is_dir()) or _is_open_file(path)
-
-
-def _is_open_file(path: Path) -> bool:
-    """Return whether a path leads to a file by way of a process, as /dev/stdout does."""
-    while not os.path.realpath(path.parent).startswith("/proc/"):
-        if not path.is_symlink():
-            return False
-        path = path.parent / path.readlink()
-    return True
-
-
-def kind_of(path: Path) -> str:
-    """Return what it then is."""
-    kinds = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
+        return None
+    kinds, place = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}, path
+    if path.is_file() or path.is_dir():
+        while not os.path.realpath(place.parent).startswith("/proc/"):
+            if not place.is_symlink():
+                return None
+            place = place.parent / place.readlink()
     return kinds.get(stat.S_IFMT(path.stat().st_mode), "device")
 
 
@@ -120,7 +139,7 @@ def _not_writable(path: Path, error: OSError, name: str) -> OSError:
 def refuse_claim(path: Path, claimed: int, stored: int) -> None:
     """Refuse to read more than a gigabyte from a file that stores less than 1/2000 of it.
 
-    No compression that files use makes data that vary so much smaller; deflate cannot pass 1/1032.
+    No usual compression makes data that vary so much smaller; the limit of deflate is 1/1032.
     """
     if claimed > max(1 << 30, 2000 * stored):
         raise ValueError(

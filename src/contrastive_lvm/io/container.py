@@ -20,11 +20,11 @@ from contrastive_lvm.io.atomic import refuse_holes, write_atomically
 Arrays = dict[str, np.ndarray]
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 JsonObject = Mapping[str, Json]
-VERSION = 1
+VERSION = 1  # of the format; raise it only when files change
 
 
 class ModelFileError(ValueError):
-    """A file that is not a whole model file (or training state) of a version this package knows.
+    """A file that is not a complete model file (or training state) of a version this package knows.
 
     Examples
     --------
@@ -35,14 +35,14 @@ class ModelFileError(ValueError):
     >>> try:
     ...     clvm.load_model(path)
     ... except clvm.ModelFileError as error:
-    ...     "is not a whole model file" in str(error)
+    ...     "is not a complete model file" in str(error)
     True
     """
 
 
 def write_container(path: Path, kind: str, arrays: Arrays, settings: JsonObject) -> None:
     """Write arrays of numbers and settings that JSON can hold."""
-    # safetensors permutes arrays that are not C-contiguous without a word.
+    # safetensors silently permutes arrays that are not C-contiguous.
     arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
     text = json.dumps({"format": kind, "version": VERSION, **settings}, allow_nan=False)
     metadata = {"settings": text, "sha256": _checksum(text, arrays)}
@@ -50,7 +50,7 @@ def write_container(path: Path, kind: str, arrays: Arrays, settings: JsonObject)
     def write(temporary: Path) -> None:
         try:
             save_file(arrays, temporary, metadata=metadata)
-        except SafetensorError as error:  # a full disk, for one
+        except SafetensorError as error:  # a full disk, for example
             raise OSError(clause(error)) from error
 
     write_atomically(path, write)
@@ -71,7 +71,7 @@ def read_container(path: Path, kind: str, what: str) -> tuple[dict[str, Any], Ar
         raise PermissionError(f"{path} cannot be read; ask its owner for permission.") from error
     except (SafetensorError, OSError, TypeError, ValueError, RecursionError, MemoryError) as error:
         raise ModelFileError(
-            f"{path} is not a whole {what} ({clause(error)}); save it again."
+            f"{path} is not a complete {what} ({clause(error)}); save it again."
         ) from error
     if metadata.get("sha256") != _checksum(metadata["settings"], arrays):
         raise ModelFileError(f"{path} is damaged: its checksum does not match; save it again.")
@@ -96,7 +96,7 @@ def _check_kind(settings: JsonObject, path: Path, kind: str, what: str) -> None:
 
 
 def _read_settings(text: str) -> dict[str, Any]:
-    """Parse JSON without what Python's reader allows beyond it, of sane depths and numbers."""
+    """Parse strict JSON, without Python's extensions, with limits on depth and numbers."""
     number: Any = _number
     kinds = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), number)
     found = json.loads(text, **kinds, object_pairs_hook=_once_each)
@@ -123,12 +123,12 @@ def _number(text: str) -> float:
 def _once_each(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("a name occurs twice")
     return found
 
 
 def clause(error: BaseException) -> str:
-    """Return what an error says, as a part of one sentence."""
+    """Return the message of an error as a part of a sentence."""
     if isinstance(error, KeyError):
         return f"it lacks {clipped(error.args[0] if error.args else '')}"
     words = (str(error).splitlines() or [""])[0].strip() or type(error).__name__
@@ -136,7 +136,7 @@ def clause(error: BaseException) -> str:
 
 
 def clipped(value: object) -> str:
-    """Return a value for a message; it may be as long as the file."""
+    """Return a value for a message, cut to a readable length."""
     try:
         words = repr(value)
     except (ValueError, RecursionError):  # a number too long to convert, a list too deep

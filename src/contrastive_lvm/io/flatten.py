@@ -31,41 +31,39 @@ PACKAGE = "contrastive_lvm"
 DTYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|u1", "|b1")
 
 
-def flatten(value: object, path: str = "") -> tuple[Json, Arrays]:
-    """Return a value as JSON holds it, and its arrays by their paths.
+def flatten(value: object, arrays: Arrays, path: str = "") -> Json:
+    """Return a value as JSON holds it; its arrays are added to `arrays` by their paths.
 
     Raises
     ------
     TypeError
-        If there is something in it that a file cannot hold.
+        If a part of it cannot be saved in a file.
 
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> flatten({"prior": clvm.ARD(1.0, 2.0), "sizes": (2, 3), "mean": np.ones(2)})[0]["prior"]
+    >>> arrays = {}
+    >>> flatten({"prior": clvm.ARD(1.0, 2.0), "mean": np.ones(2)}, arrays)["prior"]
     {'$class': 'contrastive_lvm:ARD', 'fields': {'a0': 1.0, 'b0': 2.0, 'drop': True}}
+    >>> arrays
+    {'mean': array([1., 1.])}
     """
-    arrays: Arrays = {}
-    return _flat(value, path, arrays), arrays
-
-
-def _flat(value: object, path: str, arrays: Arrays) -> Json:
     tag, held = _held(value)
     if held is None:
         return _flat_leaf(value, path, arrays)
     places = _places(held, path)
-    flat = {key: _flat(item, places[key], arrays) for key, item in held.items()}
+    flat = {key: flatten(item, arrays, places[key]) for key, item in held.items()}
     if tag == "$class":
         return {tag: class_path(type(value)), "fields": flat}
     if tag in ("$list", "$tuple"):
         return list(flat.values()) if tag == "$list" else {tag: list(flat.values())}
     if all(isinstance(key, str) and not key.startswith("$") for key in flat):
         return {tag: flat} if tag else flat
-    return {"$dict": [[_flat(key, path, arrays), item] for key, item in flat.items()]}
+    return {"$dict": [[flatten(key, arrays, path), item] for key, item in flat.items()]}
 
 
 def _held(value: object) -> tuple[str, Mapping[Any, object] | None]:
-    """Return the kind of a value and what is in it, by name, key or position; None if nothing."""
+    """Return the kind of a value and its parts by name, key or position; None if it has none."""
     if is_value_class(type(value)):
         return "$class", {name: getattr(value, name) for name in field_names(type(value))}
     if isinstance(value, list | tuple):
@@ -110,7 +108,7 @@ def _places(held: Mapping[Any, object], path: str) -> dict[Any, str]:
 
 
 def unflatten(flat: Json, arrays: Arrays, path: str = "") -> Any:
-    """Return the value that `flatten` was given; the arrays that it holds are taken away.
+    """Return the value that `flatten` was given; its arrays are removed from `arrays`.
 
     Raises
     ------
@@ -190,7 +188,7 @@ def class_path(kind: type) -> str:
     Raises
     ------
     TypeError
-        If the class could not be found again, as one that is defined inside a function.
+        If the class could not be found again, such as one that is defined inside a function.
     """
     module, name = kind.__module__, kind.__qualname__
     if _is_own(module) and getattr(sys.modules[PACKAGE], name, None) is kind:

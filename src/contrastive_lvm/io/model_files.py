@@ -1,7 +1,8 @@
 """Model files: a fitted estimator in one file of arrays and settings; reading one runs no code.
 
 A file holds the class of the estimator, its parameters, the features, and its fitted state, as
-`flatten` writes nested values. A file is only read as what writing it again would give.
+`flatten` writes nested values. A file is accepted only if writing the result again would give the
+same file.
 """
 
 import os
@@ -13,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.io.container import (
+    Arrays,
     JsonObject,
     ModelFileError,
     clause,
@@ -21,16 +23,21 @@ from contrastive_lvm.io.container import (
     write_container,
 )
 from contrastive_lvm.io.flatten import class_path, find_class, flatten, unflatten
-from contrastive_lvm.io.value_checks import check_values, optional, whole
+from contrastive_lvm.io.value_checks import array, check_values, optional, whole
 
 FORMAT = "contrastive-lvm"
-ROWS = {"n_samples_": whole(1), "n_background_samples_": optional(whole(1))}
-# What a file can be wrong in, once it is whole: a name, a type, a value, a size.
+# What a fit knows of its rows, as far as it knows it.
+ROWS = {
+    "n_samples_": whole(1),
+    "n_background_samples_": optional(whole(1)),
+    "normal_components_": array("K", "D"),
+}
+# Errors of a whole file: a wrong name, type, value or size.
 WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Saveable:
-    """Give estimators a method `save`; they say what they have learned and check it."""
+    """A base class with the method `save`; estimators say what they have learned and check it."""
 
     n_features_in_: int
 
@@ -59,7 +66,7 @@ class Saveable:
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
 
     def _restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that was checked."""
+        """Publish a state that was checked."""
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
 
 
@@ -67,10 +74,11 @@ def write_model(estimator: Any, path: str | os.PathLike[str], preparation: objec
     """Write a fitted estimator, and how its data was prepared, if at all."""
     check_is_fitted(estimator)
     contents = _contents(estimator, preparation)
-    settings, arrays = flatten(contents)
+    arrays: Arrays = {}
+    settings = flatten(contents, arrays)
     try:
         estimator._check_state(contents["state"])
-    except WRONG as error:  # a model that was changed after its fit may make no sense
+    except WRONG as error:  # a model may have been changed after its fit
         raise ValueError(
             f"this {type(estimator).__name__} cannot be saved: {clause(error)}; fit it again."
         ) from error
@@ -89,7 +97,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If the file is not a whole model file of a version this package knows, or needs a class
+        If the file is not a complete model file of a version this package knows, or needs a class
         of a module that is not imported. It is a `ValueError`.
 
     Examples
@@ -117,14 +125,14 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"path={path} is not a file; give what save() has written.")
+        raise FileNotFoundError(f"path={path} is not a file; give the path of a saved model.")
     settings, arrays = read_container(path, FORMAT, "model file")
     try:
         contents = unflatten(settings, arrays)
         estimator = _estimator(contents)
         if arrays:
             raise ValueError(f"it has the unknown array {clipped(min(arrays))}")
-        if flatten(_contents(estimator, contents["preparation"]))[0] != settings:
+        if flatten(_contents(estimator, contents["preparation"]), {}) != settings:
             raise ValueError("its settings are not those of the model that they describe")
     except ImportError as error:  # a class of another module
         raise ModelFileError(f"{path} {error}") from error
@@ -147,7 +155,7 @@ def _contents(estimator: Any, preparation: object) -> dict[str, Any]:
 
 
 def _estimator(contents: dict[str, Any]) -> Any:
-    """Build the estimator, everything checked."""
+    """Build the estimator, after checks of all parts."""
     path = str(contents["estimator"])
     kind: Any = find_class(path) if path.startswith("contrastive_lvm:") else object
     if not issubclass(kind, Saveable) or kind is Saveable:
@@ -160,7 +168,7 @@ def _estimator(contents: dict[str, Any]) -> Any:
         if len(names) != estimator.n_features_in_ or len(set(names)) != len(names):
             raise ValueError(f"its {len(names)} names are not those of its features")
         estimator.feature_names_in_ = np.array(names, dtype=object)
-    check_values({name: ROWS[name] for name in rows}, rows)
+    check_values({name: ROWS[name] for name in rows}, rows, {"D": estimator.n_features_in_})
     vars(estimator).update(rows)
     estimator._check_state(contents["state"])
     estimator._restore(contents["state"])

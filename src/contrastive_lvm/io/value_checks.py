@@ -1,6 +1,6 @@
-"""Checks of what a file holds: a checksum says that it is as it was written, not that it is right.
+"""Checks of the values in a file, which may be wrong although its checksum is right.
 
-A table of checks names the values that there must be. Letters and words in shapes are sizes: the
+A table of checks names the values that must be present. Letters and words in shapes are sizes: the
 first array that has one decides, and all others must agree.
 
 >>> table = {"mean": array("D"), "loadings": array("D", "K"), "n_iter": whole(1)}
@@ -99,7 +99,7 @@ def _check_array(name: str, value: object, check: Check, sizes: Sizes) -> None:
 
 
 def _within(values: Values, array: np.ndarray | np.float64) -> bool:
-    """Return whether values are such; those that are not variances must have squares."""
+    """Return whether values are of a kind, and their squares do not overflow."""
     if values == "any":
         return True
     size, largest = np.abs(array), np.finfo(array.dtype).max

@@ -1,120 +1,48 @@
-"""What a likelihood has to say.
+"""The base classes of likelihoods.
 
 The linear predictor of entry (i, d) is `e = l_d' h_i + mean_d` (plus the log of the row's size
-factor for counts). A likelihood of one's own subclasses `Likelihood` and writes
+factor for counts). A likelihood of your own subclasses `Likelihood` and defines
 
 - `log_density(x, predictor, parameters)` in JAX, which `SVI`, `NUTS` and `density` need, and by
   which `transform` and the scores of rows are found too (by quadrature, unless `_expected` is
   given in closed form);
-- `response` and `draw`, if it is to impute and to sample.
+- `response` to impute, and `draw` to sample.
 
-If it is Gaussian noise with a random scale it subclasses `ScaleMixture` instead and writes
-`scales`, by which `EM` and `VariationalBayes` fit it in closed form.
+Gaussian noise with a random scale subclasses `ScaleMixture` instead and defines `scales`, which
+lets `EM` and `VariationalBayes` fit it in closed form.
 
 Everything else has a default, so that no engine asks what kind of likelihood it has.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from contrastive_lvm._jax import JaxArray, double_precision, flat_site, load, module
-from contrastive_lvm.arrays import LOG_2PI, Array, Matrix, noise_of
+from contrastive_lvm.arrays import LOG_2PI, Array, Matrix
+from contrastive_lvm.likelihoods.values import (
+    CountTable,
+    Expected,
+    LeftOut,
+    LinearizedRows,
+    Nuisance,
+    RowSite,
+    Scales,
+    SiteParameters,
+)
 from contrastive_lvm.linalg.matrices import column_means
 
 BoolArray = npt.NDArray[np.bool_]
 Noise = Literal["isotropic", "feature"]
 NoiseSets = Literal["shared", "own"]
-SiteParameters = dict[str, JaxArray]  # what is learned, by name
 NODES = 32  # of quadrature over the predictor, for densities without expectations of their own
 FLOOR = 1e-6  # least noise variance, relative to the variance of the data
 CONSTANT = 1e-24  # a feature whose variance is below this share of the mean's does not vary
-
-
-class Nuisance(NamedTuple):
-    """What a likelihood learns beside the predictor, a value per feature."""
-
-    noise: Array  # (D,) noise variances, zero where a likelihood has none; (S, D) of each set's own
-    dispersion: Array  # (D,) of negative binomials, zero elsewhere
-    df: float | None = None  # of Student-t noise
-
-    def of(self, columns: np.ndarray) -> "Nuisance":
-        """Return the values of some features."""
-        return Nuisance(self.noise[..., columns], self.dispersion[columns], self.df)
-
-    def of_set(self, i: int) -> "Nuisance":
-        """Return the values of the i-th set."""
-        return self._replace(noise=noise_of(self.noise, i))
-
-
-class Expected(NamedTuple):
-    """Expectations of the log density when the predictor is `N(m, v)`, (B, D)."""
-
-    value: Array  # E[ln p]
-    slope: Array  # E[d ln p / d e]
-    curvature: Array  # -E[d^2 ln p / d e^2]
-
-
-class CountTable(NamedTuple):
-    """How often each count occurs in the features that have counts."""
-
-    feature: np.ndarray  # (n,) positions
-    value: Array  # (n,) positive counts
-    weight: Array  # (n,) of the rows that have it
-    entries: Array  # (D,) weight of all observed entries of each feature
-
-    def of(self, columns: np.ndarray) -> "CountTable":
-        """Return the table of some features, numbered anew."""
-        number = np.full(len(self.entries), -1)
-        number[columns] = np.arange(len(columns))
-        own = number[self.feature] >= 0
-        feature = number[self.feature[own]]
-        return CountTable(feature, self.value[own], self.weight[own], self.entries[columns])
-
-    def plus(self, other: "CountTable") -> "CountTable":
-        """Return the table of the rows of both."""
-        pairs = zip(self[:3], other[:3], strict=True)
-        feature, value, weight = (np.concatenate(pair) for pair in pairs)
-        return CountTable(feature, value, weight, self.entries + other.entries)
-
-    def sums(self, values: Array) -> Array:
-        """Sum values of the table's lines by feature, weighted, (D,)."""
-        total = np.bincount(self.feature, self.weight * values, len(self.entries))
-        return total.astype(np.float64, copy=False)
-
-
-class LinearizedRows(NamedTuple):
-    """Rows in which the predictor is about linear, for a start."""
-
-    rows: Matrix  # (N, D)
-    slope: Array  # (D,) change of such a row's entry by the predictor's
-    intercept: Array  # (D,) predictor of the mean row
-
-
-class LeftOut(NamedTuple):
-    """Entries as the others of their rows predict them, `x - mean = l' h + noise`."""
-
-    residual: Array  # (n,) x less its prediction
-    variance: Array  # (n,) of l' h
-    noise: Array  # (n,) noise variance
-    weights: Array  # (n,) of their rows
-
-
-class Scales(NamedTuple):
-    """What a scale mixture makes of expected squared residuals, a block of rows."""
-
-    weights: Array  # (B, D) or (B, 1): E[u]
-    bound: Array  # (B,) without the noise's ln psi
-    log_excess: Array  # (B,) sums of E[ln u] - E[u], for learning degrees of freedom
-    n_scales: Array  # (B,) how many scales a row has
-
-
-# (E[e^2] / psi, zero where missing (B, D); observed entries of each row (B,)) -> Scales
-Scaler = Callable[[Array, Array], Scales]
 
 
 class Likelihood(ABC):
@@ -126,6 +54,14 @@ class Likelihood(ABC):
     _has_expectations: ClassVar[bool] = False
     # Whether entries or rows carry expected scales from sweep to sweep.
     _is_scale_mixture: ClassVar[bool] = False
+    # Whether degrees of freedom are learned from entries left out, between ascents.
+    _has_df_of_entries: bool = False
+    # Whether no row rules out long loadings, so that a flat prior stays improper.
+    _needs_proper_prior: bool = False
+    # Whether loadings of rare features may grow without limit under a flat prior.
+    _needs_shrinkage: bool = False
+    # Whether loadings have variances to be learned by default, where they can have.
+    _learns_shrinkage: bool = False
 
     @abstractmethod
     def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
@@ -141,28 +77,8 @@ class Likelihood(ABC):
         """Tell whether each set has noise variances of its own."""
         return False
 
-    @property
-    def _has_df_of_entries(self) -> bool:
-        """Tell whether degrees of freedom are learned from entries left out, between ascents."""
-        return False
-
-    @property
-    def _needs_proper_prior(self) -> bool:
-        """Tell whether no row rules out long loadings, so that a flat prior stays improper."""
-        return False
-
-    @property
-    def _needs_shrinkage(self) -> bool:
-        """Tell whether loadings of rare features may grow without limit under a flat prior."""
-        return False
-
-    @property
-    def _learns_shrinkage(self) -> bool:
-        """Tell whether loadings have variances to be learned by default, where they can have."""
-        return False
-
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
-        """Return what the likelihood learns from NumPyro sites; nothing unless it says so."""
+        """Return what the likelihood learns from NumPyro sites; by default nothing."""
         return {}
 
     def _parameters_of_sets(self, n_features: int, n_sets: int) -> list[SiteParameters]:
@@ -181,20 +97,13 @@ class Likelihood(ABC):
         """Return the likelihood with features named by position."""
         return self
 
-    def _observe(
-        self,
-        name: str,
-        predictor: JaxArray,
-        rows: JaxArray,
-        parameters: SiteParameters,
-        *,
-        augmented: bool = True,
-    ) -> None:
-        """Add rows, NaN where missing, to a NumPyro model: the sum of their log densities."""
+    def _observe(self, site: RowSite) -> None:
+        """Add rows to a NumPyro model: the sum of their log densities."""
         numpyro, _, jnp = load()
-        observed = ~jnp.isnan(rows)
-        density = self.log_density(jnp.where(observed, rows, 0.0), predictor, parameters)
-        numpyro.factor(name, jnp.where(observed, density, 0.0).sum())
+        observed = ~jnp.isnan(site.rows)
+        filled = jnp.where(observed, site.rows, 0.0)
+        density = self.log_density(filled, site.predictor, site.parameters)
+        numpyro.factor(site.name, jnp.where(observed, density, 0.0).sum())
 
     def _unsupported_reason(self, rows: Matrix) -> str | None:
         """Say what is wrong with the values of rows, and the way out; None if nothing is."""
@@ -223,10 +132,10 @@ class Likelihood(ABC):
     def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
-        """Return expectations for each entry; rows hold anything finite where missing.
+        """Return expectations for each entry; missing entries may hold any finite value.
 
-        The value has the constant unless `whole=False`; its derivatives are the slope in m and
-        minus half the curvature in v. By default they are found by quadrature over the predictor.
+        The value includes the terms of `_constant` unless `whole=False`; its derivatives are the
+        slope in m and minus half the curvature in v. The default is quadrature over the predictor.
         """
         with double_precision():
             return Expected(*(np.asarray(x) for x in _quadrature(self)(rows, m, v)))
@@ -234,12 +143,13 @@ class Likelihood(ABC):
     def _expected_bound(self, rows: Array, m: Array, v: Array, nuisance: Nuisance) -> Expected:
         """Return a lower bound of `_expected` without the constant, for sweeps over all rows.
 
-        By default it is exact; a likelihood whose expectations are dear may have a cheap bound.
+        By default it is exact; a likelihood whose expectations are expensive may have a cheaper
+        bound.
         """
         return self._expected(rows, m, v, nuisance, whole=False)
 
     def _first_nuisance(self, noise: Array) -> Nuisance:
-        """Return values to begin with, given noise variances in case it has any, (D,)."""
+        """Return values to begin with, given noise variances, (D,), in case there are any."""
         return Nuisance(np.zeros(len(noise)), np.zeros(len(noise)))
 
     def _nuisance_statistics(
@@ -252,8 +162,8 @@ class Likelihood(ABC):
     ) -> Array:
         """Return sums over rows from which `_nuisance_step` learns, (2, D).
 
-        `expected` and its `predictor`, mean and variance, are as `_expected` has them without the
-        constant; `weights`, (B, 1) or (B, D), are zero where an entry is missing.
+        `expected` is the result of `_expected` without the constant for the `predictor`, mean and
+        variance; `weights`, (B, 1) or (B, D), are zero where an entry is missing.
         """
         return np.zeros((2, rows.shape[1]))
 
@@ -278,14 +188,27 @@ class Likelihood(ABC):
     ) -> list[Array] | None:
         """Change rows of several sets at random, so that features have the same mean in all sets.
 
-        Sets whose predictors differ by their means only have the same distribution afterwards, as
-        far as their covariances go. None means that no such change is known.
+        Sets whose predictors differ only by their means then have the same covariances. None means
+        that no such change is known.
         """
         return None
 
     def _link(self, mean: Array) -> Array:
         """Return the predictor at which an entry has this mean: by default the mean itself."""
         return mean
+
+    @property
+    def _closed_form(self) -> "ScaleMixture | None":
+        """Return the likelihood as Gaussian noise with random scales; None if it is not that."""
+        return None
+
+    def _with_feature_noise(self) -> "Likelihood | None":
+        """Return the likelihood with a noise variance of each feature; None without such a one."""
+        return None
+
+    def _with_own_noise(self) -> "Likelihood | None":
+        """Return the likelihood with noise variances of each set; None without such a one."""
+        return None
 
     def _network_parameters(self, n_features: int) -> dict[str, Array] | None:
         """Return first values of the positive parameters that an autoencoder learns, by name.
@@ -304,7 +227,7 @@ class Likelihood(ABC):
         return {}
 
     def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
-        """Return what values of the likelihood's NumPyro sites stand for."""
+        """Return the nuisance values that the values of NumPyro sites stand for."""
         return Nuisance(np.zeros(n_features), np.zeros(n_features))
 
     def _noise_of_features(self, noise: Array, n_features: int) -> Array:
@@ -327,14 +250,39 @@ class Likelihood(ABC):
 class ScaleMixture(Likelihood):
     """Gaussian noise whose variance `psi_d / u` has a random scale u, for each entry or row.
 
-    Subclasses have a field `noise` and write `scales`; with a field `sets`, which is `"own"` or
+    Subclasses have a field `noise` and define `scales`; with a field `sets`, which is `"own"` or
     `"shared"`, noise variances may differ between sets.
     """
 
     _has_closed_form: ClassVar[bool] = True
     _is_scale_mixture: ClassVar[bool] = True
+    # Whether degrees of freedom are learned from the bound, in every sweep, and their limits.
+    _has_df_step: bool = False
+    _df_limits: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    # Degrees of freedom to begin with; 0 where there are none.
+    _first_df: float = 0.0
     noise: Noise
     sets: NoiseSets = "shared"
+
+    @property
+    def _closed_form(self) -> "ScaleMixture":
+        return self
+
+    def _with_feature_noise(self) -> Likelihood | None:
+        return self._with_field("noise", "feature")
+
+    def _with_own_noise(self) -> Likelihood | None:
+        return self._with_field("sets", "own")
+
+    def _with_field(self, name: str, value: str) -> Likelihood | None:
+        """Return the likelihood with another value of a field; None if it cannot be changed."""
+        names: list[str] = []
+        if is_dataclass(self):
+            names = [field.name for field in fields(self)]
+        if name not in names or getattr(self, name) == value:
+            return None
+        changed: Likelihood = replace(self, **{name: value})  # type: ignore[type-var]
+        return changed
 
     def scales(self, chi2: Array, entries: Array, df: float) -> Scales:
         """Return weights `E[u]` and their part of the bound from `E[e^2] / psi`, (B, D).
@@ -371,26 +319,13 @@ class ScaleMixture(Likelihood):
             return np.full(len(square), float(square.sum()) / entries)
         return square / count
 
-    @property
-    def _has_df_step(self) -> bool:
-        """Tell whether degrees of freedom are learned from the bound, in every sweep."""
-        return False
-
     def _with_df_of_entries(self, left_out: LeftOut, df: float) -> Self:
         """Return the likelihood with degrees of freedom that predict entries best."""
         return self
 
-    def _first_df(self) -> float:
-        """Return degrees of freedom to begin with; 0 where there are none."""
-        return 0.0
-
-    def _df_limits(self) -> tuple[float, float]:
-        """Return the least and the greatest degrees of freedom that are learned."""
-        return 0.0, np.inf
-
     def _df_step(self, log_excess: float, n_scales: float) -> float:
         """Maximise the bound over the degrees of freedom, given `sum E[ln u] - E[u]`."""
-        return self._first_df()
+        return self._first_df
 
     def _variance_factor(self, df: float) -> float:
         """Return `E[1/u]`: the variance of an unobserved entry's noise over psi."""
@@ -414,12 +349,12 @@ class ScaleMixture(Likelihood):
 
     def response(self, m: Array, v: Array, nuisance: Nuisance) -> tuple[Array, Array]:
         """Return the predictor, and its variance with the noise's."""
-        factor = self._variance_factor(nuisance.df or self._first_df())
+        factor = self._variance_factor(nuisance.df or self._first_df)
         return m, v + nuisance.noise * factor
 
     def draw(self, predictor: Array, nuisance: Nuisance, rng: np.random.RandomState) -> Array:
         """Draw new entries."""
-        scales = self._draw_scales(nuisance.df or self._first_df(), rng, _shape_of(predictor))
+        scales = self._draw_scales(nuisance.df or self._first_df, rng, _shape_of(predictor))
         noise: Array = rng.standard_normal(predictor.shape) * np.sqrt(nuisance.noise / scales)
         return predictor + noise
 
@@ -441,7 +376,7 @@ class ScaleMixture(Likelihood):
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
         """Return the bound with the scales at their best, one per entry, and its derivatives."""
-        psi, residual, df = nuisance.noise, rows - m, nuisance.df or self._first_df()
+        psi, residual, df = nuisance.noise, rows - m, nuisance.df or self._first_df
         chi2 = (residual**2 + v) / psi
         scales = self.scales(chi2.reshape(-1, 1), np.ones(chi2.size), df)
         value = scales.bound.reshape(chi2.shape) - 0.5 * (LOG_2PI + np.log(psi))
@@ -449,7 +384,7 @@ class ScaleMixture(Likelihood):
         return Expected(value, precision * residual, precision)
 
     def _first_nuisance(self, noise: Array) -> Nuisance:
-        return Nuisance(noise, np.zeros(noise.shape[-1]), self._first_df() or None)
+        return Nuisance(noise, np.zeros(noise.shape[-1]), self._first_df or None)
 
     def _nuisance_statistics(
         self,
@@ -477,7 +412,7 @@ class ScaleMixture(Likelihood):
 
     def _learned(self, values: dict[str, Array], n_features: int) -> Nuisance:
         log_noise = values.get("log noise")
-        noise, df = np.zeros(n_features), self._first_df() or None
+        noise, df = np.zeros(n_features), self._first_df or None
         if log_noise is not None:
             noise = self._noise_of_features(np.exp(log_noise), n_features)
         return Nuisance(noise, np.zeros(n_features), df)

@@ -8,14 +8,9 @@ import numpy as np
 
 from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import (
-    Expected,
-    Likelihood,
-    LinearizedRows,
-    Nuisance,
-    SiteParameters,
-)
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.counts import value_blocks
+from contrastive_lvm.likelihoods.values import Expected, LinearizedRows, Nuisance, SiteParameters
 from contrastive_lvm.linalg.matrices import column_means
 from contrastive_lvm.linalg.quadrature import logistic_moments
 
@@ -32,19 +27,13 @@ class Bernoulli(Likelihood):
     """
 
     _has_expectations: ClassVar[bool] = True
+    _needs_proper_prior = True
+    _needs_shrinkage = True
 
     def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the Bernoulli log density, in JAX."""
         density: JaxArray = x * predictor - load().jnp.logaddexp(0.0, predictor)
         return density
-
-    @property
-    def _needs_proper_prior(self) -> bool:
-        return True
-
-    @property
-    def _needs_shrinkage(self) -> bool:
-        return True
 
     def _unsupported_reason(self, rows: Matrix) -> str | None:
         for part in value_blocks(rows):

@@ -1,4 +1,4 @@
-"""What the likelihoods of counts share."""
+"""The base class of the likelihoods of counts."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, get_args
@@ -8,7 +8,8 @@ from scipy.sparse import csr_array
 
 from contrastive_lvm.arrays import Array, Dense, Matrix
 from contrastive_lvm.exceptions import InvalidParameterError
-from contrastive_lvm.likelihoods.base import BoolArray, Likelihood, LinearizedRows
+from contrastive_lvm.likelihoods.base import BoolArray, Likelihood
+from contrastive_lvm.likelihoods.values import LinearizedRows
 from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
 
 SizeFactors = Literal["total", "none"]
@@ -20,11 +21,13 @@ EPSILON = 1e-12  # between a rate and 1
 
 
 class CountLikelihood(Likelihood):
-    """Counts about a log mean, with the log of the row's size factor in it."""
+    """Counts whose log mean is the predictor, which includes the log of the row's size factor."""
 
     size_factors: SizeFactors
 
     _has_expectations: ClassVar[bool] = True
+    _needs_shrinkage = True
+    _learns_shrinkage = True
 
     def __post_init__(self) -> None:
         if self.size_factors not in get_args(SizeFactors):
@@ -34,16 +37,8 @@ class CountLikelihood(Likelihood):
             )
             raise InvalidParameterError("size_factors", self.size_factors, reason)
 
-    @property
-    def _needs_shrinkage(self) -> bool:
-        return True
-
-    @property
-    def _learns_shrinkage(self) -> bool:
-        return True
-
     def _unsupported_reason(self, rows: Matrix) -> str | None:
-        """Say which value is no count: counts are 0, 1, 2, ...; NaN is a missing one."""
+        """Describe a value that is not a count (0, 1, 2, ...); NaN is a missing entry."""
         for part in value_blocks(rows):
             wrong = (part < 0) | (part > MOST_COUNT) | ((part != np.floor(part)) & ~np.isnan(part))
             if wrong.any():
@@ -62,12 +57,13 @@ class CountLikelihood(Likelihood):
     def _with_equal_means(
         self, sets: Sequence[Array], rng: np.random.Generator
     ) -> list[Array] | None:
-        """Thin the counts of a feature, so that they are as large as in the set with the smallest.
+        """Thin the counts of each feature to those of the set in which they are smallest.
 
-        A Poisson or negative binomial count of which every one is kept with probability q is again
-        one, with q times the mean and the same dispersion: only the mean of its predictor has
-        changed. Means of counts depend on a few large ones. Therefore `E[1 - (1 - r)^x]` is made
-        equal, which a thinned x has as `E[1 - (1 - q r)^x]`, with r one over the mean count.
+        Keeping each counted event with probability q turns a Poisson or negative binomial count
+        into another one with q times the mean and the same dispersion, so that only the mean of its
+        predictor changes. Because mean counts depend on a few large ones, `E[1 - (1 - r)^x]` is
+        made equal instead, with r one over the mean count; after thinning it is `E[1 - (1 - q
+        r)^x]`.
         """
         rate = 1.0 / (1.0 + np.min([np.nanmean(rows, axis=0) for rows in sets], axis=0))
         least = np.min([_saturated(rows, rate)[0] for rows in sets], axis=0)
@@ -132,7 +128,7 @@ def log_rates(rows: Matrix, log_sizes: Array) -> LinearizedRows:
         scaled = rows / sizes[:, None]
     n = rows.shape[0]
     rate = (n * column_means(scaled) + 0.5) / (n + 1.0)
-    # Little is known of a rare feature: its loadings begin at most five times larger.
+    # Rare features say little, so that their loadings begin at most five times larger.
     slope = np.maximum(rate / (1.0 + rate), 0.2)
     return LinearizedRows(
         scaled.log1p() if is_sparse(scaled) else np.log1p(scaled), slope, np.log(rate)

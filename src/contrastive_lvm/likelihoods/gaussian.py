@@ -8,13 +8,12 @@ import numpy as np
 from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_choice
-from contrastive_lvm.likelihoods.base import (
+from contrastive_lvm.likelihoods.base import Noise, NoiseSets, ScaleMixture
+from contrastive_lvm.likelihoods.values import (
     CountTable,
     Expected,
-    Noise,
-    NoiseSets,
     Nuisance,
-    ScaleMixture,
+    RowSite,
     SiteParameters,
 )
 
@@ -57,19 +56,11 @@ class Gaussian(ScaleMixture):
         density: JaxArray = -0.5 * (square + load().jnp.log(psi) + LOG_2PI)
         return density
 
-    def _observe(
-        self,
-        name: str,
-        predictor: JaxArray,
-        rows: JaxArray,
-        parameters: SiteParameters,
-        *,
-        augmented: bool = True,
-    ) -> None:
+    def _observe(self, site: RowSite) -> None:
         numpyro, dist, jnp = load()
-        observed = ~jnp.isnan(rows)
-        noise = dist.Normal(predictor, jnp.sqrt(parameters["noise"])).mask(observed).to_event(2)
-        numpyro.sample(name, noise, obs=jnp.where(observed, rows, 0.0))
+        observed, std = ~jnp.isnan(site.rows), jnp.sqrt(site.parameters["noise"])
+        noise = dist.Normal(site.predictor, std).mask(observed).to_event(2)
+        numpyro.sample(site.name, noise, obs=jnp.where(observed, site.rows, 0.0))
 
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         return np.broadcast_to(-0.5 * (LOG_2PI + np.log(nuisance.noise)), rows.shape)

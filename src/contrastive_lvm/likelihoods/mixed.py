@@ -9,25 +9,25 @@ import numpy as np
 from contrastive_lvm._jax import JaxArray, load
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_choice
-from contrastive_lvm.likelihoods.base import (
-    BoolArray,
-    CountTable,
-    Expected,
-    Likelihood,
-    LinearizedRows,
-    Nuisance,
-    SiteParameters,
-)
+from contrastive_lvm.likelihoods.base import BoolArray, Likelihood
 from contrastive_lvm.likelihoods.bernoulli import Bernoulli
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.likelihoods.negative_binomial import NegativeBinomial
 from contrastive_lvm.likelihoods.poisson import Poisson
 from contrastive_lvm.likelihoods.student_t import StudentT
+from contrastive_lvm.likelihoods.values import (
+    CountTable,
+    Expected,
+    LinearizedRows,
+    Nuisance,
+    RowSite,
+    SiteParameters,
+)
 from contrastive_lvm.linalg.matrices import densify
 
 Value = TypeVar("Value")
 MixedSizes = Literal["auto", "total", "none"]
-LEAST_SIZED = 50  # features with counts, whose total says more of the row than of any of them
+LEAST_SIZED = 50  # features with counts; the total of fewer depends too much on each of them
 KINDS: dict[str, Likelihood] = {
     "gaussian": Gaussian("feature"),
     "student_t": StudentT(noise="feature"),
@@ -83,6 +83,8 @@ class Mixed(Likelihood):
             for kind, features in self.kinds.items()
         }
         object.__setattr__(self, "kinds", frozen)
+        for name in ("_needs_proper_prior", "_needs_shrinkage"):
+            object.__setattr__(self, name, any(getattr(KINDS[kind], name) for kind in frozen))
 
     def __hash__(self) -> int:
         return hash((tuple(self.kinds.items()), self.size_factors))
@@ -124,16 +126,8 @@ class Mixed(Likelihood):
         """Return kinds, their likelihoods and the positions of their features."""
         return [(k, KINDS[k], np.array(f, dtype=np.intp)) for k, f in self.kinds.items()]
 
-    @property
-    def _needs_proper_prior(self) -> bool:
-        return any(part._needs_proper_prior for _, part, _ in self._parts)
-
-    @property
-    def _needs_shrinkage(self) -> bool:
-        return any(part._needs_shrinkage for _, part, _ in self._parts)
-
     def parameters(self, n_features: int, prefix: str = "") -> SiteParameters:
-        """Return those of all kinds, their names preceded by the kind."""
+        """Return the parameters of all kinds, with names that begin with the kind."""
         return {
             f"{kind} {name}": value
             for kind, part, at in self._parts
@@ -149,19 +143,11 @@ class Mixed(Likelihood):
             joined = joined.at[:, at].set(one)
         return joined
 
-    def _observe(
-        self,
-        name: str,
-        predictor: JaxArray,
-        rows: JaxArray,
-        parameters: SiteParameters,
-        *,
-        augmented: bool = True,
-    ) -> None:
+    def _observe(self, site: RowSite) -> None:
         """Add sites of each kind's features; scales of entries are integrated out."""
         for kind, part, at in self._parts:
-            own = (predictor[:, at], rows[:, at], _of_kind(parameters, kind))
-            part._observe(f"{name} {kind}", *own, augmented=False)
+            own = (site.predictor[:, at], site.rows[:, at], _of_kind(site.parameters, kind))
+            part._observe(RowSite(f"{site.name} {kind}", *own, augmented=False))
 
     def _unsupported_reason(self, rows: Matrix) -> str | None:
         for kind, part, at in self._parts:
@@ -185,7 +171,7 @@ class Mixed(Likelihood):
         return self._joined(n_features, lambda part, n: part._is_on_data_scale(n))
 
     def _joined(self, n_features: int, tell: Callable[[Likelihood, int], BoolArray]) -> BoolArray:
-        """Return what the likelihoods tell of their features, (D,)."""
+        """Join what the likelihoods of all kinds say about their features, (D,)."""
         joined = np.zeros(n_features, dtype=bool)
         for _, part, at in self._parts:
             joined[at] = tell(part, len(at))
@@ -262,7 +248,7 @@ class Mixed(Likelihood):
     def _joined_nuisance(
         self, n_features: int, tell: Callable[[Likelihood, np.ndarray], Nuisance]
     ) -> Nuisance:
-        """Return what the likelihoods learn of their features."""
+        """Join what the likelihoods of all kinds learn about their features."""
         noise, dispersion, df = np.zeros(n_features), np.zeros(n_features), None
         for _, part, at in self._parts:
             found = tell(part, at)

@@ -10,18 +10,13 @@ from scipy.special import gammaln, polygamma, psi
 from contrastive_lvm._jax import JaxArray, load, special
 from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_choice
-from contrastive_lvm.likelihoods.base import (
-    CountTable,
-    Expected,
-    Nuisance,
-    SiteParameters,
-)
 from contrastive_lvm.likelihoods.counts import (
     CountLikelihood,
     SizeFactors,
     log_normal,
 )
 from contrastive_lvm.likelihoods.poisson import MOST_LOG_RATE
+from contrastive_lvm.likelihoods.values import CountTable, Expected, Nuisance, SiteParameters
 from contrastive_lvm.linalg.quadrature import Logistic, logistic_bounds, logistic_moments
 
 Dispersion = Literal["feature", "shared"]
@@ -123,7 +118,7 @@ class NegativeBinomial(CountLikelihood):
         return np.stack([weights[:, 0] @ slope, weights[:, 0] @ bend])
 
     def _nuisance_step(self, statistics: Array, table: CountTable, nuisance: Nuisance) -> Nuisance:
-        """Take Newton's step of the log dispersion t, or a short one uphill where it bends up.
+        """Take a Newton step of the log dispersion t, or a short step uphill where it is convex.
 
         The rest of the log density, `ln Gamma(x + c) - ln Gamma(c)`, has the derivatives `-a` and
         `a + b` in t, where `a = c (psi(x + c) - psi(c))` and `b = c^2 (psi'(x + c) - psi'(c))`.
@@ -182,8 +177,12 @@ def _expected_by(
     """Return expectations without the constant from those of the softplus."""
     dispersion = np.maximum(nuisance.dispersion, LEAST_DISPERSION)
     f = m + np.log(dispersion)
-    logistic = moments(f, v)
+    value, slope, curvature = moments(f, v)
     total = rows + 1.0 / dispersion
-    value = rows * f
-    value -= total * logistic.softplus
-    return Expected(value, rows - total * logistic.probability, total * logistic.curvature)
+    f *= rows
+    value *= total
+    slope *= total
+    curvature *= total
+    return Expected(
+        np.subtract(f, value, out=value), np.subtract(rows, slope, out=slope), curvature
+    )

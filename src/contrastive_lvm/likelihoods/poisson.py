@@ -7,19 +7,14 @@ from scipy.special import gammaln
 
 from contrastive_lvm._jax import JaxArray, load, special
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.likelihoods.base import (
-    CountTable,
-    Expected,
-    Nuisance,
-    SiteParameters,
-)
 from contrastive_lvm.likelihoods.counts import (
     CountLikelihood,
     SizeFactors,
     log_normal,
 )
+from contrastive_lvm.likelihoods.values import CountTable, Expected, Nuisance, SiteParameters
 
-MOST_LOG_RATE = 25.0  # beyond, the rate goes on linearly, so that a bad step cannot overflow
+MOST_LOG_RATE = 25.0  # beyond, the rate grows linearly, so that a bad step cannot overflow
 
 
 @dataclass(frozen=True)
@@ -60,10 +55,15 @@ class Poisson(CountLikelihood):
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
         """Return the closed form: `E[exp(e)] = exp(m + v/2)`, linear far beyond any count."""
-        log_rate = m + 0.5 * v
-        capped = np.minimum(log_rate, 2.0 * MOST_LOG_RATE)
-        rate = np.exp(capped)
-        value = rows * m - rate * (1.0 + (log_rate - capped))
+        excess = 0.5 * v
+        excess += m
+        capped = np.minimum(excess, 2.0 * MOST_LOG_RATE)
+        excess -= capped
+        excess += 1.0
+        rate = np.exp(capped, out=capped)
+        excess *= rate
+        value = rows * m
+        value -= excess
         if whole:
             value += self._constant(rows, nuisance)
         return Expected(value, rows - rate, rate)

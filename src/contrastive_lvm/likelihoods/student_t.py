@@ -1,7 +1,7 @@
 """Student-t noise: heavy tails through a scale for every entry, or every row."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 from scipy.optimize import brentq, minimize
@@ -10,21 +10,20 @@ from scipy.special import betaln, digamma, gammaln, polygamma
 from contrastive_lvm._jax import JaxArray, flat_site, load, special
 from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.checks import check_choice, check_positive
-from contrastive_lvm.likelihoods.base import (
+from contrastive_lvm.likelihoods.base import Noise, NoiseSets, ScaleMixture
+from contrastive_lvm.likelihoods.gaussian import Gaussian
+from contrastive_lvm.likelihoods.values import (
     Expected,
     LeftOut,
-    Noise,
-    NoiseSets,
     Nuisance,
-    ScaleMixture,
+    RowSite,
     Scales,
     SiteParameters,
 )
-from contrastive_lvm.likelihoods.gaussian import Gaussian
 
 Per = Literal["element", "sample"]
-LEAST_DF, MOST_DF = 0.2, 1000.0
-START_DF = 4.0
+LEAST_DF, MOST_DF = 0.2, 1000.0  # that are learned; at 1,000 the noise is almost Gaussian
+START_DF = 4.0  # by default, and where learning begins
 MOST_LOG_FACTOR = 14.0  # of the noise, where df are learned from entries: a million
 # Of ln u, in standard deviations of its posterior: against ten times as many nodes, the log density
 # of an entry is right to 2e-5 nats at df = 0.5 and to 2e-8 from df = 6 on.
@@ -66,12 +65,17 @@ class StudentT(ScaleMixture):
     noise: Noise = "isotropic"
     sets: NoiseSets = "shared"
 
+    _df_limits: ClassVar[tuple[float, float]] = (LEAST_DF, MOST_DF)
+
     def __post_init__(self) -> None:
         check_choice("noise", self.noise, get_args(Noise))
         check_choice("sets", self.sets, get_args(NoiseSets))
         check_choice("per", self.per, get_args(Per))
         if self.df != "learn":
             check_positive("df", self.df, what="a positive number or 'learn'")
+        object.__setattr__(self, "_first_df", START_DF if self._learns_df else float(self.df))
+        object.__setattr__(self, "_has_df_step", self._learns_df and self.per == "sample")
+        object.__setattr__(self, "_has_df_of_entries", self._learns_df and self.per == "element")
 
     def scales(self, chi2: Array, entries: Array, df: float) -> Scales:
         """Return gamma posteriors of the scales: their means, and the Student-t log density."""
@@ -81,7 +85,7 @@ class StudentT(ScaleMixture):
         """Return noise and df, sites of density 1 in their logarithms (df within its limits)."""
         found = super().parameters(n_features, prefix, n_sets)
         if not self._learns_df:
-            return {**found, "df": load().jnp.asarray(self._first_df())}
+            return {**found, "df": load().jnp.asarray(self._first_df)}
         between = (float(np.log(LEAST_DF)), float(np.log(MOST_DF)))
         return {**found, "df": load().jnp.exp(flat_site(f"{prefix}log df", (), between))}
 
@@ -91,24 +95,17 @@ class StudentT(ScaleMixture):
         log_noise = load().jnp.log(parameters["noise"])
         return _log_student(chi2, 1.0, log_noise, parameters["df"])
 
-    def _observe(
-        self,
-        name: str,
-        predictor: JaxArray,
-        rows: JaxArray,
-        parameters: SiteParameters,
-        *,
-        augmented: bool = True,
-    ) -> None:
+    def _observe(self, site: RowSite) -> None:
         """Add sites of the scales and the rows, or the rows with their scales integrated out."""
         numpyro, dist, jnp = load()
+        name, predictor, rows, parameters, augmented = site
         df, noise, observed = parameters["df"], parameters["noise"], ~jnp.isnan(rows)
         if augmented:
             width = self._scale_width(rows.shape[1])
             scales = dist.Gamma(df / 2.0, df / 2.0).expand((rows.shape[0], width))
             seen = observed if width > 1 else observed.any(axis=1, keepdims=True)
             u = numpyro.sample(f"{name} scale", scales.mask(seen).to_event(2))
-            Gaussian(self.noise)._observe(name, predictor, rows, {"noise": noise / u})
+            Gaussian(self.noise)._observe(site._replace(parameters={"noise": noise / u}))
             return
         residual = jnp.where(observed, rows - predictor, 0.0)
         chi2, n, log_noise = residual**2 / noise, observed.astype(residual.dtype), jnp.log(noise)
@@ -122,22 +119,8 @@ class StudentT(ScaleMixture):
         """Tell whether degrees of freedom are estimated."""
         return self.df == "learn"
 
-    @property
-    def _has_df_step(self) -> bool:
-        return self._learns_df and self.per == "sample"
-
-    @property
-    def _has_df_of_entries(self) -> bool:
-        return self._learns_df and self.per == "element"
-
     def _with_df_of_entries(self, left_out: LeftOut, df: float) -> Self:
         return replace(self, df=df_of_entries(left_out, df))
-
-    def _first_df(self) -> float:
-        return START_DF if self._learns_df else float(self.df)
-
-    def _df_limits(self) -> tuple[float, float]:
-        return LEAST_DF, MOST_DF
 
     def _df_step(self, log_excess: float, n_scales: float) -> float:
         return df_step(log_excess, n_scales)
@@ -147,14 +130,14 @@ class StudentT(ScaleMixture):
 
     def _constant(self, rows: Array, nuisance: Nuisance) -> Array:
         """Return the log density of a residual of zero."""
-        ratio = _log_gamma_ratio(nuisance.df or self._first_df(), np.ones(1))
+        ratio = _log_gamma_ratio(nuisance.df or self._first_df, np.ones(1))
         return np.broadcast_to(ratio - 0.5 * (LOG_2PI + np.log(nuisance.noise)), rows.shape)
 
     def _expected(
         self, rows: Array, m: Array, v: Array, nuisance: Nuisance, *, whole: bool = True
     ) -> Expected:
         """Return the bound with `q(u)` at its optimum, one u per entry, and its derivatives."""
-        psi, df, residual = nuisance.noise, nuisance.df or self._first_df(), rows - m
+        psi, df, residual = nuisance.noise, nuisance.df or self._first_df, rows - m
         chi2 = (residual**2 + v) / psi
         value = -0.5 * (df + 1.0) * np.log1p(chi2 / df)
         if whole:
@@ -175,7 +158,7 @@ class StudentT(ScaleMixture):
     def _site_values(self, nuisance: Nuisance) -> dict[str, Array]:
         values = super()._site_values(nuisance)
         if self._learns_df:
-            df = nuisance.df or self._first_df()
+            df = nuisance.df or self._first_df
             values["log df"] = np.log(np.clip(df, 1.1 * LEAST_DF, 0.9 * MOST_DF))
         return values
 

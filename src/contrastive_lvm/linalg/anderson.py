@@ -6,11 +6,17 @@ residual is smallest. A candidate that does not raise the objective is dropped f
 `M(x)`, which never lowers it (or a damped one, which does not), so that the trace is monotone; the
 oldest sweep is then forgotten, and as many plain sweeps follow as candidates have failed in a row.
 
+Past a saddle of the objective the combination of least residual lies behind, and an ascent drifts
+on in small steps for thousands of sweeps. Every few sweeps the candidate is therefore a jump along
+the way of the last ones, however their residuals change. It starts the combinations anew, and so
+must gain several times what the way has gained; jumps that do not become shorter and rarer.
+
 What the vector does not hold (covariances, scales, weights) is carried along unaccelerated.
 
 Residuals that are nearly parallel make the combination a matter of rounding, and a sum of rows in
-another order then ends elsewhere. A `steady` ascent leaves such directions out for so many sweeps;
-that costs a few sweeps in a hundred, but slow maps (noise of a feature going to zero) need them.
+another order then ends elsewhere. During the first `steady` sweeps such directions are left out,
+which costs a few sweeps in a hundred; later they are used, because slow maps (noise of a feature
+going to zero) need them.
 """
 
 from collections.abc import Callable
@@ -23,16 +29,19 @@ from contrastive_lvm.arrays import Array
 
 Carry = TypeVar("Carry")
 Info = TypeVar("Info")
-RIDGE = 1e-12
+RIDGE = 1e-12  # of the normal equations, relative to their trace: just above rounding
 LONGEST_PAUSE = 8  # sweeps; without a limit, fits take from 5 fewer to 7 more of about 130
-PARALLEL = 3e-3  # mean square of what differs among residuals of length 1, below which they are
+PARALLEL = 3e-3  # residuals of length 1 are parallel where their mean square difference is smaller
+SWEEPS_OF_A_WAY = 20  # between jumps; 15 fits that drift took as many sweeps with 10 as with 30
+FIRST_JUMP = 4.0  # in lengths of that way
+WORTH = 3.0  # gains of that way; with 0, a jump that gains next to nothing costs the combinations
 
 
 class Ascent(NamedTuple, Generic[Info]):
     """Where the ascent ended, and how it got there."""
 
     point: Array
-    info: Info  # what the last evaluation found, and all that a further one needs
+    info: Info  # results of the last evaluation, enough to continue from
     trace: Array  # objective after each accepted sweep
     n_sweeps: int  # evaluations, rejected candidates included
     converged: bool
@@ -47,12 +56,12 @@ class _State(NamedTuple, Generic[Info]):
 
 
 class AscentInterrupted(KeyboardInterrupt):
-    """Ctrl-C during an ascent, and where that stood; whoever does not ask is interrupted as usual.
+    """Ctrl-C during an ascent, with the best state so far; uncaught, it is a `KeyboardInterrupt`.
 
     Parameters
     ----------
     problem : FixedPointProblem
-        What was being raised.
+        The problem whose objective was being raised.
     ascent : Ascent
         The best state so far.
     """
@@ -63,7 +72,7 @@ class AscentInterrupted(KeyboardInterrupt):
 
 
 class FixedPointProblem(Protocol[Carry, Info]):
-    """An objective, a map that never lowers it, and for how many sweeps to be steady."""
+    """An objective, a map that never lowers it, and the number of sweeps that are to be steady."""
 
     steady_sweeps: int
 
@@ -72,11 +81,11 @@ class FixedPointProblem(Protocol[Carry, Info]):
         ...
 
     def improve(self, point: Array, found: Info, /) -> tuple[Array, Carry]:
-        """Return the image of a point, and what is to be carried (the M-step)."""
+        """Return the image of a point, and the values to carry to the next sweep (the M-step)."""
         ...
 
     def damped(self, point: Array, found: Info, /) -> tuple[Array, Carry] | None:
-        """Return a nearer image if the objective was lower at that one; None if it cannot be."""
+        """Return a nearer image if a full step lowered the objective; None if it cannot."""
         ...
 
 
@@ -94,8 +103,8 @@ def ascend(
     """Raise the objective of a problem until two sweeps gain less than `tol`.
 
     `memory=0` is the plain map. Gains below rounding error count as converged. `stop` may end the
-    ascent early. What is carried can be as large as the data: no more is kept of it than one
-    evaluation needs and makes. Ctrl-C raises `AscentInterrupted` once there is a value.
+    ascent early. The carried values can be as large as the data, so only those of one evaluation
+    are kept. Ctrl-C raises `AscentInterrupted` after the first evaluation.
     """
     value, info = problem.evaluate(start, carry)
     del carry
@@ -129,8 +138,8 @@ def _sweep(
     candidate = history.extrapolate(at.point, plain)
     value, info = problem.evaluate(candidate, carry)
     if candidate is not plain:
-        if value >= at.value:
-            history.failures = 0
+        if value >= history.least(at.value):
+            history.succeed()
             return _State(candidate, value, info), 1
         history.forget()
         del info
@@ -146,19 +155,25 @@ def _sweep(
 
 @dataclass
 class _History:
-    """Differences of residuals and of images over the last sweeps."""
+    """Differences of residuals and of images over the last sweeps, and the way since a jump."""
 
     memory: int
     steady: int
     residuals: list[Array] = field(default_factory=list)
     images: list[Array] = field(default_factory=list)
-    products: Array = field(default_factory=lambda: np.empty((0, 0)))
+    products: Array = field(default_factory=lambda: np.empty((0, 0)))  # of these residuals
     last: tuple[Array, Array] | None = None
     failures: int = 0
     pause: int = 0
+    begin: Array | None = None  # of the way along which the next jump goes
+    left: int = SWEEPS_OF_A_WAY  # sweeps until then
+    wait: int = SWEEPS_OF_A_WAY
+    reach: float = FIRST_JUMP  # of the jump, in lengths of the way
+    jumped: bool = False
+    begin_value: float = np.nan  # of the objective where the way began
 
     def extrapolate(self, point: Array, image: Array) -> Array:
-        """The combined image; `image` itself while there is nothing to combine, or in a pause."""
+        """Return the combined image; `image` itself with nothing to combine, or in a pause."""
         residual = image - point
         if self.memory and self.last is not None:
             self.residuals = [*self.residuals, residual - self.last[0]][-self.memory :]
@@ -166,7 +181,14 @@ class _History:
         self.last = (residual, image)
         if not self.residuals:
             return image
-        normal = self._inner_products()
+        n = len(self.residuals)  # of the products, those of the last difference are new
+        normal = np.empty((n, n))
+        normal[:-1, :-1] = self.products[len(self.products) - n + 1 :, len(self.products) - n + 1 :]
+        normal[-1] = normal[:, -1] = [d @ self.residuals[-1] for d in self.residuals]
+        self.products = normal
+        jump = self.jump(point, image)
+        if jump is not None:
+            return jump
         if self.pause:
             self.pause -= 1
             return image
@@ -180,19 +202,45 @@ class _History:
             combined -= weight * change
         return combined if np.isfinite(combined).all() else image
 
-    def _inner_products(self) -> Array:
-        """Return products of the residuals' differences, of which the last sweep's are new."""
-        fresh = np.array([d @ self.residuals[-1] for d in self.residuals])
-        n = len(fresh)
-        products = np.empty((n, n))
-        kept = self.products[len(self.products) - n + 1 :, len(self.products) - n + 1 :]
-        products[: n - 1, : n - 1] = kept
-        products[-1] = products[:, -1] = fresh
-        self.products = products
-        return products.copy()
+    def jump(self, point: Array, image: Array) -> Array | None:
+        """Return where a jump leads; None if none is due."""
+        begin = point if self.begin is None else self.begin
+        self.left -= 1
+        self.jumped = self.left <= 0
+        self.begin = image if self.jumped else begin
+        if not self.jumped:
+            return None
+        self.left = self.wait
+        far = image + self.reach * (image - begin)
+        return far if np.isfinite(far).all() else image
+
+    def least(self, value: float) -> float:
+        """Return what the objective of a candidate must reach, given where it stands."""
+        before = self.begin_value
+        if self.jumped or np.isnan(before):
+            self.begin_value = value
+        gain = value - before
+        return value + WORTH * gain if self.jumped and gain > 0 else value
+
+    def succeed(self) -> None:
+        """After a jump, combine sweeps anew and dare a longer one; pauses are short again."""
+        self.failures = 0
+        if self.jumped:
+            self.residuals, self.images, self.products = [], [], np.empty((0, 0))
+            self.last, self.begin, self.reach = None, None, 2.0 * self.reach
+            self.left, self.begin_value = SWEEPS_OF_A_WAY, np.nan
+            self.wait = SWEEPS_OF_A_WAY
 
     def forget(self) -> None:
-        """After a failure: drop the oldest sweep (the map has changed its shape), and pause."""
+        """Drop the oldest sweep after a failure, since the map has changed its shape, and pause.
+
+        If it was a jump, the next one is shorter, or later where shorter would be none.
+        """
+        if self.jumped:
+            self.reach /= 4.0
+            if self.reach < 1.0:
+                self.reach, self.wait = FIRST_JUMP, 2 * self.wait
+            return
         self.failures += 1
         self.pause = min(self.failures, LONGEST_PAUSE)
         self.residuals, self.images = self.residuals[1:], self.images[1:]
@@ -200,13 +248,13 @@ class _History:
 
 
 def _bold_weights(normal: Array, sides: Array) -> Array:
-    """Least squares, as far as the numbers go."""
+    """Return least-squares weights, with a ridge just above rounding."""
     ridge = RIDGE * np.trace(normal) + np.finfo(float).tiny
     return np.asarray(np.linalg.solve(normal + ridge * np.eye(len(sides)), sides))
 
 
 def _steady_weights(normal: Array, sides: Array) -> Array:
-    """Least squares over the directions in which residuals of length 1 differ."""
+    """Return least-squares weights over the directions in which residuals of length 1 differ."""
     length = np.sqrt(np.diagonal(normal)) + np.finfo(float).tiny
     spread, directions = np.linalg.eigh(normal / length / length[:, None])
     kept = directions[:, spread > PARALLEL * len(sides)]

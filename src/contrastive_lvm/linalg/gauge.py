@@ -1,4 +1,4 @@
-"""One canonical answer: rotation, order and signs of the loadings.
+"""The canonical gauge: rotation, order and signs of the loadings.
 
 The likelihood depends on `S` and `W` through `S S'` and `W W'` only, so each block is reported
 with orthogonal columns, ordered by the variance they explain, the largest loading of each column
@@ -13,12 +13,13 @@ import numpy as np
 from contrastive_lvm.arrays import Array
 
 MOST_ROTATIONS = 1000  # steps of varimax, of which well separated columns take ten
+RANK_TOLERANCE = 1e-8  # of the largest singular value: smaller ones are no dimension of loadings
 PROMAX_POWER = 4  # of the varimax loadings, as in Hendrickson & White (1964)
 TIE = 1e-6  # loadings this close to the largest, relatively, count as largest: the first decides
 
 
 def canonical(block: Array) -> Array:
-    """A (D, K) block of loadings rotated to orthogonal, ordered, signed columns.
+    """Rotate a (D, K) block of loadings to orthogonal, ordered, signed columns.
 
     >>> import numpy as np
     >>> turn = np.array([[0.6, -0.8], [0.8, 0.6]])
@@ -31,7 +32,7 @@ def canonical(block: Array) -> Array:
 
 
 def canonical_rotation(block: Array, *, keep_columns: bool = False) -> Array:
-    """The (..., K, K) orthogonal matrices that bring (..., D, K) blocks to their canonical form."""
+    """Return the orthogonal matrices, (..., K, K), that make (..., D, K) blocks canonical."""
     K = block.shape[-1]
     if K == 0:
         return np.empty((*block.shape[:-2], 0, 0))
@@ -44,7 +45,7 @@ def canonical_rotation(block: Array, *, keep_columns: bool = False) -> Array:
 
 
 def signs(block: Array) -> Array:
-    """What makes the largest entry of each column of (..., D, K) blocks positive, (..., K)."""
+    """Return signs, (..., K), that make the largest entry of each column of blocks positive."""
     size = np.abs(block)
     largest = (size >= (1.0 - TIE) * size.max(axis=-2, keepdims=True)).argmax(axis=-2)
     found = np.take_along_axis(block, largest[..., None, :], axis=-2)[..., 0, :]
@@ -52,7 +53,7 @@ def signs(block: Array) -> Array:
 
 
 def signed(block: Array) -> Array:
-    """Columns with their largest entry positive."""
+    """Return columns with their largest entry positive."""
     return np.ascontiguousarray(block * signs(block))
 
 
@@ -71,7 +72,7 @@ def varimax(block: Array) -> Array:
            [0., 2.],
            [0., 1.]])
     """
-    R, reached = np.eye(block.shape[1]), 0.0
+    block, R, reached = _in_own_units(block), np.eye(block.shape[1]), 0.0
     for _ in range(MOST_ROTATIONS):
         rotated = block @ R
         gradient = block.T @ (rotated**3 - rotated * (rotated**2).mean(axis=0))
@@ -84,17 +85,31 @@ def varimax(block: Array) -> Array:
 
 
 def promax(block: Array) -> Array:
-    """Return the transformation, (K, K), to columns that are simpler still, of correlated latents.
+    """Return the transformation, (K, K), to still simpler columns, whose latents are correlated.
 
-    The varimax loadings, raised to a power that keeps their signs, are what the loadings are fitted
-    to by least squares (Hendrickson & White 1964). `h' = A^-1 h` then has unit variances and the
+    The loadings are fitted by least squares to the varimax loadings raised to a power, with their
+    signs kept (Hendrickson & White 1964). `h' = A^-1 h` then has unit variances and the
     correlations `(A' A)^-1`.
     """
-    R = varimax(block)
+    block = _in_own_units(block)
+    _, s, Vt = np.linalg.svd(block, full_matrices=False)
+    rank = int((s > RANK_TOLERANCE * s.max(initial=0.0)).sum())
+    if rank == 0:
+        return np.eye(len(s))
+    A = Vt.T.copy()  # columns beyond the rank have no loadings, and stay as they are
+    R = A[:, :rank] @ varimax(block @ A[:, :rank])
     simple = block @ R
     U = np.linalg.lstsq(simple, simple * np.abs(simple) ** (PROMAX_POWER - 1), rcond=None)[0]
-    A = R @ (U * np.sqrt(np.diagonal(np.linalg.inv(U.T @ U))))
+    A[:, :rank] = R @ (U * np.sqrt(np.diagonal(np.linalg.inv(U.T @ U))))
     return _ordered(block, A)
+
+
+def _in_own_units(block: Array) -> Array:
+    """Return a block divided by the power of two beyond its largest loading, which rounds nothing.
+
+    Powers of large or small loadings may be no numbers.
+    """
+    return np.asarray(np.ldexp(block, -np.frexp(np.abs(block).max(initial=0.0))[1]))
 
 
 def _ordered(block: Array, A: Array) -> Array:

@@ -7,7 +7,7 @@ from scipy.special import digamma, gammaincc, gammainccinv, gammaln, polygamma
 
 from contrastive_lvm.arrays import Array
 
-QUANTILES = 200  # probabilities are right to 7e-4, against 20,000 of them
+QUANTILES = 200  # probabilities agree to 7e-4 with those of 20,000 quantiles
 
 
 class InverseGamma(NamedTuple):
@@ -67,7 +67,7 @@ def probability_product_below(x: InverseGamma, y: InverseGamma, limit: float) ->
 
 
 def product_density(x: InverseGamma, y: InverseGamma, at: Array) -> Array:
-    """Density of `x y` at the points `at`, (len(at), number of distributions of x)."""
+    """Return the density of `x y` at the points `at`, (len(at), number of distributions of x)."""
     scale = y.quantile((np.arange(QUANTILES) + 0.5) / QUANTILES)
     points = at[:, None, None] / scale[:, None]
     return np.asarray((np.exp(x.log_density(points)) / scale[:, None]).mean(axis=1))

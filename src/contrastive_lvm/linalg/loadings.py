@@ -48,15 +48,17 @@ class PackedCovariance(NamedTuple):
 
     def columns(self, index: Columns) -> "PackedCovariance":
         """Return the covariances of some columns."""
-        where = packed.full_index(isqrt(2 * len(self.values)))[np.ix_(index, index)]
-        return self._replace(values=self.values[where[packed.pair_indices(len(index))]])
+        where = packed.pair_positions(isqrt(2 * len(self.values)), index)
+        return self._replace(values=self.values[where])
 
     def transformed(self, R: Array) -> "PackedCovariance":
-        """Return the covariances of `l' R`; R mixes columns that are not points."""
+        """Return the covariances of `l' R`; R mixes no points with other columns."""
         full = R.T @ packed.unpack(self.values) @ R
         i, j = packed.pair_indices(R.shape[1])
         values = np.ascontiguousarray(full[:, i, j].T)
-        return self._replace(values=values, logdet=self.logdet + _logdet_change(R))
+        uncertain = self.values[np.diagonal(packed.full_index(R.shape[1]))].any(axis=1)
+        change = _logdet_change(R, np.asarray(uncertain))
+        return self._replace(values=values, logdet=self.logdet + change)
 
 
 class SharedCovariance(NamedTuple):
@@ -97,15 +99,17 @@ class SharedCovariance(NamedTuple):
         return self._replace(V=self.V[index])
 
     def transformed(self, R: Array) -> "SharedCovariance":
-        """Return the covariances of `l' R`."""
-        return self._replace(V=R.T @ self.V, logdet=self.logdet + _logdet_change(R))
+        """Return the covariances of `l' R`; R mixes no points with other columns."""
+        change = _logdet_change(R, np.asarray(self.V.any(axis=1)))
+        return self._replace(V=R.T @ self.V, logdet=self.logdet + change)
 
 
 Covariance = PackedCovariance | SharedCovariance
 
 
-def _logdet_change(R: Array) -> float:
-    return 2.0 * float(np.linalg.slogdet(R)[1])
+def _logdet_change(R: Array, uncertain: npt.NDArray[np.bool_]) -> float:
+    """Return by how much R changes `ln |C_d|` over the columns that are not points."""
+    return 2.0 * float(np.linalg.slogdet(R[np.ix_(uncertain, uncertain)])[1])
 
 
 class Loadings(NamedTuple):
@@ -132,7 +136,7 @@ class Loadings(NamedTuple):
 
     def columns(self, index: Columns) -> "Loadings":
         """Return some of the columns."""
-        if len(index) == self.mean.shape[1] and (np.diff(index) == 1).all():
+        if len(index) == self.mean.shape[1] and (index[1:] > index[:-1]).all():
             return self
         mean = np.ascontiguousarray(self.mean[:, index])
         return Loadings(mean, None if self.cov is None else self.cov.columns(index))

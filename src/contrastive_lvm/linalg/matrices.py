@@ -15,44 +15,46 @@ from contrastive_lvm.arrays import Array, Dense, Matrix, Sparse
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-BLOCK_ELEMENTS = 1 << 19
+BLOCK_ELEMENTS = 1 << 19  # of a block: 4 MB in double precision
+SMALL_BLOCK = 1 << 17  # entries of a block where a few arrays of its size live at once
 MOST_ROWS = 2048  # per-row K x K work stays in cache
+LEAST_SHARE = 1e-9  # of a column's sum of squares; if others leave less, they determine it
 
 
 def is_sparse(X: object) -> "TypeIs[Sparse]":
-    """Whether rows are a sparse matrix or array of SciPy; once they are read, it is CSR."""
+    """Tell whether rows are a sparse matrix or array of SciPy, which is CSR once it is read."""
     return bool(sp.issparse(X))
 
 
 def row_slices(
     n_rows: int, n_features: int, *, elements: int = BLOCK_ELEMENTS, most: int = MOST_ROWS
 ) -> Iterator[slice]:
-    """Consecutive slices of rows, each of at most `elements` entries (and at least one row)."""
+    """Yield consecutive slices of rows, each of at most `elements` entries (or one row)."""
     size = max(1, min(most, elements // max(1, n_features)))
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 
 
 def densify(rows: Matrix) -> Dense:
-    """Rows as an array in their own precision; a copy if they are sparse."""
+    """Return rows as an array in their own precision; a copy if they are sparse."""
     dense: Dense = rows.toarray() if is_sparse(rows) else rows
     return dense
 
 
 def widen(rows: Matrix) -> Array:
-    """A block as dense float64 (NaN kept)."""
+    """Return a block as dense float64; NaN stays NaN."""
     return np.asarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
 
 
 def stacked(parts: Sequence[Matrix]) -> Matrix:
-    """Blocks as one array, or as one CSR matrix where they are sparse."""
+    """Join blocks to one array, or to one CSR matrix where they are sparse."""
     if any(is_sparse(part) for part in parts):
         return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
     return parts[0] if len(parts) == 1 else np.concatenate([densify(part) for part in parts])
 
 
 def sparse_rows(X: Sparse, rows: slice) -> Sparse:
-    """Consecutive rows of a CSR matrix, without copying their entries."""
+    """Return consecutive rows of a CSR matrix, without copying their entries."""
     first, last = X.indptr[rows.start], X.indptr[rows.stop]
     parts = (
         X.data[first:last],
@@ -63,7 +65,7 @@ def sparse_rows(X: Sparse, rows: slice) -> Sparse:
 
 
 def shift_columns(X: Sparse, pivot: Array) -> Sparse:
-    """`x - pivot` of every row in float64; columns whose pivot is not zero are stored in full."""
+    """Subtract a pivot from every row, in float64; columns with a pivot are stored in full."""
     wide = sp.csr_array(X).astype(np.float64, copy=False)
     columns = np.flatnonzero(pivot)
     if not len(columns):
@@ -75,17 +77,17 @@ def shift_columns(X: Sparse, pivot: Array) -> Sparse:
 
 
 def own_rows(rows: Matrix) -> Matrix:
-    """Some rows without the block that they are a part of."""
+    """Return rows that do not keep alive the block of which they are a part."""
     return rows if is_sparse(rows) else rows.copy()
 
 
 def missing_mask(rows: Matrix) -> np.ndarray:
-    """True where a block's entry is NaN; entries a sparse matrix does not store are zeros."""
+    """Return True where an entry is NaN; entries that a sparse matrix does not store are zeros."""
     return np.isnan(widen(rows))
 
 
 def has_missing(X: Matrix) -> bool:
-    """Whether any entry is NaN; the entries are known to be finite or NaN."""
+    """Tell whether any entry is NaN, given that all are finite or NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite((X.data if is_sparse(X) else X).sum()):
             return False
@@ -111,7 +113,7 @@ def patterns_of(missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_block(rows: Matrix) -> RowBlock:
-    """A block of rows as zero-filled values, distinct patterns and their index."""
+    """Return a block of rows as zero-filled values, distinct patterns and their index."""
     values = widen(rows)
     missing = np.isnan(values)
     if not missing.any():
@@ -151,3 +153,30 @@ def column_variances(X: Matrix) -> tuple[Array, Array]:
             square += np.nansum(block**2, axis=0)
     variances: Array = square / np.maximum(count, 1.0)
     return variances, mean
+
+
+def first_determined(matrix: Array, sizes: Array) -> int | None:
+    """Return the first column that those before it determine; None if there is none.
+
+    The matrix has the columns' inner products. The part of a column that those before it leave
+    unexplained is the square of its pivot in a Cholesky factor, which is compared with the column's
+    size, (C,).
+    """
+    left = matrix.copy()
+    for j in range(len(left)):
+        if left[j, j] <= LEAST_SHARE * sizes[j]:
+            return j
+        left[j:, j:] -= np.outer(left[j:, j], left[j, j:]) / left[j, j]
+    return None
+
+
+def column_space(M: Array) -> Array:
+    """Return an orthonormal basis of the columns of a matrix, without directions of nearly zero.
+
+    Examples
+    --------
+    >>> column_space(np.array([[3.0, 3.0], [0.0, 0.0]])).shape, column_space(np.zeros((2, 1))).shape
+    ((2, 1), (2, 0))
+    """
+    U, s, _ = np.linalg.svd(M, full_matrices=False)
+    return np.asarray(U[:, s > 1e-10 * max(float(s.max(initial=0.0)), 1e-300)])

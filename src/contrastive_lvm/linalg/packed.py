@@ -32,6 +32,13 @@ def full_index(K: int) -> np.ndarray:
     return index
 
 
+def pair_positions(K: int, columns: np.ndarray) -> np.ndarray:
+    """Packed positions, among K columns, of the pairs of some columns in increasing order."""
+    i, j = pair_indices(len(columns))
+    positions: np.ndarray = full_index(K)[columns[i], columns[j]]
+    return positions
+
+
 def pack(matrix: Array) -> Array:
     """Lower triangle of a (K, K) matrix as a (Q, 1) column."""
     column: Array = matrix[pair_indices(len(matrix))][:, None]
@@ -47,14 +54,15 @@ def pack_products(rows: Array, scale: Array) -> Array:
 
 
 def unpack(packed: Array) -> Array:
-    """(Q, P) to (P, K, K)."""
-    return np.ascontiguousarray(np.moveaxis(packed[full_index(isqrt(2 * len(packed)))], 2, 0))
+    """Unpack (Q, P) to (P, K, K)."""
+    full = packed[full_index(isqrt(2 * len(packed)))]  # (K, K, P)
+    return np.ascontiguousarray(full.transpose(2, 0, 1))
 
 
 def invert(packed: Array, out: Array | None = None) -> tuple[Array, Array]:
-    """Inverses, packed, and log-determinants, by Cholesky `A = C C'`, `A^-1 = C^-T C^-1`.
+    """Return packed inverses and log-determinants, by Cholesky `A = C C'`, `A^-1 = C^-T C^-1`.
 
-    `out` is where the inverses go; it may be the stack itself.
+    The inverses are written to `out`, which may be the stack itself.
 
     >>> import numpy as np
     >>> inverse, logdet = invert(np.array([[2.0], [0.0], [4.0]]))
@@ -90,7 +98,7 @@ def pairwise_products(left: Array, right: Array) -> Array:
 
 
 def _cholesky(A: Array) -> Array:
-    """In place: lower factors of a (K, K, P) stack, column by column."""
+    """Compute lower factors of a (K, K, P) stack in place, column by column."""
     for j in range(len(A)):
         if j:
             A[j:, j] -= np.einsum("ikp,kp->ip", A[j:, :j], A[j, :j])
@@ -110,6 +118,6 @@ def _triangular_inverse(C: Array) -> Array:
 
 
 def multiply(packed: Array, vectors: Array) -> Array:
-    """`A_p v_p` for a (Q, P) stack and (K, P) vectors."""
+    """Return `A_p v_p` for a (Q, P) stack and (K, P) vectors."""
     product: Array = np.einsum("ijp,jp->ip", _unpacked(packed, len(vectors)), vectors)
     return product

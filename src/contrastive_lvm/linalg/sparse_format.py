@@ -1,4 +1,4 @@
-"""Checks of sparse matrices from outside: SciPy's routines trust indices, and would read beyond.
+"""Checks of sparse matrices that users pass in, whose indices SciPy's routines would trust.
 
 A matrix of SciPy that was built from its parts, or read from a file, may hold indices outside of
 its shape, pointers that are out of order, or a shape that only its header claims.
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from contrastive_lvm.arrays import Sparse
 from contrastive_lvm.exceptions import InvalidDataError
 
-# A vector over so many rows or columns takes 34 MB; nothing stored supports a larger claim.
+# More rows or columns than that (a vector over them takes 34 MB) must be supported by entries.
 MOST_EMPTY = 1 << 22
 
 
@@ -44,10 +44,10 @@ def as_csr(X: Any, name: str) -> Sparse:
 def check_compressed(
     name: str, data: Any, indices: Any, indptr: Any, shape: tuple[int, ...], *, axis: int = 0
 ) -> None:
-    """Refuse parts of a CSR (`axis=0`) or CSC (`axis=1`) matrix that contradict each other.
+    """Refuse parts of a CSR (`axis=0`) or CSC (`axis=1`) matrix that contradict one another.
 
-    The parts are arrays as they were stored; call this before a matrix is made of them. `name` is
-    the argument or the file that errors name.
+    The parts are arrays as they were stored; call this before a matrix is made of them. Errors
+    begin with `name`, the argument or the file.
     """
     if np.ndim(indptr) != 1 or np.asarray(indptr).dtype.kind not in "iu":
         raise _damaged(name, "has pointers that are not a list of whole numbers")
@@ -73,7 +73,7 @@ def _check_indices(name: str, indices: Any, size: int, n_entries: int) -> None:
 
 
 def _check_claims(name: str, sizes: tuple[int, ...], n_entries: int) -> None:
-    """Refuse a shape that is mostly a claim, before anything is as large as it says."""
+    """Refuse a shape that the stored entries do not support, before it is allocated."""
     if max(sizes) > n_entries + MOST_EMPTY:
         reason = (
             f"claims {max(sizes)} rows or columns, but stores {n_entries} entries; "

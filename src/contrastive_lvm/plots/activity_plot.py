@@ -1,4 +1,4 @@
-"""Which dimensions each set of a model has, and how much of its variance they explain."""
+"""A table plot of the dimensions that each set has, and the variance that they explain."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whether a fit can be trusted: its trace, missing entries and how well they are imputed."""
+"""Diagnostic plots of a fit: its trace, missing entries, and how well they are imputed."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def plot_trace(models: Any, *, ax: Axes | None = None, title: str | None = None)
         colour = style.colour_of(code)
         last = max(last, _draw_trace(ax, model, traces[name], colour))
         words.append((_outcome(name, model, traces[name]), colour))
-    if last > 50:  # most is gained early
+    if last > 50:  # most of the gain comes early
         style.logarithmic(ax, "x")
     epochs = any(hasattr(model, "history_") for model in named.values())
     style.finish(ax, title, "epoch" if epochs else "iteration", "lower bound")
@@ -102,7 +102,7 @@ def plot_missing(
     >>> import contrastive_lvm as clvm
     >>> ax = clvm.plots.plot_missing([[1.0, np.nan], [2.0, 3.0]], [[np.nan, 1.0]])
     >>> ax.get_title(loc="left")
-    'Missing: target 25 %, background 50 %'
+    'Missing: target 25%, background 50%'
     """
     sets = {"target": read_missing(X, "X")}
     if background is not None:
@@ -139,7 +139,7 @@ def _shaded(missing: coo_array, colour: str) -> Array:
 
 def _percent(missing: coo_array) -> str:
     share = missing.nnz / np.prod(missing.shape)
-    return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.3g} %"
+    return f"{100.0 * share:.2g}%" if share < 0.995 else f"{100.0 * share:.3g}%"
 
 
 def plot_imputation(
@@ -154,8 +154,8 @@ def plot_imputation(
 ) -> Axes:
     """Plot held-out entries against the values that the model imputes for them.
 
-    Up to 300 entries have 90 % intervals; the share of all entries inside theirs is written
-    beside. Fit the model without the held-out entries, or it will look too good.
+    Up to 300 entries have 90 % intervals; the share of all entries inside theirs is written next to
+    them. Fit the model without the held-out entries, or it will look too good.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def plot_imputation(
     >>> model = clvm.ContrastiveLVM().fit(seen, background=data.background)
     >>> ax = clvm.plots.plot_imputation(model, data.target, hidden)
     >>> ax.get_ylabel()
-    'imputed value, with 90 % intervals'
+    'imputed value, with 90% intervals'
     """
     impute = learned(model, "impute", "ContrastiveLVM, ContrastiveVAE, PPCA or VAE")
     rows, hidden = _held_out(X, held_out)
@@ -200,11 +200,11 @@ def plot_imputation(
     words = (
         f"{len(truth)} entries",
         f"error {error:.2g} (root mean square)",
-        f"{100.0 * inside:.0f} % inside 90 % intervals",
+        f"{inside:.0%} inside 90% intervals",
     )
     style.names_in_corner(ax, [(word, style.INK) for word in words])
     unit = ", standard deviations" if scaled else ""
-    intervals = ", with 90 % intervals" if drawn else ""
+    intervals = ", with 90% intervals" if drawn else ""
     return style.finish(ax, title, f"true value{unit}", f"imputed value{intervals}")
 
 
@@ -233,5 +233,5 @@ def _draw_guesses(ax: Axes, truth: Array, guess: Array, std: Array) -> bool:
         ax.vlines(truth, *ends, colors=style.PALETTE[4], linewidths=0.8, alpha=0.7)
     size = style.point_size(len(truth))
     ax.scatter(truth, guess, s=size, color=style.PALETTE[0], alpha=0.7, linewidths=0.0, zorder=3)
-    ax.set(xlim=both, ylim=(both[0], both[1] + 0.22 * (both[1] - both[0])))  # space for words
+    ax.set(xlim=both, ylim=(both[0], both[1] + 0.22 * (both[1] - both[0])))  # space for the text
     return few

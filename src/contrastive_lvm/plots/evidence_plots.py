@@ -1,4 +1,4 @@
-"""How far to believe a fit: the null distribution of a test, held-out scores, stability."""
+"""Plots of the evidence for a fit: the null distribution of a test, held-out scores, stability."""
 
 from typing import TYPE_CHECKING
 
@@ -128,11 +128,12 @@ def plot_stability(
         raise ValueError("bootstrap has no target dimensions; fit a model with at least one.")
     ax = style.axes_or_new(ax, (4.6, 1.2 + 0.5 * angles.shape[1]))
     for k, own in enumerate(angles.T):
-        spread = 0.25 * np.sin(np.arange(len(own)) * 2.399963)  # the golden angle: no two alike
+        spread = 0.25 * np.sin(np.arange(len(own)) * 2.399963)  # the golden angle
         ax.scatter(own, k + spread, s=9, color=style.PALETTE[0], alpha=0.4, linewidths=0.0)
         ax.plot([np.median(own)] * 2, [k - 0.35, k + 0.35], color=style.INK, linewidth=1.6)
     ax.set_xlim(0.0, 90.0)
     style.finish(ax, title, "angle to the fit, in degrees", "")
-    ordinal = ["largest", *(f"{k + 1}. largest" for k in range(1, angles.shape[1]))]
-    style.names_of_rows(ax, [f"{name} angle" for name in ordinal])
+    ordinals = {1: "largest", 2: "2nd largest", 3: "3rd largest"}
+    numbers = range(1, angles.shape[1] + 1)
+    style.names_of_rows(ax, [f"{ordinals.get(k, f'{k}th largest')} angle" for k in numbers])
     return ax

@@ -1,4 +1,4 @@
-"""How an autoencoder was trained: the parts of its bound, the leak and the learning rate."""
+"""Plots of the training of an autoencoder: parts of its bound, leak and learning rate."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ def plot_history(model: Any, *, figure: Figure | None = None) -> Figure:
     """Plot the history of a trained autoencoder, a value per epoch.
 
     Four panels: the lower bound of the rows that train and (dashed) of held-out rows; the
-    divergences, which say how much each kind of latents is used; what the shared latents give away;
-    the learning rate. Bounds and divergences are in nats per row.
+    divergences, which say how much each kind of latents is used; what the shared latents reveal
+    about the target; the learning rate. Bounds and divergences are in nats per row.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Check what users pass to the plots."""
+"""Checks of the arguments of plots."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from contrastive_lvm.plots.style import PALETTE, colour_of, label
 
 
 class Grouping(NamedTuple):
-    """Which group each row or feature belongs to."""
+    """The group of each row or feature."""
 
     names: list[str]
     codes: npt.NDArray[np.intp]  # (N,) position in names; -1 without a label

@@ -80,12 +80,12 @@ def plot_comparison(
     panels : mapping of str to array-like of shape (n, k), or Comparison
         Title and latents of each panel, from left to right; or what `compare_methods` returned.
     labels : array-like of shape (n,), optional
-        Group of each row. Names stand at the centres of the groups in the panels that separate
+        Group of each row. Names are written at the centres of the groups in panels that separate
         them, or in one legend if no panel does.
     kind : {"points", "density", "both"}
         As in `plot_latents`.
     columns : int, optional
-        Number of panels beside each other; all of them by default.
+        Number of panels side by side; all of them by default.
     figure : matplotlib.figure.Figure, optional
         An empty figure or subfigure to draw in; by default a new one.
 
@@ -127,8 +127,8 @@ def plot_shared(
 ) -> Axes:
     """Plot the shared latents of both sets together.
 
-    The two clouds should cover each other. Where they do not, something of the target went into
-    the shared space, or the background lacks something (see `leakage` for a number).
+    The two clouds should coincide. If they do not, some structure of the target went into the
+    shared space, or the background lacks some structure (`leakage` measures it).
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def plot_shared(
     draw_rows(ax, points, Grouping(["target"], np.repeat([0, -1], sizes)), kind)
     words = [f"{name}, {size} rows" for name, size in zip(sets, sizes, strict=True)]
     style.names_in_corner(ax, [(words[0], style.PALETTE[0]), (words[1], style.BACKGROUND)])
-    x, y = [*(f"shared dimension {column + 1}" for column in columns), "rows"][:2]
+    x, y = [*(f"shared {column + 1}" for column in columns), "rows"][:2]
     return style.finish(ax, title, x, y)
 
 

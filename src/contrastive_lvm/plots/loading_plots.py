@@ -1,4 +1,4 @@
-"""Which features a model uses: loadings of one dimension, and norms over all dimensions."""
+"""Plots of the features that a model uses: loadings of a dimension, and norms over all."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_choice, check_integer
+from contrastive_lvm.estimators.summary import ranking_weights
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names, learned
 from contrastive_lvm.plots.uncertainty import Z90
@@ -58,7 +59,7 @@ def plot_loadings(
     ... )
     >>> ax = clvm.plots.plot_loadings(model, n=5, bootstrap=errors)
     >>> len(ax.get_yticks()), ax.get_xlabel()
-    (5, 'loading, with 90 % intervals')
+    (5, 'loading, with 90% intervals')
     """
     blocks = getattr(model, "blocks_", ("target", "shared"))
     components = _components(model, check_choice("of", of, tuple(blocks)))
@@ -68,20 +69,20 @@ def plot_loadings(
     loadings = components[dimension]
     names = feature_names(model, len(loadings))
     grouping = feature_groups(groups, len(loadings), names)
-    order = np.argsort(-np.abs(loadings), kind="stable")[: check_integer("n", n, 1)]
+    sizes = ranking_weights(model, len(loadings)) * np.abs(loadings)
+    order = np.argsort(-sizes, kind="stable")[: check_integer("n", n, 1)]
     ax = style.axes_or_new(ax, (4.6, 1.2 + 0.19 * len(order)))
     reach, level = _reach(model, of, bootstrap)
     own = None if reach is None else reach[dimension][order]
     _draw_ranked(ax, loadings[order], own, list(grouping.colours()[order]))
-    label = "loading" if own is None else f"loading, with {level:.0%} intervals".replace("%", " %")
+    label = "loading" if own is None else f"loading, with {level:.0%} intervals"
     if title is None:
         most = f", {len(order)} largest of {len(loadings)}" if len(order) < len(loadings) else ""
-        kind = of if hasattr(model, "blocks_") else of.capitalize()
-        title = f"{kind} dimension {dimension + 1}{most}"
+        title = f"{of} {dimension + 1}{most}"
     style.finish(ax, title, label, "")
     style.names_of_rows(ax, [style.label(names[i]) for i in order])
     low, high = ax.get_xlim()
-    small = loadings[order[len(order) // 2 :]]  # beside which a lower corner is free
+    small = loadings[order[len(order) // 2 :]]  # next to which a lower corner is free
     right = bool(high - small.max() > small.min() - low)
     shown = grouping._replace(codes=grouping.codes[order])
     style.names_in_corner(ax, shown.legend(), right=right, top=False)
@@ -103,7 +104,7 @@ def _reach(
 ) -> tuple[Array | None, float]:
     """Return half the lengths of intervals of loadings, and their level.
 
-    Standard deviations of variational posteriors suppose the latents known; intervals made of
+    Standard deviations of variational posteriors treat the latents as known; intervals made from
     them cover far less than they should, and are not drawn.
     """
     low: Any

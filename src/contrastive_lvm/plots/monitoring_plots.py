@@ -19,7 +19,7 @@ def plot_monitoring(monitoring: "Monitoring", *, title: str | None = None) -> Fi
     Parameters
     ----------
     monitoring : Monitoring
-        What `monitor` returned.
+        The result of `monitor`.
     title : str, optional
 
     Examples

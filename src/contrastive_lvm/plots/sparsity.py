@@ -93,7 +93,7 @@ def _draw_curves(ax: Axes, at: Array, curves: Array, colours: np.ndarray) -> Non
 
 
 def _mark(ax: Axes, at: float, words: str, side: str = "left") -> None:
-    """Draw a vertical line with words beside it."""
+    """Draw a vertical line with text next to it."""
     ax.axvline(at, color=style.INK, linewidth=0.9, linestyle=":")
     transform = ax.get_xaxis_transform()
     style.name_at(ax, at, 0.98, words, ha=side, va="top", transform=transform)

@@ -1,4 +1,4 @@
-"""Where the variance goes: shares of dimensions and noise, and spectra of loadings."""
+"""Plots of variances: shares of dimensions and noise, and spectra of loadings."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +16,7 @@ from contrastive_lvm.plots.inputs import learned, named_models
 def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | None = None) -> Axes:
     """Plot the shares of all dimensions and of the noise in the target set's variance.
 
-    Where a block has more than eight dimensions, the smallest are added up.
+    If a block has more than eight dimensions, the smallest are added up.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | Non
     ax = style.axes_or_new(ax, (4.6, 1.1 + 0.22 * len(bars)))
     shares = 100.0 * np.array(values)
     drawn = ax.barh(np.arange(len(bars)), shares, color=colours, height=0.72)
-    ax.bar_label(drawn, fmt="%.3g %%", padding=4.0, fontsize=9, color=style.INK)
+    ax.bar_label(drawn, fmt="%.3g%%", padding=4.0, fontsize=9, color=style.INK)
     ax.set_xlim(0.0, 1.18 * float(shares.max()))
     style.finish(ax, title, "% of the target set's modelled variance", "")
     style.names_of_rows(ax, names)
@@ -53,10 +53,10 @@ def _bars(block: str, shares: Any, colour: str) -> Iterable[tuple[str, float, st
     shares = np.asarray(shares, dtype=np.float64)
     shown = len(shares) if len(shares) <= 8 else 7
     for i, share in enumerate(shares[:shown]):
-        yield (f"{block} dimension {i + 1}", float(share), colour)
+        yield (f"{block} {i + 1}", float(share), colour)
     rest = shares[shown:]
     if len(rest):
-        yield (f"{len(rest)} more {block} dimensions", float(rest.sum()), colour)
+        yield (f"{len(rest)} more {block}", float(rest.sum()), colour)
 
 
 def plot_spectrum(

@@ -1,8 +1,8 @@
-"""One look for every picture: colours, frames, and names that stand beside what they name.
+"""The common style of all plots: colours, frames, and names next to what they name.
 
-In IPython, and wherever `pyplot` has been imported, new figures are known to `pyplot`, so that they
-are shown. Elsewhere `pyplot` is not loaded and no backend is chosen. No setting of Matplotlib is
-changed.
+In IPython, and wherever `pyplot` has been imported, new figures are registered with `pyplot`, so
+that they are shown. Elsewhere `pyplot` is not loaded and no backend is chosen. No setting of
+Matplotlib is changed.
 """
 
 import builtins
@@ -20,9 +20,9 @@ from contrastive_lvm.arrays import Array
 
 # Okabe & Ito's colours, told apart with any colour vision; the faint yellow comes last.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
-MARKERS = ("o", "^", "s", "D", "v", "P", "X")  # the next one whenever the colours are used up
+MARKERS = ("o", "^", "s", "D", "v", "P", "X")  # the next one when all colours are in use
 UNLABELLED, INK = "#999999", "#222222"
-BACKGROUND = "#777777"  # rows of the background, beside the target's first colour
+BACKGROUND = "#777777"  # rows of the background
 LETTER = 0.024  # width of a letter of nine points, as a share of the width of the axes
 NAME: dict[str, Any] = {
     "fontsize": 9,
@@ -41,7 +41,7 @@ def axes_or_new(ax: Axes | None, inches: tuple[float, float] = (4.6, 4.2)) -> Ax
 
 
 def new_figure(inches: tuple[float, float]) -> Figure:
-    """Make a figure, which `pyplot` shows where people use it."""
+    """Make a figure, which is registered with `pyplot` where that is in use."""
     if "matplotlib.pyplot" in sys.modules or hasattr(builtins, "__IPYTHON__"):
         from matplotlib import pyplot as plt
 
@@ -84,14 +84,14 @@ def finish(ax: Axes, title: str | None, x: str, y: str) -> Axes:
 
 
 def name_at(ax: Axes, x: float, y: float, name: str, colour: str = INK, **words: Any) -> None:
-    """Write a name beside what it names, in its colour."""
+    """Write a name next to what it names, in its colour."""
     ax.text(x, y, name, color=colour, **(NAME | {"ha": "left", "va": "center"} | words))
 
 
 def names_in_corner(
     ax: Axes, names: Iterable[tuple[str, str]], *, right: bool = False, top: bool = True
 ) -> None:
-    """Write names and their colours below each other, for what has no place of its own."""
+    """Write names in their colours below each other in a corner, in place of a legend."""
     listed = list(names) if top else list(names)[::-1]
     for i, (name, colour) in enumerate(listed):
         ax.annotate(
@@ -116,7 +116,7 @@ def name_apart(
     left: bool = False,
     most: int | None = None,
 ) -> int:
-    """Write names beside points, except those that would touch one already there.
+    """Write names next to points, except those that would touch one already there.
 
     Names stand to the right of their points, or to the left if asked or near the right edge, and
     there are at most `most`. Return the number of letters of the longest one.
@@ -141,7 +141,7 @@ def name_apart(
 def names_at_ends(ax: Axes, ends: Iterable[tuple[float, float, str, str]]) -> None:
     """Write names of lines, in their colours, at their ends (x, y), moved apart if they touch.
 
-    The limits of the axes have to be final.
+    Call this after the limits of the axes are final.
     """
     listed = list(ends)
     points = 72.0 / ax.figure.dpi
@@ -193,7 +193,7 @@ def visible(text: str) -> str:
 
 
 def label(name: str, most: int = 26) -> str:
-    r"""Return a name of the data as Matplotlib has to be given it: dollar signs are no formulas.
+    r"""Return a name as Matplotlib must receive it, with dollar signs that are not formulas.
 
     >>> print(label("$ per $"))
     \$ per \$

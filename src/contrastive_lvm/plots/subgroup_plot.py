@@ -13,7 +13,6 @@ from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping
 from contrastive_lvm.plots.latent_plots import draw_rows, name_centres
 
-CERTAIN = 0.9  # probability below which a row is drawn in grey
 RADIUS = float(np.sqrt(-2.0 * np.log(0.1)))  # standard deviations around 90 % of a plane's rows
 
 
@@ -48,24 +47,23 @@ def plot_subgroups(
     >>> model = model.fit(data.target, background=data.background)
     >>> ax = clvm.plots.plot_subgroups(model, data.target)
     >>> [text.get_text() for text in ax.texts][:2]
-    ['subgroup 1, 25 %', 'subgroup 2, 25 %']
+    ['subgroup 1, 25%', 'subgroup 2, 25%']
     """
     known = {} if covariates is None else {"covariates": covariates}
     found, points = model.subgroups(X, **known), np.asarray(model.latents(X, **known).target)
     mixture = model.posterior_.latent_mixtures["target"]
-    certain = found.probabilities.max(axis=1) >= CERTAIN
+    certain = found.probabilities.max(axis=1) >= 0.9
     names = [f"subgroup {c + 1}, {share:.0%}" for c, share in enumerate(found.weights)]
-    names = [name.replace("%", " %") for name in names]
     groups = Grouping(names, np.where(certain, found.labels, -1))
     ax = style.axes_or_new(ax)
     draw_rows(ax, points, groups, "points")
     if points.shape[1] == 1:
         _draw_densities(ax, len(points), mixture)
         style.names_in_corner(ax, groups.legend())
-        return style.finish(ax, title, "target dimension 1", "rows")
+        return style.finish(ax, title, "target 1", "rows")
     tops = _draw_ellipses(ax, mixture)
     ax.margins(0.15)
-    style.finish(ax, title, "target dimension 1", "target dimension 2")
+    style.finish(ax, title, "target 1", "target 2")
     if not name_centres(ax, tops, groups):
         style.names_in_corner(ax, groups.legend())
     return ax

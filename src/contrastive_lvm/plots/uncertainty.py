@@ -44,7 +44,7 @@ def plot_uncertainty(
     >>> model = clvm.ContrastiveLVM().fit(data.target, background=data.background)
     >>> ax = clvm.plots.plot_uncertainty(model.latents(data.target), data.target_labels)
     >>> ax.get_xlabel()
-    'target dimension 1'
+    'target 1'
     """
     mean, cov = _target_block(latents)
     groups, n = row_groups(labels, len(mean)), check_integer("n", n, 1)
@@ -55,10 +55,10 @@ def plot_uncertainty(
     ax = style.axes_or_new(ax)
     if mean.shape[1] == 1:
         _draw_intervals(ax, mean[shown, 0], np.sqrt(cov[shown, 0, 0]), colours)
-        style.finish(ax, title, "target dimension 1, with 90 % intervals", "row, in order")
+        style.finish(ax, title, "target 1, with 90% intervals", "row, in order")
     else:
         _draw_ellipses(ax, mean[shown, :2], cov[shown, :2, :2], colours)
-        style.finish(ax, title, "target dimension 1", "target dimension 2")
+        style.finish(ax, title, "target 1", "target 2")
         if name_centres(ax, centres_of(mean[:, :2], groups), groups):
             return ax
     style.names_in_corner(ax, groups.legend())
@@ -98,7 +98,7 @@ def _draw_ellipses(ax: Axes, mean: Array, cov: Array, colours: np.ndarray) -> No
     )
     ax.add_collection(ellipses, autolim=False)
     ax.scatter(mean[:, 0], mean[:, 1], s=6, c=colours, linewidths=0.0)
-    reach = np.sqrt(np.einsum("nkk->nk", cov))  # Matplotlib does not see how large ellipses are
+    reach = np.sqrt(np.einsum("nkk->nk", cov))  # Matplotlib ignores the size of ellipses
     ax.set_xlim(style.limits_of((mean - reach)[:, 0], (mean + reach)[:, 0], margin=0.04))
     ax.set_ylim(style.limits_of((mean - reach)[:, 1], (mean + reach)[:, 1], margin=0.04))
 

@@ -50,19 +50,17 @@ class ARD(Prior[InverseGamma]):
 
     _has_own_columns: ClassVar[bool] = True
     _treats_features_alike: ClassVar[bool] = True
+    _why_no_points: ClassVar[str | None] = PEAKS_AT_ZERO
     _loading_site: ClassVar[str | None] = " standard"
     _column_sites: ClassVar[tuple[str, ...]] = ("variance",)
 
     def __post_init__(self) -> None:
         check_positive("a0", self.a0)
         check_positive("b0", self.b0)
-
-    @property
-    def _drops_columns(self) -> bool:
-        return self.drop
+        object.__setattr__(self, "_drops_columns", self.drop)
 
     def init(self, shape: tuple[int, int]) -> InverseGamma:
-        """Return wide variances."""
+        """Return a state with wide posteriors of the variances."""
         return InverseGamma(np.full(shape[1], self.a0 + shape[0] / 2.0), np.ones(shape[1]))
 
     def update(self, state: InverseGamma, squares: Array) -> InverseGamma:
@@ -89,9 +87,6 @@ class ARD(Prior[InverseGamma]):
 
     def _in_units_of(self, variance: float) -> Self:
         return replace(self, b0=self.b0 * variance)
-
-    def _unsupported_reason(self, *, posterior: bool) -> str | None:
-        return None if posterior else PEAKS_AT_ZERO
 
     def _best_coordinates(
         self, loadings: Array, latents: Array, n_rows: float, n_features: int
@@ -144,7 +139,7 @@ class ARD(Prior[InverseGamma]):
 
 def _rotation_towards_diagonal(A: Array) -> Array:
     """Return an orthogonal O with `O' A O` nearer to a diagonal: a damped Jacobi step."""
-    A = A / A.max()  # it is positive definite, and its squares may overflow
+    A = A / A.max()  # positive definite; without the scaling its squares may overflow
     size = np.diagonal(A)
     apart = size - size[:, None]  # antisymmetric, as the angles are
     angle = A * apart / (apart**2 + DAMPING * np.outer(size, size))

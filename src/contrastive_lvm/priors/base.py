@@ -1,9 +1,9 @@
-"""What a prior on a block of loadings has to say.
+"""The base class of priors on a block of loadings.
 
 A prior sees the (D, K) loadings of a block only through `E[L^2]` and gives the expected precision
 of each entry. Its constants are its fields; what it learns is its state. Four methods are enough
-for a prior of one's own: `init`, `update`, `precision` and `bound`. `precision == -2 d bound /
-d E[L^2]` must hold at every state; `tests/priors/test_duality.py` checks it for each prior. With
+for a prior of your own: `init`, `update`, `precision` and `bound`. `precision == -2 d bound / d
+E[L^2]` must hold at every state; `tests/priors/test_duality.py` checks it for each prior. With
 `sample` it can also be used by `SVI`, `NUTS` and `density`.
 
 Everything else that an engine, a plot or a report may want to know has a default here, so that no
@@ -43,6 +43,11 @@ class Prior(ABC, Generic[State]):
     _has_own_columns: ClassVar[bool] = False
     # Whether all features are treated alike, so that the feature space may be rotated.
     _treats_features_alike: ClassVar[bool] = False
+    # Whether columns that the data does not support are dropped during a fit.
+    _drops_columns: bool = False
+    # Why loadings cannot be points, and why they cannot have a posterior; None where they can.
+    _why_no_points: ClassVar[str | None] = None
+    _why_no_posterior: ClassVar[str | None] = None
     # Whether loadings have a posterior under variational Bayes; otherwise they are points.
     _has_posterior: ClassVar[bool] = True
     # Whether the prior can be normalised, so that few rows still give a proper posterior.
@@ -92,15 +97,6 @@ class Prior(ABC, Generic[State]):
         do not depend on the units of the data.
         """
         return self
-
-    @property
-    def _drops_columns(self) -> bool:
-        """Tell whether columns that the data does not support are dropped during a fit."""
-        return False
-
-    def _unsupported_reason(self, *, posterior: bool) -> str | None:
-        """Say why loadings cannot be points, or cannot have a posterior; None if they can."""
-        return None
 
     def _proximal_step(self, curvature: Array, linear: Array) -> Array:
         """Maximise `c_d' l_d - 1/2 l_d' diag(gamma_d) l_d` less the penalty, exactly.

@@ -13,7 +13,7 @@ from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
 
 MOST_STEPS = 60  # of Newton's method, which takes five or so
-SMALL_GROUP = 0.05  # norm over the largest group's, below which gradient steps may have meant zero
+SMALL_GROUP = 0.05  # relative to the largest norm; smaller groups may be zeros that steps miss
 
 
 class GroupNorms(NamedTuple):
@@ -54,6 +54,10 @@ class GroupLasso(Prior[GroupNorms]):
     groups: Groups = None
 
     _has_proximal_step: ClassVar[bool] = True
+    _why_no_posterior: ClassVar[str | None] = (
+        "its exact zeros need point loadings; use inference=EM(), or the prior Horseshoe() for a "
+        "posterior"
+    )
     _loading_site: ClassVar[str | None] = ""
 
     def __post_init__(self) -> None:
@@ -94,14 +98,6 @@ class GroupLasso(Prior[GroupNorms]):
 
     def _bind(self, n_features: int, names: Sequence[str] | None) -> Self:
         return replace(self, groups=bound_groups(self.groups, n_features, names))
-
-    def _unsupported_reason(self, *, posterior: bool) -> str | None:
-        if not posterior:
-            return None
-        return (
-            "its exact zeros need point loadings; use inference=EM(), or the prior Horseshoe() "
-            "for a posterior"
-        )
 
     def _proximal_step(self, curvature: Array, linear: Array) -> Array:
         group, strength = self._strengths(len(linear))
@@ -147,7 +143,7 @@ def _shrunk_norms(
 ) -> Array:
     """Return the root n_g of `v(n) = sum_dj (c_dj / (gamma_dj n + rho_g))^2 = 1`.
 
-    It is 0 where `||c_g|| <= rho_g`, and only the other groups are looked at. There `v^(-1/2)` is
+    It is 0 where `||c_g|| <= rho_g`, and only the other groups need work. There `v^(-1/2)` is
     concave and increases, as in the secular equation of trust regions (More and Sorensen 1983):
     Newton steps towards `v^(-1/2) = 1` from below the root rise to it, in one step where all
     curvatures of a group are alike.

@@ -25,7 +25,7 @@ from contrastive_lvm.priors.base import (
 )
 from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
 
-PASSES = 3  # over the scales in an update: 44 sweeps a fit; 46 with one pass, 42 with ten
+PASSES = 3  # over the scales in an update: a fit takes 44 sweeps; 46 with 1 pass, 42 with 10
 
 
 class HorseshoeState(NamedTuple):
@@ -70,6 +70,7 @@ class Horseshoe(Prior[HorseshoeState]):
     delta: float = 5e-3
     p0: float = 0.5
 
+    _why_no_points: ClassVar[str | None] = PEAKS_AT_ZERO
     _loading_site: ClassVar[str | None] = " standard"
 
     def __post_init__(self) -> None:
@@ -92,7 +93,7 @@ class Horseshoe(Prior[HorseshoeState]):
         )
 
     def update(self, state: HorseshoeState, squares: Array) -> HorseshoeState:
-        """Update all scales in turn, conjugately, a few times over."""
+        """Update all scales in turn by their conjugate posteriors, a few times."""
         energy = _energy(state, squares)
         rho2, lam, tau2, xi, group = state
         for _ in range(PASSES):
@@ -147,9 +148,6 @@ class Horseshoe(Prior[HorseshoeState]):
 
     def _in_units_of(self, variance: float) -> Self:
         return replace(self, scale=self.scale * variance**0.5)
-
-    def _unsupported_reason(self, *, posterior: bool) -> str | None:
-        return None if posterior else PEAKS_AT_ZERO
 
     def _selected_features(
         self, state: HorseshoeState | None, relevance: Array, unit_variance: float

@@ -25,6 +25,7 @@ from contrastive_lvm.linalg.normal_mixture import (
     split_sums,
     sums_of,
 )
+from contrastive_lvm.linalg.packed import pair_indices
 
 COVARIANCES = ("full", "shared", "spherical")
 
@@ -40,7 +41,7 @@ class Mixture:
         `choose_subgroups` finds, which may be 1: no subgroups.
     covariance : {"full", "shared", "spherical"}
         Whether every subgroup has a covariance of its own, all have the same, or all have the same
-        but for its size.
+        up to its scale.
 
     Examples
     --------
@@ -63,7 +64,7 @@ class Mixture:
 
     @property
     def _size(self) -> int:
-        """Return the number of components; it must have been chosen."""
+        """Return the number of components, which must not be `"auto"` any more."""
         return int(self.n_components)
 
     def _updated(self, old: NormalMixture, sums: Array) -> NormalMixture:
@@ -93,7 +94,7 @@ class Mixture:
         roots = np.linalg.cholesky(mixture.covariances)
         diagonal = np.arange(roots.shape[1])
         roots[:, diagonal, diagonal] = np.log(roots[:, diagonal, diagonal])
-        lower = np.tril_indices(len(diagonal))
+        lower = pair_indices(len(diagonal))
         parts = (np.log(mixture.weights), mixture.means.ravel(), roots[:, *lower].ravel())
         return np.concatenate(parts)
 
@@ -101,30 +102,23 @@ class Mixture:
         """Return the components of a vector, standardized, with a covariance of the right kind."""
         C, T = self._size, n_dimensions
         logs, means, packed = np.split(vector, [C, C + C * T])
-        lower, diagonal = np.tril_indices(T), np.arange(T)
+        lower, diagonal = pair_indices(T), np.arange(T)
         roots = np.zeros((C, T, T))
         roots[:, *lower] = packed.reshape(C, -1)
         roots[:, diagonal, diagonal] = np.exp(roots[:, diagonal, diagonal])
         weights = np.exp(logs - logs.max())
         covs = at_least(roots @ np.swapaxes(roots, 1, 2), LEAST_VARIANCE)
-        if self.covariance != "full":  # combinations of roots are not exactly of the kind
+        if self.covariance != "full":  # combinations of roots lose the restricted form
             covs = _proportional(weights, covs, covs)
         if self.covariance == "shared":
             covs = np.broadcast_to(covs[:1], covs.shape)
         return NormalMixture(weights, means.reshape(C, T), covs).standardized()
 
-    def _n_parameters(self, n_dimensions: int) -> int:
-        """Return the number of free parameters beyond those of the standard model."""
-        C, T = self._size, n_dimensions
-        pairs = T * (T + 1) // 2
-        covariances = {"full": C * pairs, "shared": pairs, "spherical": pairs + C - 1}
-        return C - 1 + C * T + covariances[self.covariance] - T - pairs
-
 
 def _proportional(n: Array, covs: Array, old: Array) -> Array:
     """Return covariances that are multiples of one matrix: scales, then the matrix, then scales.
 
-    Each is the best given the other; `old` has the matrix to begin with.
+    Each maximises given the other; the iteration begins with the matrix of `old`.
     """
     T = covs.shape[1]
 

@@ -16,9 +16,10 @@ class Ridge(Prior[None]):
     """`L_dk ~ N(0, scale^2)`, the same for all loadings.
 
     A feature's loadings are shrunk by `I / (I + 1 / scale^2)`, where I is its information about
-    them, for a Poisson feature the sum of its counts: a feature with hundreds of counts hardly
-    notices the prior, one with a handful cannot lead. It is the default for counts and binary
-    data, whose likelihood may rise without limit as the loadings of a rare feature grow.
+    them, for a Poisson feature the sum of its counts: the prior hardly changes a feature with
+    hundreds of counts, and keeps the loadings of one with a handful small. It is the default for
+    counts and binary data, whose likelihood may rise without limit as the loadings of a rare
+    feature grow.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What a fit found: as facts, as advice, and as one HTML page."""
+"""The results of a fit as facts, as advice, and as one HTML page."""

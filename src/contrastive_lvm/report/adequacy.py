@@ -1,4 +1,4 @@
-"""Whether the background of a model is adequate, in sentences for the report."""
+"""Sentences for the report about whether the background suits the model."""
 
 import numpy as np
 
@@ -13,12 +13,38 @@ from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
 from contrastive_lvm.report.findings import Fitted
 
+MOST_AUC = 0.8  # of telling the sets apart by their shared latents
 
-def background_notes(model: Fitted, sets: Sets) -> list[dict[str, str]]:
-    """Return sentences with a level, "good" or "care"; none where it cannot be checked.
 
-    That is with autoencoders, counts, heavy tails, covariates, or missing entries.
+def shared_note(auc: float) -> tuple[str, str]:
+    """Return whether the shared latents tell the sets apart, as a level and a sentence.
+
+    >>> shared_note(0.52)[0], shared_note(0.97)[0]
+    ('good', 'care')
     """
+    curve = f"(area under the ROC curve {auc:.2f}; 0.5 is chance)"
+    if auc <= MOST_AUC:
+        return "good", f"The shared latents hardly tell the two sets apart {curve}."
+    return "care", (
+        f"The shared latents tell the two sets apart {curve}: what the sets have in common differs "
+        "between them, so part of the contrast may be there. Choose a background that varies in "
+        "every way that the target does except for the one of interest, or allow another number "
+        "of shared dimensions."
+    )
+
+
+def background_notes(model: Fitted, sets: Sets, auc: float | None = None) -> list[dict[str, str]]:
+    """Return sentences with a level, "good" or "care"; `auc` is that of the shared latents.
+
+    Noise and structure of the background alone cannot be checked for autoencoders, counts, heavy
+    tails, covariates and missing entries.
+    """
+    found = [] if auc is None else [shared_note(auc)]
+    found += _checked(model, sets)
+    return [{"level": level, "text": text} for level, text in found]
+
+
+def _checked(model: Fitted, sets: Sets) -> list[tuple[str, str]]:
     tables = [table.values for table in sets.tables]
     if (
         not isinstance(model, ContrastiveLVM)
@@ -34,34 +60,35 @@ def background_notes(model: Fitted, sets: Sets) -> list[dict[str, str]]:
         SetCovariance(np.cov(widen(rows)[:, chosen].T, bias=True), rows.shape[0]) for rows in tables
     ]
     found = check_background(model.posterior_, *covariances)
-    return [{"level": level, "text": text} for level, text in (_noise(found, model), _own(found))]
+    return [_noise(found, model), _own(found)]
 
 
 def _noise(found: BackgroundCheck, model: ContrastiveLVM) -> tuple[str, str]:
     ratio = f"{found.noise_ratio:.2g} times"
     if not found.noise_differs:
         return "good", (
-            "Outside the fitted dimensions both sets vary alike: the target's noise variance is "
-            f"{ratio} the background's."
+            "Outside of the fitted dimensions, both sets vary alike: the noise variance of the "
+            f"target is {ratio} that of the background."
         )
     if np.array_equal(model.noise_variance_, model.background_noise_variance_):
         return "care", (
-            f"The target's noise variance is {ratio} the background's, but the model has one for "
-            "both: give each set its own (sets='own', or --own-noise)."
+            f"The noise variance of the target is {ratio} that of the background, but the model "
+            "has one for both: give each set its own (sets='own', or --own-noise)."
         )
     return "good", (
-        f"The target's noise variance is {ratio} the background's; each set has its own."
+        f"The noise variance of the target is {ratio} that of the background; the model has one "
+        "for each."
     )
 
 
 def _own(found: BackgroundCheck) -> tuple[str, str]:
     if not found.has_own_structure:
         return "good", (
-            "The background has no structure beyond the model: in no direction does it vary much "
-            f"more than expected (at most {found.excess:.2g} times)."
+            "The background has no structure beyond the model: it varies at most "
+            f"{found.excess:.2g} times as much as expected in any direction."
         )
     return "care", (
-        f"The background varies {found.excess:.2g} times as much as the model expects in a "
-        "direction in which the target does not: allow dimensions of its own (n_background, or "
-        "--n-background) or more shared ones."
+        f"In one direction the background varies {found.excess:.2g} times as much as the model "
+        "expects, and the target does not: give the background dimensions of its own "
+        "(n_background, or --n-background), or allow more shared dimensions."
     )

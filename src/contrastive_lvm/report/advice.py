@@ -1,4 +1,4 @@
-"""Diagnostics of a fit and advice in plain words: what to trust, and what to do about the rest."""
+"""Diagnostics of a fit and advice in plain words: what to trust, and how to mend the rest."""
 
 from typing import NamedTuple
 
@@ -16,14 +16,12 @@ from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.matrices import column_variances, widen
 from contrastive_lvm.report.findings import Facts, Fitted, set_facts
 
-MOST_ROWS = 2000  # that advice looks at
-AT_FLOOR = 10.0  # times the least noise variance that a fit allows
+MOST_ROWS = 2000  # from which advice is derived
 UNEQUAL = 10.0  # ratio of residual variances; 20 features with equal noise reach 1.6 in 100 rows
-TINY = float(np.finfo(np.float64).tiny)
 
 
 class Remedies(NamedTuple):
-    """What to do about it, in the words of the command line or of the report."""
+    """Remedies for problems, in the words of the command line or of the report."""
 
     scale: str
     counts: str
@@ -40,7 +38,7 @@ COMMAND = Remedies(
     dimensions="allow more dimensions (--n-shared auto)",
     uncertainty="look at --std",
     robust="try --likelihood student_t",
-    replicates="name the replicates with --replicates COLUMN, if they are any",
+    replicates="if there are replicates, name them with --replicates COLUMN",
     fewer="use fewer dimensions (--n-shared), or --likelihood gaussian",
 )
 PAGE = Remedies(
@@ -49,28 +47,28 @@ PAGE = Remedies(
     dimensions="allow more shared dimensions, or let their number be found automatically",
     uncertainty="look at the standard deviations",
     robust="try a Student-t likelihood",
-    replicates="name the replicates (groups=..., or --replicates COLUMN), if they are any",
+    replicates="if there are replicates, name them (groups=..., or --replicates COLUMN)",
     fewer="use fewer dimensions, or one noise variance for all features",
 )
 
 
 def rows_advice(sets: Sets, remedies: Remedies = COMMAND) -> list[str]:
-    """Return what is to be known about the rows of two sets, whatever the model."""
+    """Return advice about the rows of two sets that does not depend on the model."""
     found = []
     if sets.dropped:
         found.append(
-            f"{len(sets.dropped)} columns are in only one of the two files and were left out: "
+            f"{len(sets.dropped)} columns that only one of the two files has were left out: "
             f"{', '.join(sets.dropped[:3])}{' ...' if len(sets.dropped) > 3 else ''}."
         )
     censored = sorted({name for table in sets.tables for name in table.censored})
     if censored:
         found.append(
-            f"Values below or above what can be measured (such as <LOD) are read as missing in "
-            f"{some(censored)}, but they are not missing at random, which the model assumes: "
+            f"Values outside the range of measurement (such as <LOD) are read as missing in "
+            f"{some(censored)}, but they are not missing at random, as the model assumes: the "
             "means and loadings of these features are biased."
         )
     if any(looks_transposed(table) for table in sets.tables):
-        found.append("The lines of the file seem to be features: add --transpose if they are.")
+        found.append("The rows of the file look like features: if they are, add --transpose.")
     known = sets.preparation.covariates
     unnamed = sets.preparation.replicates is None
     sign = replicate_sign(sets.tables, known) if unnamed else None
@@ -82,13 +80,13 @@ def rows_advice(sets: Sets, remedies: Remedies = COMMAND) -> list[str]:
 
 
 def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list[str]:
-    """Return what the data themselves call for, given the noise that a fitted model has."""
+    """Return advice about the data, given the noise of a fitted model."""
     found = rows_advice(sets, remedies)
     unscaled = sets.preparation.scaling.method == "none" and bool(np.any(model.noise_variance_))
     if unscaled and np.ndim(model.noise_variance_) == 0 and look_uneven(sets.target.values):
         found.append(
-            "The features' variances differ so much that a few of them determine the result: "
-            f"{remedies.scale}."
+            "The variances of the features differ so much that a few features determine the "
+            f"result: {remedies.scale}."
         )
     else:
         found += _noise_advice(sets, model, remedies)
@@ -98,40 +96,39 @@ def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list
 
 
 def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
-    """Compare the noise variances of a fit with what they should be."""
+    """Return advice about noise variances of a fit that vanish or differ too much."""
     noise, rows = np.asarray(model.noise_variance_), sets.target.values[:MOST_ROWS]
-    known = sets.preparation.covariates  # whose effects are no noise
+    known = sets.preparation.covariates  # their effects are not noise
     if not noise.any() or known or not isinstance(model, ContrastiveLVM):
         return []
-    if noise.ndim and remedies is COMMAND:  # the fit itself has said so
+    if noise.ndim and remedies is COMMAND:  # the fit itself has warned of it
         return []
     if noise.ndim:  # the least of a feature's over all sets
         variances, _ = column_variances(rows)
-        least = (noise <= AT_FLOOR * FLOOR * np.maximum(variances, TINY)).reshape(
-            -1, len(variances)
-        )
+        floor = FLOOR * np.maximum(variances, np.finfo(np.float64).tiny)
+        least = (noise <= 10.0 * floor).reshape(-1, len(variances))
         n = int(least.any(axis=0).sum())
         if not n:
             return []
-        said = f"{n} of {len(variances)} features have no noise left, since a dimension describes "
-        return [f"{said}each of them alone: {remedies.fewer}."]
+        said = f"{n} of {len(variances)} features have no noise left, since each has a dimension"
+        return [f"{said} to itself: {remedies.fewer}."]
     left = widen(rows) - model.reconstruct(sets.frames()[0][:MOST_ROWS])
     low, high = np.nanquantile(np.nanvar(left, axis=0), [0.1, 0.9])
     if not high > UNEQUAL * low > 0.0:
         return []
-    said = "What the model leaves of the features varies unequally (by a factor of "
-    said += f"{high / low:.0f} between the 10 % and the 90 % quantile), but it has one noise "
-    return [f"{said}variance: {remedies.scale}."]
+    said = f"The residual variances of the features differ by a factor of {high / low:.0f} (of "
+    said += "their 10% and 90% quantiles), but the model has a single noise variance: "
+    return [f"{said}{remedies.scale}."]
 
 
 def fit_advice(facts: Facts, remedies: Remedies = COMMAND, *, automatic: bool = False) -> list[str]:
-    """Return what a fit calls for; `automatic` says that shared dimensions were counted."""
+    """Return advice about a fit; `automatic` says that the data chose the shared dimensions."""
     found = []
     noise, target = facts["variance"]["noise"], sum(facts["variance"]["target"])
     if noise >= 0.3 and not automatic and facts["n_supported"] != 0:
         found.append(
             f"{noise:.0%} of the target's variance is noise: {remedies.dimensions}, or leave out "
-            "features that vary without structure."
+            "features without structure."
         )
     if facts["n_target"] and target < 0.02:
         found.append(
@@ -167,7 +164,7 @@ def diagnostics(
 
 
 def _separation(model: Fitted) -> list[str]:
-    """Return what held-out rows showed about the separation of an autoencoder's latents."""
+    """Return sentences about how well an autoencoder separates latents of held-out rows."""
     if not hasattr(model, "leakage_"):
         return []
     return [sentence[0].upper() + sentence[1:] for sentence in separation_warnings(model)]
@@ -177,8 +174,8 @@ def _ending(facts: Facts) -> tuple[str, str]:
     if facts["converged"]:
         return "good", f"The fit converged after {facts['iterations']:,} iterations."
     return "care", (
-        f"The fit stopped after {facts['iterations']:,} iterations, before it converged: allow "
-        "more (max_iter), or check whether the features have very different scales."
+        f"The fit stopped after {facts['iterations']:,} iterations without converging: allow "
+        "more (max_iter), or check whether the scales of the features are very different."
     )
 
 
@@ -194,9 +191,9 @@ def _enrichment(points: dict[str, Array]) -> list[tuple[str, str]]:
     for k, (a, b) in enumerate(zip(own, other, strict=True), start=1):
         ratio = a / b if b > 0 else np.inf
         times = f"{ratio:.1f} times" if ratio < 1000 else "over 1,000 times"
-        text = f"Along target dimension {k} the target varies {times} as much as the background."
+        text = f"Along target {k}, the target varies {times} as much as the background."
         if ratio < 1.5:
-            text += " Little is enriched there; what it shows may be noise."
+            text += " Little is enriched there, and what it shows may be noise."
         found.append(("note" if ratio >= 1.5 else "care", text))
     return found
 
@@ -209,9 +206,9 @@ def _certainty(points: dict[str, Array]) -> list[tuple[str, str]]:
         error = float((points["target_std"][:, k] ** 2).mean())
         if not spread > error:
             text = (
-                f"Target dimension {k + 1} is uncertain: a row's posterior standard deviation is "
-                f"typically {np.sqrt(error):.2g}, while rows differ by {np.sqrt(spread):.2g}. "
-                "Trust groups of rows there rather than single rows."
+                f"Target {k + 1} is uncertain: the posterior standard deviation of a row is "
+                f"typically {np.sqrt(error):.2g}, and the standard deviation over rows is "
+                f"{np.sqrt(spread):.2g}. Trust groups of rows there rather than single rows."
             )
             found.append(("care", text))
     return found

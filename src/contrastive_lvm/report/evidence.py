@@ -1,6 +1,8 @@
-"""Is the structure real? The test of contrast in one sentence, and errors of target loadings."""
+"""Evidence for structure: the test of contrast in one sentence, and errors of target loadings."""
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+
+import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.em import EM
@@ -16,17 +18,16 @@ from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
 if TYPE_CHECKING:
     from contrastive_lvm.report.findings import Fitted
     from contrastive_lvm.resampling.bootstrap import Bootstrap
+    from contrastive_lvm.resampling.subgroup_differences import SubgroupDifferences
+    from contrastive_lvm.resampling.subgroup_stability import SubgroupStability
 
-# Multiplications of a test that runs unasked: some five seconds of one core at three dimensions.
-MOST_WORK = 5e10
-# Resamples of a fit that run unasked, which find standard errors to 5 %, and their multiplications:
-# about a second of one core. An ascent from the fit takes some hundred sweeps.
-ERROR_RESAMPLES, MOST_BOOTSTRAP_WORK, ASCENT_SWEEPS = 200, 5e9, 100
+ERROR_RESAMPLES = 200  # by default, which give standard errors to 5%
+SUBGROUP_REFITS = 50  # by default for a fit with subgroups
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 class Verdict(TypedDict):
-    """What a test of contrast says; without numbers if there was no test."""
+    """The result of a test of contrast; without numbers if there was no test."""
 
     sentence: str
     level: Literal["good", "care", "note"]
@@ -36,18 +37,26 @@ class Verdict(TypedDict):
     method: str
 
 
+class SubgroupEvidence(NamedTuple):
+    """Results of fits to resampled rows about subgroups."""
+
+    stability: "SubgroupStability"
+    differences: "SubgroupDifferences"
+
+
 class Evidence(NamedTuple):
-    """What resampled rows say about a fit."""
+    """Results of resampling about a fit."""
 
     verdict: Verdict
     bootstrap: "Bootstrap | None" = None
     means: Shift | None = None  # None without a background
+    subgroups: SubgroupEvidence | None = None
 
     def standard_errors(self, model: "Fitted") -> Array | None:
         """Return standard errors of the target loadings that cover, (n_target, D), or None.
 
         They come from resampled rows, or from draws of the posterior by NUTS. Standard deviations
-        of other posteriors suppose the latents known and are too small.
+        of other posteriors treat the latents as known and are too small.
         """
         if self.bootstrap is not None:
             return self.bootstrap.target_components_std
@@ -70,7 +79,11 @@ def gather(
     and for refits if they take about a second (`has_cheap_errors`) and are possible.
     """
     said = judge(model, sets, n_resamples=n_resamples, shown=int(model.n_target_), seed=seed)
-    evidence = Evidence(said, means=shift_of(sets, replicates_of(sets), said["pvalue"]))
+    evidence = Evidence(
+        said,
+        means=shift_of(sets, replicates_of(sets), said["pvalue"]),
+        subgroups=_subgroup_evidence(model, sets, n_bootstrap, seed),
+    )
     unasked = n_bootstrap is None
     n_bootstrap = ERROR_RESAMPLES * has_cheap_errors(model, sets) if unasked else n_bootstrap
     if not n_bootstrap or _untestable(model, sets) or not isinstance(model, ContrastiveLVM):
@@ -79,7 +92,7 @@ def gather(
         found = resampled(model, sets, n_resamples=n_bootstrap, seed=seed)
         return evidence._replace(bootstrap=found)
     except InvalidParameterError as error:
-        if error.parameter == "inference":  # it cannot fit weighted rows
+        if error.parameter in ("inference", "latent_prior"):  # no fits to weighted rows
             return evidence
         raise
     except InvalidDataError:
@@ -96,7 +109,7 @@ def judge(
     shown: int | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """Say whether the sets differ, beside a model that shows so many dimensions, or why not."""
+    """Say whether the sets differ, for a model with so many dimensions, or why there is no test."""
     reason = _untestable(model, sets)
     if reason is not None or not isinstance(model, ContrastiveLVM):
         return not_tested(reason or "the model is not linear")
@@ -105,7 +118,9 @@ def judge(
     own_effects = sets.preparation.covariates and model.covariate_effects == "own"
     if own_effects and sets.preparation.replicates is not None:
         return not_tested("there is no test with replicates and covariate_effects='own'")
-    n_resamples = affordable_resamples(sets) if n_resamples is None else n_resamples
+    if n_resamples is None:
+        n_rows = sum(table.n_rows for table in sets.tables)
+        n_resamples = affordable_resamples(n_rows, len(sets.preparation.features))
     if not n_resamples:
         return not_tested("the data are large; run clvm test on the same files")
     try:
@@ -116,20 +131,23 @@ def judge(
         return not_tested(f"the likelihood {error.value!r} {error.reason.rstrip('.')}")
 
 
-def affordable_resamples(sets: Sets) -> int:
+def affordable_resamples(n_rows: int, n_features: int) -> int:
     """Return how often the test resamples by default: 999 times, 99 on larger data, or never.
 
     A resample costs a scatter matrix of the whitened rows, some `rows * rank^2` multiplications
-    for each dimension that is tested.
+    for each dimension that is tested. 5e10 of them take some five seconds at three dimensions.
     """
-    n_rows = sum(table.n_rows for table in sets.tables)
-    return resamples_within(n_rows, sets.target.values.shape[1])
-
-
-def resamples_within(n_rows: int, n_features: int) -> int:
-    """Return how often so many rows are resampled by default."""
     work = n_rows * min(n_rows, n_features) ** 2
-    return next((number for number in (999, 99) if number * work <= MOST_WORK), 0)
+    return next((number for number in (999, 99) if number * work <= 5e10), 0)
+
+
+def affords_errors(n_rows: int, n_features: int, n_columns: int) -> bool:
+    """Tell whether refits to resampled complete rows take about a second, 5e9 multiplications.
+
+    An ascent from the fit takes some hundred sweeps.
+    """
+    work = (n_rows + 100 * n_columns) * min(n_rows, n_features) ** 2
+    return ERROR_RESAMPLES * work <= 5e9
 
 
 def has_cheap_errors(model: "Fitted", sets: Sets) -> bool:
@@ -137,18 +155,18 @@ def has_cheap_errors(model: "Fitted", sets: Sets) -> bool:
 
     Scatters must suffice: complete rows, Gaussian noise, target loadings that no prior shrinks.
     """
-    tables = [table for table in (sets.target, sets.background) if table is not None]
+    tables, n_columns = sets.tables, int(model.n_target_ + model.n_shared_)
     if not has_errors(model) or any(is_sparse(t.values) or has_missing(t.values) for t in tables):
         return False
     n_rows = sum(table.n_rows for table in tables)
-    rank = min(n_rows, sets.target.values.shape[1])
-    sweeps = ASCENT_SWEEPS * int(model.n_target_ + model.n_shared_)
-    return bool(ERROR_RESAMPLES * (n_rows + sweeps) * rank**2 <= MOST_BOOTSTRAP_WORK)
+    return affords_errors(n_rows, sets.target.values.shape[1], n_columns)
 
 
 def has_errors(model: "Fitted") -> bool:
     """Tell whether a fit of Gaussian noise by EM has target loadings that can have errors."""
     if not isinstance(model, ContrastiveLVM) or not model.n_target_ or model.target_prior:
+        return False
+    if model.n_subgroups_ > 1:  # refits are without them
         return False
     likelihood = parse_params.likelihood(model.likelihood)
     by_em = model.inference in ("auto", "em") or isinstance(model.inference, EM)
@@ -168,6 +186,38 @@ def resampled(model: ContrastiveLVM, sets: Sets, *, n_resamples: int, seed: int 
         n_resamples=n_resamples,
         random_state=seed,
     )
+
+
+def _subgroup_evidence(
+    model: "Fitted", sets: Sets, n_refits: int | None, seed: int
+) -> SubgroupEvidence | None:
+    """Fit a model with subgroups to resampled rows, if it is asked for or takes some seconds."""
+    if not isinstance(model, ContrastiveLVM) or model.n_subgroups_ < 2:
+        return None
+    n_refits = SUBGROUP_REFITS * _has_cheap_refits(model, sets) if n_refits is None else n_refits
+    if n_refits < 2:
+        return None
+    from contrastive_lvm.resampling.subgroup_differences import differences_of, separation_of
+    from contrastive_lvm.resampling.subgroup_refits import grouped_rows, subgroup_refits
+    from contrastive_lvm.resampling.subgroup_stability import stability_of
+
+    known, groups = facts_of_sets(sets), replicates_of(sets)
+    rows = grouped_rows(
+        model,
+        sets.frames(),
+        (groups.get("groups"), groups.get("background_groups")),
+        (known.get("covariates"), known.get("background_covariates")),
+    )
+    refits = subgroup_refits(rows, n_refits, np.random.SeedSequence(seed))
+    apart = separation_of(rows, np.random.default_rng(seed))
+    return SubgroupEvidence(stability_of(rows, refits), differences_of(rows, apart, refits))
+
+
+def _has_cheap_refits(model: ContrastiveLVM, sets: Sets) -> bool:
+    """Tell whether fits with subgroups to resampled rows take some seconds: 50,000 entries."""
+    dense = not any(is_sparse(t.values) or has_missing(t.values) for t in sets.tables)
+    small = dense and sum(t.values.size for t in sets.tables) <= 50_000
+    return small and not model._fitted().likelihood._is_scale_mixture
 
 
 def facts_of_sets(sets: Sets) -> dict[str, Any]:
@@ -216,7 +266,7 @@ def _untestable(model: "Fitted", sets: Sets) -> str | None:
 
 
 def verdict(test: ContrastTest, shown: int | None = None) -> Verdict:
-    """Say what a test found, beside a model that shows so many target dimensions."""
+    """Describe the result of a test, for a model with so many target dimensions."""
     supported = int(test.n_target)
     return {
         "sentence": _sentence(float(test.pvalue), supported, shown),
@@ -253,8 +303,9 @@ def _sentence(pvalue: float, supported: int, shown: int | None) -> str:
     if shown is None or shown == supported:
         return f"{found}."
     if shown > supported:
-        others = "the other describes" if shown - supported == 1 else "the others describe"
-        return f"{found} of the {counted(shown, '')} below; {others} noise."
+        they = "it is" if supported == 1 else "they are"
+        told = f"the test does not say which of the {counted(shown, '')} below {they}"
+        return f"{found}; {told}."
     return f"{found}, of which the model has {counted(shown, '')}."
 
 

@@ -1,4 +1,4 @@
-"""What a fit found, as facts for JSON."""
+"""The results of a fit, as facts for JSON."""
 
 from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypeAlias, TypedDict, TypeGuard
 
@@ -6,7 +6,14 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.summary import leading, short, size_of, target_loadings
+from contrastive_lvm.estimators.leakage import told_apart
+from contrastive_lvm.estimators.summary import (
+    leading,
+    ranking_weights,
+    short,
+    size_of,
+    target_loadings,
+)
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.row_columns import facts_of_rows
 from contrastive_lvm.io.tables.table import Table
@@ -16,6 +23,8 @@ if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
     from contrastive_lvm.report.evidence import Evidence
     from contrastive_lvm.report.shift import MeanFacts
+
+FEWEST_ROWS, MOST_ROWS = 40, 500  # of each set, by whose shared latents the sets are told apart
 
 Fitted: TypeAlias = "ContrastiveLVM | ContrastiveVAE"
 
@@ -44,7 +53,7 @@ class OutlierFacts(TypedDict):
 
 
 class Facts(TypedDict):
-    """What is printed about a fit."""
+    """All that is printed about a fit."""
 
     verdict: str
     pvalue: float | None
@@ -67,6 +76,7 @@ class Facts(TypedDict):
     dimensions: list[dict[str, object]]
     selected_features: list[str] | None
     outliers: OutlierFacts
+    shared_auc: float | None  # of telling the sets apart by their shared latents; 0.5 is chance
     means: "MeanFacts | None"  # None without a background
     lower_bound: float
     iterations: int
@@ -105,6 +115,7 @@ def findings(
         "dimensions": _dimensions(model, sets, top, evidence.standard_errors(model)),
         "selected_features": ranked_features(model, sets) if drops_features(model) else None,
         "outliers": _outliers(rows or outlyingness(model, sets), sets.target),
+        "shared_auc": shared_auc(model, sets),
         "means": None if evidence.means is None else evidence.means.leading(top),
         "lower_bound": float(model.lower_bound_),
         "iterations": int(model.n_iter_),
@@ -113,6 +124,25 @@ def findings(
     if sets.background is not None:
         facts["background"] = _set(sets.background)
     return facts
+
+
+def shared_auc(model: Fitted, sets: Sets) -> float | None:
+    """Return how well the shared latents tell the sets apart, of some rows of each, evenly spaced.
+
+    The area under the ROC curve, as in `leakage`: a background that varies in every way that the
+    target does, but for the contrast, has 0.5. None where there are too few rows to say.
+    """
+    if sets.background is None or not model.n_shared_:
+        return None
+    if min(sets.target.n_rows, sets.background.n_rows) < FEWEST_ROWS:
+        return None
+    found, prepared = [], sets.preparation
+    for table, of in ((sets.target, "target"), (sets.background, "background")):
+        most = min(table.n_rows, MOST_ROWS)
+        some = some_rows(table, np.linspace(0, table.n_rows - 1, most).astype(np.intp))
+        facts = facts_of_rows(some, prepared)
+        found.append(model.latents(frame(some, named=prepared.named), of=of, **facts).shared)
+    return told_apart(found[0], found[1])
 
 
 def set_facts(facts: Facts) -> dict[str, SetFacts]:
@@ -137,9 +167,10 @@ def _shares(model: Fitted, sets: Sets) -> Shares:
             "shared": model.shared_variance_ratio_.tolist(),
             "noise": float(model.noise_variance_ratio_),
         }
-    rows = frame(some_rows(sets.target, slice(2000)), named=sets.preparation.named)
+    some = some_rows(sets.target, slice(2000))
+    rows, facts = frame(some, named=sets.preparation.named), facts_of_rows(some, sets.preparation)
     target, shared = (
-        float(model.reconstruct(rows, parts=(name,)).var(axis=0).sum())
+        float(model.reconstruct(rows, parts=(name,), **facts).var(axis=0).sum())
         for name in ("target", "shared")
     )
     noise = float(np.sum(np.broadcast_to(model.noise_variance_, (model.n_features_in_,))))
@@ -157,6 +188,7 @@ def _dimensions(
 ) -> list[dict[str, object]]:
     shares = model.target_variance_ratio_.tolist() if isinstance(model, ContrastiveLVM) else None
     found: list[dict[str, object]] = []
+    weights = ranking_weights(model, len(sets.preparation.features))
     for k, row in enumerate(effects(model)[: model.n_target_]):
         features = [
             {
@@ -164,7 +196,7 @@ def _dimensions(
                 "loading": float(row[i]),
                 "standard_error": None if errors is None else float(errors[k, i]),
             }
-            for i in leading(row, top)
+            for i in leading(row, top, weights)
         ]
         share = None if shares is None else shares[k]
         found.append({"dimension": k + 1, "share": share, "features": features})
@@ -174,8 +206,8 @@ def _dimensions(
 def effects(model: Fitted) -> Array:
     """Return what a unit of each dimension adds to each feature, (K, D).
 
-    These are the loadings of linear models, target dimensions first; for autoencoders half of what
-    a step from -1 to 1 along each target dimension changes.
+    For linear models these are the loadings, target dimensions first; for autoencoders they are
+    half of the change from a step from -1 to 1 along each target dimension.
     """
     if not isinstance(model, ContrastiveLVM):
         return target_loadings(model)
@@ -189,7 +221,10 @@ def drops_features(model: Fitted) -> TypeGuard[ContrastiveLVM]:
 
 def ranked_features(model: ContrastiveLVM, sets: Sets) -> list[str]:
     """Return the names of the selected features, the most relevant first."""
-    order = np.argsort(-model.feature_relevance_, kind="stable")
+    order = np.argsort(
+        -ranking_weights(model, len(sets.preparation.features)) * model.feature_relevance_,
+        kind="stable",
+    )
     return [sets.preparation.features[i] for i in order if model.selected_features_[i]]
 
 
@@ -198,7 +233,8 @@ def outlyingness(model: Fitted, sets: Sets) -> Outlyingness:
     prepared, table = sets.preparation, sets.target
     rows, facts = frame(table, named=prepared.named), facts_of_rows(table, prepared)
     if not isinstance(model, ContrastiveLVM):
-        return Outlyingness("distance", _distances(model.score_samples(rows, n_draws=10), table))
+        scores = model.score_samples(rows, n_draws=10, **facts)
+        return Outlyingness("distance", _distances(scores, table))
     one = some_rows(table, slice(1))
     probe = model.outliers(frame(one, named=prepared.named), **facts_of_rows(one, prepared))
     if (probe.weights != 1.0).any():

@@ -22,7 +22,7 @@ from contrastive_lvm.plots.style import PALETTE, visible
 
 def page(facts: dict[str, object]) -> str:
     """Return the HTML page that shows what `page_data` has collected."""
-    # Colours for numbers from low to high, in an order that any colour vision sees.
+    # Colours for numbers from low to high, in an order that people with any colour vision can see.
     ramp = [to_hex(colour) for colour in colormaps["viridis"](np.linspace(0.0, 1.0, 64))]
     facts = facts | {"palette": PALETTE, "ramp": ramp}
     script = _script()
@@ -35,7 +35,7 @@ def page(facts: dict[str, object]) -> str:
         "DATA": escaped(_visible(facts)),
         "SCRIPT": script,
     }
-    # In one pass, so that no placeholder is looked for inside another part.
+    # In one pass, so that no placeholder is searched for inside another part.
     return re.sub(r"%([A-Z]+)%", lambda found: parts[found[1]], web("page.html"))
 
 
@@ -50,7 +50,7 @@ def escaped(facts: object) -> str:
 
 
 def _visible(value: object) -> object:
-    """Make all text visible, in whatever it is nested."""
+    """Make all text visible, however deep it is nested."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
@@ -61,7 +61,7 @@ def _visible(value: object) -> object:
 @cache
 def _script() -> str:
     names = "data state colour drawing scatter views differences loadings subgroups summary"
-    parts = "\n".join(web(f"{name}.js") for name in [*names.split(), "downloads", "main"])
+    parts = "\n".join(web(f"{name}.js") for name in [*names.split(), "downloads", "figure", "main"])
     return f'(() => {{\n"use strict";\n{parts}}})();\n'
 
 

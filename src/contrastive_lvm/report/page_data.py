@@ -7,6 +7,7 @@ import scipy
 
 from contrastive_lvm import __version__
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.estimators.summary import ranking_weights
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.row_columns import facts_of_rows
 from contrastive_lvm.io.tables.table import Table
@@ -55,25 +56,27 @@ def page_data(
         drawn = drawn._replace(background=background)
     points, probabilities = _points(model, drawn), probabilities_of(model, drawn)
     loadings = effects(model)
+    weights = ranking_weights(model, loadings.shape[1])
     return {
         "title": title,
         "facts": facts,
         "settings": _settings(model, facts),
         "diagnostics": diagnostics(model, sets, facts, points),
-        "background_notes": background_notes(model, sets),
+        "background_notes": background_notes(model, sets, facts["shared_auc"]),
         "points": {name: packed(_alike(values)) for name, values in points.items()},
         "rows": drawn.target.row_names,
         "background_rows": drawn.background and drawn.background.row_names,
         "columns": _columns(drawn, fits, target, probabilities),
-        "subgroups": subgroup_facts(model, sets, probabilities),
+        "subgroups": subgroup_facts(model, sets, evidence, probabilities),
         "annotation_notes": annotation_notes(drawn, points, probabilities),
         "features": sets.preparation.features,
         "loadings": packed(loadings),
+        "ranking_weights": packed(weights),
         "loading_errors": _loading_errors(loadings, evidence.standard_errors(model)),
         "level": evidence.verdict["level"],
         "stability": _stability(evidence),
         "selected": model.selected_features_.tolist() if drops_features(model) else None,
-        "values": _values(loadings[: model.n_target_], drawn),
+        "values": _values(weights * loadings[: model.n_target_], drawn),
         "trace": _thinned(np.asarray(model.lower_bounds_)),
     }
 
@@ -87,19 +90,19 @@ def _loading_errors(loadings: Array, errors: Array | None) -> Packed | None:
 
 
 def _stability(evidence: Evidence) -> str:
-    """Say how much the target dimensions turn when other rows are drawn."""
+    """Describe how much the target dimensions turn when other rows are drawn."""
     if evidence.bootstrap is None or not evidence.bootstrap.subspace_angles.size:
         return ""
     angles = np.degrees(evidence.bootstrap.subspace_angles.max(axis=1))
     return (
-        f"In {len(angles)} fits to resampled rows the target dimensions turned by "
-        f"{np.median(angles):.0f} degrees at the median, and by {np.quantile(angles, 0.9):.0f} or "
-        "less in nine of ten."
+        f"In {len(angles)} fits to resampled rows, the median angle to the target dimensions of "
+        f"this fit was {np.median(angles):.0f} degrees; in 90% of them it was at most "
+        f"{np.quantile(angles, 0.9):.0f} degrees."
     )
 
 
 def _settings(model: Fitted, facts: Facts) -> list[tuple[str, str]]:
-    """List what is needed to repeat the fit, as text: data, model and versions."""
+    """List, as text, what is needed to repeat the fit: data, model and versions."""
     pairs = [(f"{name} set", _set(own)) for name, own in set_facts(facts).items()]
     pairs += [("features", f"{facts['features']:,}"), ("scale", facts["scale"])]
     pairs += [("estimator", type(model).__name__)]
@@ -144,7 +147,7 @@ def _points(model: Fitted, sets: Sets) -> dict[str, Array]:
 
 
 def _alike(values: Array) -> Array:
-    """Return one row where all are equal, as standard deviations of complete rows are."""
+    """Return a single row if all are equal, as standard deviations of complete rows are."""
     return values[:1] if values.size and bool((values == values[0]).all()) else values
 
 
@@ -197,6 +200,6 @@ def _values(loadings: Array, sets: Sets) -> Packed:
 
 
 def _thinned(trace: Array) -> list[float]:
-    """Thin out a trace of more than 500 points, its ends kept."""
+    """Thin out a trace of more than 500 points; its ends are kept."""
     shown = np.linspace(0, len(trace) - 1, min(len(trace), 500)).astype(int)
     return [float(value) for value in trace[shown]]

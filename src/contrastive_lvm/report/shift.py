@@ -1,4 +1,4 @@
-"""How the means of the two sets differ, beside what varies within the target."""
+"""Differences between the means of the two sets, which are not part of the contrast."""
 
 from typing import Any, NamedTuple, TypedDict
 
@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.io.tables.prepare import Sets
+from contrastive_lvm.resampling import LEVEL
 from contrastive_lvm.resampling.mean_difference import mean_difference
-
-LEVEL = 0.05  # of false discoveries among features whose means are said to differ
 
 
 class MeanFacts(TypedDict):
@@ -23,7 +22,7 @@ class Shift(NamedTuple):
     """The difference of the means of each feature, in the units of the file."""
 
     table: pd.DataFrame  # as `mean_difference` returns it
-    contrast: bool | None  # whether a test supports any; None if there was none
+    contrast: bool | None  # whether a test supports contrast; None without a test
 
     def leading(self, top: int) -> MeanFacts:
         """Return how many features differ, and the clearest of them."""
@@ -42,17 +41,17 @@ class Shift(NamedTuple):
 
     def _sentence(self, n: int) -> str:
         if n == 0:
-            return "No feature differs in its mean between the sets beyond chance."
-        only = " Here nearly all that differs is such a shift." if self.contrast is False else ""
+            return "No feature has a mean that differs between the sets by more than chance."
+        only = " Here nearly all of the difference is such a shift." * (self.contrast is False)
         return (
-            f"{n:,} of {len(self.table):,} features differ in their means ({LEVEL:.0%} false "
-            "discoveries); a shift common to the target is no contrast and not in the loadings."
-            f"{only}"
+            f"The means of {n:,} of {len(self.table):,} features differ between the sets (false "
+            f"discovery rate {LEVEL:.0%}); a shift of the whole target is not a contrast and does "
+            f"not appear in the loadings.{only}"
         )
 
 
 def shift_of(sets: Sets, replicates: dict[str, Any], pvalue: float | None) -> Shift | None:
-    """Compare the means of both sets, beside the p-value of a test of contrast."""
+    """Compare the means of both sets; the p-value of a test of contrast goes with the result."""
     target, background = sets.frames()
     if background is None:
         return None

@@ -1,4 +1,4 @@
-"""What a fit found, as tables: loadings, latents, means, shares of variance, settings."""
+"""The results of a fit as tables: loadings, latents, means, shares of variance, settings."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from contrastive_lvm.report.findings import Fitted
 
 
 def tables_of_model(model: Fitted, sets: Sets, evidence: Evidence) -> dict[str, pd.DataFrame]:
-    """Return tables by name; loadings are those of the scaled rows where the model scales rows."""
+    """Return tables by name; for a model that scales rows, loadings are those of scaled rows."""
     found = {
         "loadings": _loadings(model, sets, evidence),
         "latents": _latents(model, sets, sets.target, "target"),
@@ -25,6 +25,9 @@ def tables_of_model(model: Fitted, sets: Sets, evidence: Evidence) -> dict[str, 
         found["background"] = _latents(model, sets, sets.background, "background")
     if evidence.means is not None:
         found["means"] = evidence.means.table
+    if evidence.subgroups is not None:
+        apart = evidence.subgroups.differences.table
+        found["subgroups"] = apart.assign(subgroup=apart.subgroup + 1).set_index("subgroup")
     if isinstance(model, ContrastiveLVM):
         shares = {
             f"{block}{i + 1}": share
@@ -53,7 +56,7 @@ def _loadings(model: Fitted, sets: Sets, evidence: Evidence) -> pd.DataFrame:
 
 
 def _latents(model: Fitted, sets: Sets, table: Table, of: str) -> pd.DataFrame:
-    """Return posterior means and standard deviations, and subgroups, beside the annotations."""
+    """Return posterior means, standard deviations and subgroups, together with the annotations."""
     rows = frame(table, named=sets.preparation.named)
     facts = facts_of_rows(table, sets.preparation)
     found = model.latents(rows, of=of, **facts)
@@ -85,7 +88,7 @@ def _settings(model: Fitted, sets: Sets, evidence: Evidence) -> pd.DataFrame:
 
 
 def write_workbook(path: Path, tables: dict[str, pd.DataFrame]) -> None:
-    """Write tables as the sheets of a workbook, without anything that is run as a formula."""
+    """Write tables as the sheets of a workbook, in which nothing is a formula."""
     try:
         with pd.ExcelWriter(path, engine="openpyxl") as book:
             for name, table in tables.items():

@@ -12,7 +12,7 @@ from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.estimators.covariates import covariate_table
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.units import without_preparation
-from contrastive_lvm.io.atomic import destination, write_text_atomically
+from contrastive_lvm.io.atomic import page_destination, write_text_atomically
 from contrastive_lvm.io.tables.preparation import unprepared
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.table import Table
@@ -24,7 +24,7 @@ COLUMNS = {"size_factors": "size factor", "groups": "replicate"}  # as the page 
 
 
 class GivenRows(NamedTuple):
-    """The rows of a set, and what a user says about them."""
+    """The rows of a set, and what users pass in with them."""
 
     X: Any
     labels: Any
@@ -43,7 +43,7 @@ def write_report(
     title: str,
 ) -> Path:
     """Write the report of a fitted estimator; see its method `report`."""
-    place, preparation = destination(path), unprepared(model)
+    place, preparation = page_destination(path), unprepared(model)
     if not hasattr(model, "feature_names_in_"):  # names from x0, as in scikit-learn
         features = [f"x{i}" for i in range(len(preparation.features))]
         preparation = preparation._replace(features=features)
@@ -77,7 +77,7 @@ def _is_given(name: str, *sets: GivenRows) -> bool:
     for own, value in zip(sets, values, strict=True):
         if (own.X is None) != (value is None):
             raise ValueError(
-                f"{own.prefix}{name}={value!r} does not match the rows; give one for each row."
+                f"{own.prefix}{name}={value!r} does not match the rows; give one value per row."
             )
     return True
 
@@ -115,7 +115,7 @@ def _annotations(labels: Any, name: str, n: int) -> pd.DataFrame:
         ) from error
     if len(frame) != n:
         raise ValueError(
-            f"{name} has {len(frame)} values, but there are {n} rows; give one for each row."
+            f"{name} has {len(frame)} values, but there are {n} rows; give one value per row."
         )
     return frame.reset_index(drop=True)
 

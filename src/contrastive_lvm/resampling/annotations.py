@@ -2,9 +2,9 @@
 
 The share explained is that of a linear regression on the annotation (its classes, or its numbers):
 the sum of squares of the fitted values over that of the latents. Of subgroups, the probabilities
-take the place of latents; for certain ones that is Goodman and Kruskal's tau. A fit treats all
-rows alike and never sees the annotations, so that without any relation every permutation of them
-is as likely as the one observed, and the p-value is exact, however the latents were chosen.
+take the place of latents; for probabilities of 0 and 1 that is Goodman and Kruskal's tau. A fit
+treats all rows alike and never sees the annotations, so that without any relation every permutation
+of them is as likely as the one observed, and the p-value is exact, however the latents were chosen.
 
 Rows of a replicate are not exchangeable with others. An annotation that all rows of a replicate
 share (genotype of an animal) is permuted among replicates, any other within replicates.
@@ -13,25 +13,18 @@ share (genotype of an animal) is permuted among replicates, any other within rep
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.subgroups import has_subgroups
 from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.resampling import LEVEL
 from contrastive_lvm.resampling.parallel import seed_sequence
-from contrastive_lvm.resampling.replicates import check_replicates
+from contrastive_lvm.resampling.replicates import Flags, Integers, check_replicates
 
-MOST_ROWS = 2000  # evenly spaced, that annotations are compared with
-MOST_CODES = 10  # distinct integers, at most, that are names of classes
-LEAST_VARIANCE = 1e-12  # of latents that vary at all
-LEVEL = 0.05  # of all sentences together
-NEARLY_ALL = 0.9  # of a subgroup's rows
-MUCH = 0.1  # of the target latents, beyond chance, that is worth a sentence
+MOST_ROWS = 2000  # evenly spaced rows that are compared with annotations
 TECHNICAL = ("batch", "plate", "run", "lane", "site", "chip", "library", "operator")
-
-Integers = npt.NDArray[np.intp]
 
 
 def explain_annotations(
@@ -44,7 +37,7 @@ def explain_annotations(
     n_permutations: int = 999,
     random_state: Any = None,
 ) -> pd.DataFrame:
-    """Say how much annotations explain of target latents, shared latents and subgroups.
+    """Measure how much annotations explain of target latents, shared latents and subgroups.
 
     Parameters
     ----------
@@ -124,7 +117,7 @@ def explained(
             [_squares(known, rows[orders.draw(rng)], part) for _ in range(n_permutations)]
         )
         for (of, own), total in zip(places.items(), totals, strict=True):
-            if total <= LEAST_VARIANCE * len(rows):  # no dimension, or one subgroup
+            if total <= 1e-12 * len(rows):  # no dimension, or one subgroup
                 continue
             share, drawn = first[own].sum() / total, others[:, own].sum(axis=1) / total
             pvalue = (1 + (drawn >= share * (1.0 - 1e-12)).sum()) / (1 + n_permutations)
@@ -138,7 +131,7 @@ class _Known(NamedTuple):
 
     values: Array  # (N,)
     n_classes: int  # 0 for numbers
-    seen: npt.NDArray[np.bool_]
+    seen: Flags
 
 
 def _read(column: "pd.Series[Any]") -> _Known:
@@ -147,21 +140,21 @@ def _read(column: "pd.Series[Any]") -> _Known:
     if numeric:
         numbers = column.to_numpy(dtype=float)
         whole = (numbers[seen] == np.round(numbers[seen])).all()
-        if not whole or len(np.unique(numbers[seen])) > MOST_CODES:
+        if not whole or len(np.unique(numbers[seen])) > 10:
             return _Known(numbers, 0, seen)
     codes, classes = pd.factorize(column)
     return _Known(codes.astype(float), len(classes), seen)
 
 
 class _Orders(NamedTuple):
-    """Permutations that leave all as likely as it was: of rows, of replicates, or within them."""
+    """Permutations under which the data is as likely: of rows, of replicates, or within them."""
 
     what: str
     replicate: Integers  # (n,) from 0 on
     first: Integers  # a row of each replicate
 
     def draw(self, rng: np.random.Generator) -> Integers:
-        """Draw whose value each row has."""
+        """Draw a permutation: the row whose value each row gets."""
         n = len(self.replicate)
         if self.what == "rows":
             return rng.permutation(n)
@@ -174,7 +167,7 @@ class _Orders(NamedTuple):
 
 
 def _orders(values: Array, replicate: Integers, *, labelled: bool) -> _Orders | None:
-    """Return how an annotation is permuted; None if no permutation changes it."""
+    """Return the permutations of an annotation; None if none of them changes it."""
     if len(np.unique(values)) < 2:
         return None
     _, first, replicate = np.unique(replicate, return_index=True, return_inverse=True)
@@ -197,7 +190,7 @@ def _squares(known: _Known, rows: Integers, Z: Array) -> Array:
 def annotation_sentences(
     table: pd.DataFrame, annotations: pd.DataFrame, labels: Integers | None
 ) -> list[str]:
-    """Say what a table of `explain_annotations` shows, at 5 % for all comparisons together.
+    """Describe what a table of `explain_annotations` shows, at 5 % for all comparisons together.
 
     `labels` has the most probable subgroup of each row, if there are any.
     """
@@ -208,22 +201,24 @@ def annotation_sentences(
             continue
         if of == "subgroups" and labels is not None:
             said += _compositions(name, annotations[name], labels)
-        if of == "target" and share - chance >= MUCH:
-            text = f"{name} explains {share:.0%} of the target latents ({chance:.0%} by chance, "
+        if of == "target" and share - chance >= 0.1:
             technical = any(word in name.lower() for word in TECHNICAL)
             check = ": check whether that is technical" if technical else ""
-            said.append(f"{text}p = {pvalue:.2g}){check}.")
+            said.append(
+                f"{name} explains {share:.0%} of the variance of the target latents ({chance:.0%} "
+                f"by chance, p = {pvalue:.2g}){check}."
+            )
     return said
 
 
 def _compositions(name: str, column: "pd.Series[Any]", labels: Integers) -> list[str]:
-    """Name the subgroups of which nearly all rows have the same value, which others have not."""
+    """Describe subgroups in which nearly all rows have a value that other subgroups lack."""
     said, values = [], column.astype(object).to_numpy()
     if _read(column).n_classes == 0:
         return [f"Subgroups differ in {name}."]
     for c in np.unique(labels):
         counts = pd.Series(values[labels == c]).value_counts(normalize=True)
-        if len(counts) and counts.iloc[0] >= NEARLY_ALL:
+        if len(counts) and counts.iloc[0] >= 0.9:
             how = "all" if counts.iloc[0] == 1.0 else "nearly all"
             said.append(f"Subgroup {c + 1} is {how} {counts.index[0]} ({name}).")
     return said or [f"Subgroups differ in {name}, but none is nearly all of one kind."]

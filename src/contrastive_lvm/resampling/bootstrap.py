@@ -24,44 +24,33 @@ unimodal distributions). Where more features are selected, the bound is `q^2 / (
 """
 
 import math
-from collections.abc import Callable, Sequence
-from copy import copy
-from functools import partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
-from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_positive
-from contrastive_lvm.draws import signed_permutations
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.covariates import effects_table
 from contrastive_lvm.estimators.input_rows import read_rows
-from contrastive_lvm.estimators.linear_fit import FitInput, read_input
 from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
-from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
-from contrastive_lvm.linalg.gauge import ROTATIONS
+from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.model import LoadingBlock
-from contrastive_lvm.resampling.block_rows import refuse_background
-from contrastive_lvm.resampling.parallel import resample, seed_sequence
-from contrastive_lvm.resampling.refit import Refit, Refitted, closed_form_engine
-from contrastive_lvm.resampling.replicates import (
-    Flags,
-    Integers,
-    Replicates,
-    check_replicates,
-    draw_halves,
-    draw_weights,
-    replicate_labels,
+from contrastive_lvm.resampling.compared_rows import refuse_background
+from contrastive_lvm.resampling.parallel import seed_sequence
+from contrastive_lvm.resampling.refit import Refitted
+from contrastive_lvm.resampling.replicates import Flags, Integers, draw_halves
+from contrastive_lvm.resampling.resampled_fit import (
+    ResampledFit,
+    draw_resample,
+    of_several_sets,
+    of_two_sets,
 )
 
-STABLE = 0.9  # of the halves in which a stable feature is selected
-MOST_DRAWS = 100  # until one has enough rows and observed entries to fit the model
-ANOTHER_FIT = 0.5  # nats that a refit of the same rows may gain
+STABLE = 0.9  # share of the halves in which a stable feature is selected
 UNUSED = 1e-3  # of the largest norm: columns without support have less
 SHRUNK = (
     "No intervals: {prior!r} shrinks the {block} loadings, and intervals around shrunk loadings "
@@ -70,7 +59,7 @@ SHRUNK = (
 
 
 class Bootstrap(NamedTuple):
-    """What resampled rows say of a fit; components are rows, as in `target_components_`."""
+    """Results of refits to resampled rows; components are rows, as in `target_components_`."""
 
     target_components: Array  # (n_target, D) of the fit
     target_components_std: Array | None  # (n_target, D) standard errors
@@ -83,13 +72,13 @@ class Bootstrap(NamedTuple):
     stable_features: Flags | None  # (D,) under a prior that selects features
     expected_false_selections: float | None  # at most, among the stable features
     confidence_level: float
-    note: str  # why numbers are left out, or how they must be read; empty otherwise
+    note: str  # why numbers are left out, or how to read them; empty otherwise
     covariate_effects: pd.DataFrame | None = None  # on the target, of the fit
     covariate_effects_std: pd.DataFrame | None = None  # standard errors
 
 
 class BlockBootstrap(NamedTuple):
-    """What resampled rows say of a fit of several sets, by block, as in `components_`."""
+    """Results of refits of several sets to resampled rows, by block, as in `components_`."""
 
     components: dict[str, Array]  # (n, D) of the fit
     components_std: dict[str, Array | None]  # (n, D) standard errors; None under shrinking priors
@@ -146,7 +135,7 @@ def bootstrap(
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> Any:
-    """Say how sure loadings are, by fits to resampled rows.
+    """Estimate the uncertainty of loadings by fits to resampled rows.
 
     Parameters
     ----------
@@ -181,7 +170,7 @@ def bootstrap(
     Notes
     -----
     A resample that leaves too few distinct rows, or a feature without any observed entry, is drawn
-    again. Intervals of replicates suppose that there are a dozen or more of them in each set.
+    again. Intervals from replicates need a dozen or more of them in each set.
 
     Examples
     --------
@@ -194,90 +183,104 @@ def bootstrap(
     """
     n_resamples = check_integer("n_resamples", n_resamples, 2)
     level = _check_level(confidence_level, n_resamples)
-    seeds, options = seed_sequence(random_state), _Options(n_resamples, n_jobs)
+    seeds = seed_sequence(random_state)
     if scaling_of(model) is not None:
         X = read_rows(model, X)
         background = None if background is None else read_rows(model, background, name="background")
         model = without_preparation(model)
     if isinstance(model, MultiSetLVM):
         refuse_background(background, background_groups, background_covariates)
-        study = _study_of_sets(model, X, sets, groups, covariates, options)
-        return _of_blocks(study, seeds, level, options)
+        fit = of_several_sets(model, X, sets, groups, covariates, n_resamples)
+        return _bootstrap_blocks(fit, fit.results(draw_resample, n_resamples, seeds, n_jobs), level)
     if sets is not None:
         raise InvalidParameterError("sets", "...", "is for a MultiSetLVM; give background=... .")
     known = (covariates, background_covariates)
-    study = _study(model, (X, background), (groups, background_groups), known, n_resamples)
-    selects = not _target_block(study).prior._treats_features_alike
-    halves = options._replace(n_resamples=math.ceil(n_resamples / 2))
-    drawn = (draw_halves, study, seeds, halves) if selects else (_draw, study, seeds, options)
-    results = _resampled(*drawn)
-    fit: Array = study.fitted.target_components_
-    W = aligned(_components_of(study, results, "target"), fit)
-    fewest = int(study.replicates.members().sum(axis=1).min())
-    errors, half = _errors(W, fit, fewest, level)
-    effects = _effect_errors(study, results, "target", fewest)
-    found = Bootstrap(
-        target_components=fit,
-        target_components_std=errors,
-        low=fit - half,
-        high=fit + half,
-        selection_frequency=np.mean([_selected(study, each) for each in results], axis=0),
-        sign_stability=(np.sign(W) == np.sign(fit)).mean(axis=0),
-        subspace_angles=_angles(W, fit),
-        n_target=_in_use(W),
+    fit = of_two_sets(model, (X, background), (groups, background_groups), known, n_resamples)
+    if _shrinks(fit.block("target")):
+        halves = fit.results(draw_halves, math.ceil(n_resamples / 2), seeds, n_jobs)
+        return _select_features(fit, _bootstrap_target(fit, halves, level))
+    return _bootstrap_target(fit, fit.results(draw_resample, n_resamples, seeds, n_jobs), level)
+
+
+def _bootstrap_target(fit: ResampledFit, results: list[Refitted], level: float) -> Bootstrap:
+    """Compare refits of a model of two sets with the fit."""
+    fewest = min(fit.n_replicates.values())
+    found = _spread(fit, results, "target", fit.fitted.target_components_, fewest, level)
+    return Bootstrap(
+        target_components=found.fit,
+        target_components_std=found.std,
+        low=found.low,
+        high=found.high,
+        selection_frequency=np.mean([_selected(fit, each) for each in results], axis=0),
+        sign_stability=found.sign_stability,
+        subspace_angles=found.angles,
+        n_target=found.n_used,
         stable_features=None,
         expected_false_selections=None,
         confidence_level=level,
         note="",
-        covariate_effects=study.fitted.covariate_effects_,
-        covariate_effects_std=effects,
+        covariate_effects=fit.fitted.covariate_effects_,
+        covariate_effects_std=_effect_errors(fit, results, "target", fewest),
     )
-    return _of_selector(study, found) if selects else found
 
 
-def _of_blocks(
-    study: "_Study", seeds: np.random.SeedSequence, level: float, options: "_Options"
-) -> BlockBootstrap:
-    """Resample a model of several sets: the errors of a block are those of its smallest set."""
-    results = _resampled(_draw, study, seeds, options)
-    fitted, members = study.fitted, study.replicates.members().sum(axis=1)
-    fewest = dict(zip(study.refit.model.sets, members.tolist(), strict=True))
-    found = BlockBootstrap({}, {}, {}, {}, {}, {}, level, "", fitted.covariate_effects_)
-    for name, block in zip(fitted.components_, study.refit.model.blocks, strict=True):
-        fit: Array = fitted.components_[name]
-        W = aligned(_components_of(study, results, name), fit)
-        errors, half = _errors(W, fit, min(fewest[own] for own in block.sets), level)
-        covers = block.prior._treats_features_alike
-        found.components[name] = fit
-        found.components_std[name] = errors if covers else None
-        found.low[name] = fit - half if covers else None
-        found.high[name] = fit + half if covers else None
-        found.sign_stability[name] = (np.sign(W) == np.sign(fit)).mean(axis=0)
-        found.subspace_angles[name] = _angles(W, fit)
-    shrunk = [b for b in study.refit.model.blocks if not b.prior._treats_features_alike]
+def _bootstrap_blocks(fit: ResampledFit, results: list[Refitted], level: float) -> BlockBootstrap:
+    """Compare refits of a model of several sets; a block's smallest set says how sure it is."""
+    model, fitted, n_replicates = fit.refit.model, fit.fitted, fit.n_replicates
+    found = {}
+    for block in model.blocks:
+        fewest = min(n_replicates[own] for own in block.sets)
+        W = fitted.components_[block.name]
+        found[block.name] = _spread(fit, results, block.name, W, fewest, level)
+    shrunk = [block for block in model.blocks if _shrinks(block)]
     notes = [SHRUNK.format(prior=b.prior, block=b.name, argument="prior") for b in shrunk]
-    effects = {name: _effect_errors(study, results, name, n) for name, n in fewest.items()}
+    effects = {name: _effect_errors(fit, results, name, n) for name, n in n_replicates.items()}
     known = {name: table for name, table in effects.items() if table is not None}
-    return found._replace(note=" ".join(notes), covariate_effects_std=known or None)
+    return BlockBootstrap(
+        components={name: own.fit for name, own in found.items()},
+        components_std={name: own.std for name, own in found.items()},
+        low={name: own.low for name, own in found.items()},
+        high={name: own.high for name, own in found.items()},
+        sign_stability={name: own.sign_stability for name, own in found.items()},
+        subspace_angles={name: own.angles for name, own in found.items()},
+        confidence_level=level,
+        note=" ".join(notes),
+        covariate_effects=fitted.covariate_effects_,
+        covariate_effects_std=known or None,
+    )
 
 
-def _errors(W: Array, fit: Array, fewest: int, level: float) -> tuple[Array, Array]:
-    """Return standard errors of components, (K, D), and half the lengths of their intervals."""
-    errors = np.sqrt(fewest / (fewest - 1) * ((W - fit) ** 2).mean(axis=0))
-    return errors, float(student_t.ppf(0.5 + level / 2, fewest - 1)) * errors
+class _Spread(NamedTuple):
+    """The variation of a block's components over resamples; no intervals under shrinking priors."""
+
+    fit: Array  # (K, D)
+    std: Array | None
+    low: Array | None
+    high: Array | None
+    sign_stability: Array  # (K, D)
+    angles: Array  # (B, K)
+    n_used: Integers  # (B,) dimensions that are not negligible
 
 
-class _Study(NamedTuple):
-    """A fit, its rows ready for refits, and what is drawn."""
+def _spread(
+    fit: ResampledFit, results: list[Refitted], name: str, own: Array, fewest: int, level: float
+) -> _Spread:
+    W = aligned(fit.components(results, name), own)
+    signs, angles = (np.sign(W) == np.sign(own)).mean(axis=0), _angles(W, own)
+    if _shrinks(fit.block(name)):
+        return _Spread(own, None, None, None, signs, angles, _n_used(W))
+    std = _standard_errors(W, own, fewest)
+    half = float(student_t.ppf(0.5 + level / 2, fewest - 1)) * std
+    return _Spread(own, std, own - half, own + half, signs, angles, _n_used(W))
 
-    fitted: Any  # ContrastiveLVM or MultiSetLVM
-    refit: Refit
-    replicates: Replicates
+
+def _standard_errors(draws: Array, fit: Array, fewest: int) -> Array:
+    """Return standard errors from resamples, about the fit."""
+    return np.asarray(np.sqrt(fewest / (fewest - 1) * ((draws - fit) ** 2).mean(axis=0)))
 
 
-class _Options(NamedTuple):
-    n_resamples: int
-    n_jobs: int | None
+def _shrinks(block: LoadingBlock) -> bool:
+    return not block.prior._treats_features_alike
 
 
 def _check_level(confidence_level: float, n_resamples: int) -> float:
@@ -292,125 +295,22 @@ def _check_level(confidence_level: float, n_resamples: int) -> float:
     return level
 
 
-def _study(
-    model: ContrastiveLVM,
-    sets: tuple[Any, Any],
-    groups: tuple[Any, Any],
-    covariates: tuple[Any, Any],
-    n_resamples: int,
-) -> _Study:
-    X, background = sets
-    fitted = copy(model)
-    if not hasattr(model, "posterior_"):
-        known = {"covariates": covariates[0], "background_covariates": covariates[1]}
-        fitted = clone(model).fit(X, background=background, **known)
-    fitted._prediction_model.encode(covariates[0], np.shape(X)[0])  # refuses wrong ones
-    size = int(fitted.n_target_)
-    given = read_input(copy(fitted), X, background, n_target=size, covariates=covariates)
-    n_rows = [rows.shape[0] for rows in given.sets]
-    replicates = check_replicates(groups[: len(n_rows)], n_rows)
-    return _checked(fitted, given, replicates, n_resamples)
-
-
-def _study_of_sets(
-    model: MultiSetLVM, X: Any, sets: Any, groups: Any, covariates: Any, options: _Options
-) -> _Study:
-    fitted = model
-    if not hasattr(model, "posterior_"):
-        fitted = clone(model).fit(X, sets=sets, covariates=covariates)
-    rows, given = copy(fitted)._read_input(X, sets, covariates=covariates, blocks=fitted.blocks_)
-    labels = None if groups is None else replicate_labels("groups", groups, fitted.n_samples_)
-    own = [None if labels is None else labels[at] for at in rows.places.values()]
-    names = tuple(f"groups in set {name!r}" for name in rows.places)
-    replicates = check_replicates(own, list(rows.n_rows.values()), names)
-    return _checked(fitted, given, replicates, options.n_resamples)
-
-
-def _checked(fitted: Any, given: FitInput, replicates: Replicates, n_resamples: int) -> _Study:
-    """Return a study, unless the rows are not those of the fit."""
-    closed_form_engine(given)
-    posterior = fitted.posterior_
-    for block in posterior.rotations:  # resamples are fitted with uncorrelated latents
-        posterior = posterior.rotated(block, None)
-    refit = Refit.of_fit(given, posterior, n_refits=n_resamples)
-    gain = refit([np.ones(rows.shape[0]) for rows in given.sets]).lower_bound - fitted.lower_bound_
-    if not abs(gain) < ANOTHER_FIT:
-        reason = (
-            f"is not what the model was fitted to: a refit changes the lower bound by {gain:.3g} "
-            "nats; pass the rows of the fit, without weights, or a model that has not been fitted."
-        )
-        raise InvalidDataError("X", reason)
-    return _Study(fitted, refit, replicates)
-
-
-Draw = Callable[[Replicates, np.random.Generator], Sequence[tuple[Array, ...]]]
-
-
-def _draw(replicates: Replicates, rng: np.random.Generator) -> list[tuple[Array, ...]]:
-    return [draw_weights(replicates, rng)]
-
-
-def _resampled(
-    draw: Draw, study: _Study, seeds: np.random.SeedSequence, options: _Options
-) -> list[Refitted]:
-    """Refit the model under each of the weights that are drawn with each seed."""
-    n_jobs = options.n_jobs if study.refit.can_travel else 1
-    run = partial(_refits, draw, study.refit, study.replicates)
-    batch = study.refit.batch
-    return resample(run, options.n_resamples, seeds, batch=batch, name="bootstrap", n_jobs=n_jobs)
-
-
-def _refits(
-    draw: Draw, refit: Refit, replicates: Replicates, rngs: list[np.random.Generator]
-) -> list[Refitted]:
-    weights = [_allowed(draw, refit, replicates, rng) for rng in rngs]
-    return refit.many([each for drawn in weights for each in drawn])
-
-
-def _allowed(
-    draw: Draw, refit: Refit, replicates: Replicates, rng: np.random.Generator
-) -> Sequence[tuple[Array, ...]]:
-    """Draw weights until the model can be fitted under them."""
-    for _ in range(MOST_DRAWS):
-        weights = draw(replicates, rng)
-        if all(refit.allows(each) for each in weights):
-            return weights
-    kind = "groups" if replicates.labelled else "X"
-    reason = (
-        f"leaves too few distinct rows or observed entries to fit the model in {MOST_DRAWS} "
-        "resamples in a row; use fewer dimensions, or features with more observed entries."
-    )
-    raise InvalidDataError(kind, reason)
-
-
 def _effect_errors(
-    study: _Study, results: list[Refitted], name: str, fewest: int
+    fit: ResampledFit, results: list[Refitted], name: str, fewest: int
 ) -> pd.DataFrame | None:
     """Return standard errors of the effects of covariates on a set."""
-    fitted, fit = study.fitted, study.refit.fit.effects
-    if fitted._encoding is None or not fit:
+    fitted, effects = fit.fitted, fit.refit.fit.effects
+    if fitted._encoding is None or not effects:
         return None
-    draws = np.array([found.effects[list(fit).index(name)] for found in results])
-    squares = ((draws - fit[name]) ** 2).mean(axis=0)
-    errors = np.sqrt(fewest / (fewest - 1) * squares)
-    effects = fitted.covariate_effects_
-    table = effects[name] if isinstance(effects, dict) else effects
+    draws = np.array([found.effects[list(effects).index(name)] for found in results])
+    known = fitted.covariate_effects_
+    table = known[name] if isinstance(known, dict) else known
+    errors = _standard_errors(draws, effects[name], fewest)
     return effects_table(fitted._encoding, errors, table.columns.tolist())
 
 
-def _components_of(study: _Study, results: list[Refitted], block: str) -> Array:
-    """Return the components of all resamples, (B, K, D), rotated as those of the fit are."""
-    method = study.fitted.posterior_.rotations.get(block)
-    if method is None:
-        return np.array([found.loadings[block].T for found in results])
-    blocks = [found.loadings[block] for found in results]
-    L = np.array([own @ ROTATIONS[method](own) for own in blocks])
-    turns = signed_permutations(L, study.fitted.posterior_.loadings[block])
-    return np.swapaxes(L @ turns, 1, 2)
-
-
 def aligned(components: Array, fit: Array) -> Array:
-    """Give resampled components, (B, K, D), the signs that agree best with a fit, (K, D).
+    """Flip resampled components, (B, K, D), to the signs that agree best with a fit, (K, D).
 
     Examples
     --------
@@ -432,26 +332,21 @@ def _angles(components: Array, fit: Array) -> Array:
     return np.asarray(np.arccos(np.minimum(cosines, 1.0))[:, ::-1])
 
 
-def _in_use(components: Array) -> Integers:
+def _n_used(components: Array) -> Integers:
     """Count the rows of each of B components, (B, K, D), that are not negligible."""
     norms = np.linalg.norm(components, axis=2)
     return np.asarray((norms > UNUSED * norms.max(axis=1, initial=0.0, keepdims=True)).sum(axis=1))
 
 
-def _target_block(study: _Study) -> LoadingBlock:
-    return next(block for block in study.refit.model.blocks if block.name == "target")
-
-
-def _selected(study: _Study, found: Refitted) -> Flags:
+def _selected(fit: ResampledFit, found: Refitted) -> Flags:
     """Tell which features the target's prior selects in a refit, (D,)."""
     norms = np.linalg.norm(found.loadings["target"], axis=1)
-    unit = study.fitted.posterior_.unit_variance
-    prior = _target_block(study).prior
+    prior, unit = fit.block("target").prior, fit.fitted.posterior_.unit_variance
     return prior._selected_features(found.states.get("target"), norms, unit)
 
 
 def _most_false(n_selected: float, n_features: int, n_pairs: int) -> float:
-    """Return how many stable features are expected to be false at most.
+    """Return a bound on the expected number of false stable features.
 
     >>> round(_most_false(8.0, 60, 50), 2), round(_most_false(7.0, 8, 50), 2)
     (0.46, 7.66)
@@ -463,18 +358,14 @@ def _most_false(n_selected: float, n_features: int, n_pairs: int) -> float:
     return factor * n_selected**2 / n_features
 
 
-def _of_selector(study: _Study, found: Bootstrap) -> Bootstrap:
-    """Replace intervals by stability selection from complementary halves of the replicates."""
+def _select_features(fit: ResampledFit, found: Bootstrap) -> Bootstrap:
+    """Add the features that are stable over complementary halves of the replicates."""
     frequency = found.selection_frequency
-    n_pairs = len(found.subspace_angles) // 2
+    stable, n_pairs = frequency >= STABLE, len(found.subspace_angles) // 2
     bound = _most_false(float(np.sum(frequency)), len(frequency), n_pairs)
+    prior = fit.block("target").prior
     return found._replace(
-        target_components_std=None,
-        low=None,
-        high=None,
-        stable_features=frequency >= STABLE,
-        expected_false_selections=min(bound, float((frequency >= STABLE).sum())),
-        note=SHRUNK.format(
-            prior=_target_block(study).prior, block="target", argument="target_prior"
-        ),
+        stable_features=stable,
+        expected_false_selections=min(bound, float(stable.sum())),
+        note=SHRUNK.format(prior=prior, block="target", argument="target_prior"),
     )

@@ -1,4 +1,4 @@
-"""Several methods on the same two sets: what each shows, and how far its picture can be trusted.
+"""Comparison of methods on the same two sets: their latents, and how stable these are.
 
 A method is fitted to a random half of the rows and to the other half, and both fits are applied to
 all target rows. The picture is stable if the two sets of latents agree up to a linear map: their
@@ -23,11 +23,14 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
 from contrastive_lvm.estimators.generalized_contrastive_pca import GeneralizedContrastivePCA
-from contrastive_lvm.estimators.input_rows import as_rows
+from contrastive_lvm.estimators.input_rows import check_variances, rows_for_fit
 from contrastive_lvm.estimators.ppca import PPCA
-from contrastive_lvm.linalg.matrices import has_missing, widen
+from contrastive_lvm.exceptions import InvalidParameterError
+from contrastive_lvm.linalg.matrices import column_space, has_missing, widen
 from contrastive_lvm.resampling.parallel import resample, seed_sequence
 from contrastive_lvm.resampling.replicates import Replicates, check_replicates, draw_halves
+from contrastive_lvm.rows.reader import LocalRows, RowReader
+from contrastive_lvm.rows.scatter import first_pass
 
 TwoSets = tuple[Matrix, Matrix]
 
@@ -60,8 +63,8 @@ def compare_methods(
     Parameters
     ----------
     X, background : array-like
-        The two sets. Methods that accept no missing entries see the means of the features of a
-        set in their place.
+        The two sets. For methods that accept no missing entries, these are filled by the means of
+        the features of their set.
     methods : mapping of str to estimator, optional
         Unfitted estimators by name; those whose `fit` takes a background are given one. By
         default PCA and probabilistic PCA of the target, contrastive PCA, generalized contrastive
@@ -81,7 +84,7 @@ def compare_methods(
         `latents` by method, and a `table` by method: `stability`, the mean squared canonical
         correlation of the latents of two halves, between 0 and 1; `log_likelihood`, per target
         row of the half that was left out, NaN for methods without a likelihood (PCA has that of
-        probabilistic PCA); and `seconds`, of the fit to all rows.
+        probabilistic PCA) and where it has no maximum; and `seconds`, of the fit to all rows.
 
     Examples
     --------
@@ -94,8 +97,15 @@ def compare_methods(
     """
     n_components = check_integer("n_components", n_components, 1)
     check_integer("n_resamples", n_resamples, 1)
+    sets = _read(X, background)
+    most = min(sets[0].shape[0] // 2, sets[0].shape[1] - 1)
+    if methods is None and n_components > most:
+        reason = (
+            f"is too large for {sets[0].shape[0]} rows of {sets[0].shape[1]} feature(s), halves of "
+            "which are fitted; use fewer dimensions, or give more rows."
+        )
+        raise InvalidParameterError("n_components", n_components, reason)
     chosen = default_methods(n_components) if methods is None else dict(methods)
-    sets = as_rows(X, "X"), as_rows(background, "background")
     sizes = [rows.shape[0] for rows in sets]
     replicates = check_replicates([groups, background_groups], sizes)
     filled = (_fill(sets[0]), _fill(sets[1]))
@@ -115,6 +125,16 @@ def compare_methods(
     return Comparison(pd.DataFrame(rows, index=list(chosen), columns=columns), latents)
 
 
+def _read(X: Any, background: Any) -> TwoSets:
+    """Read both sets into memory, which must be as a fit of any of the methods needs them."""
+    shell = ContrastiveLVM()
+    given = rows_for_fit(shell, X), rows_for_fit(shell, background, name="background")
+    sets = [rows.load() if isinstance(rows, RowReader) else rows for rows in given]
+    found = [first_pass(LocalRows(rows), scatter=False) for rows in sets]
+    check_variances(np.sum([m.square / m.counts for m in found], axis=0), [m.mean for m in found])
+    return sets[0], sets[1]
+
+
 def default_methods(n_components: int) -> dict[str, Any]:
     """Return the methods that are compared unless others are given."""
     return {
@@ -129,7 +149,8 @@ def default_methods(n_components: int) -> dict[str, Any]:
 def _fitted(estimator: Any, target: Matrix, background: Matrix) -> Any:
     takes_background = "background" in inspect.signature(estimator.fit).parameters
     arguments = {"background": background} if takes_background else {}
-    return clone(estimator).fit(target, **arguments)
+    with np.errstate(divide="ignore", invalid="ignore"):  # shares of a half that does not vary
+        return clone(estimator).fit(target, **arguments)
 
 
 def _halves(
@@ -145,17 +166,30 @@ def _two_halves(
     halves = []
     for in_target, in_background in ((first > 0, others > 0), (first == 0, others == 0)):
         model = _fitted(estimator, target[in_target], background[in_background])
-        scored = hasattr(model, "score_samples")
-        score = float(np.mean(model.score_samples(target[~in_target]))) if scored else np.nan
-        halves.append(_Half(np.asarray(model.transform(target)), score))
+        halves.append(_Half(np.asarray(model.transform(target)), _score(model, target[~in_target])))
     return halves[0], halves[1]
 
 
+def _score(model: Any, rows: Matrix) -> float:
+    """Return the mean log-likelihood of rows; NaN if the model has none, or no density."""
+    if not hasattr(model, "score_samples"):
+        return np.nan
+    try:
+        score = float(np.mean(model.score_samples(rows)))
+    except np.linalg.LinAlgError:  # of a covariance without an inverse
+        return np.nan
+    return score if np.isfinite(score) else np.nan
+
+
 def _agreement(first: Array, second: Array) -> float:
-    """Return the mean squared canonical correlation of two sets of latents of the same rows."""
-    spaces = [np.linalg.qr(latents - latents.mean(axis=0))[0] for latents in (first, second)]
+    """Return the mean squared canonical correlation of two sets of latents of the same rows.
+
+    Latents that do not vary are no dimension of a picture, and have no correlation with others.
+    """
+    spaces = [column_space(latents - latents.mean(axis=0)) for latents in (first, second)]
     cosines = np.linalg.svd(spaces[0].T @ spaces[1], compute_uv=False)
-    return float(np.mean(cosines.clip(0.0, 1.0) ** 2))
+    most = max(space.shape[1] for space in spaces)
+    return float((cosines.clip(0.0, 1.0) ** 2).sum() / max(most, 1))
 
 
 def _fill(rows: Matrix) -> Matrix:

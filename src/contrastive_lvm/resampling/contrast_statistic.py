@@ -1,8 +1,8 @@
 """The statistic of the test of contrast, for many divisions of the same rows into two sets.
 
-Rows are whitened by all of them together, so that without contrast the second moment of either set
-is the identity up to chance. With A the second moment of the first set, two numbers measure excess
-variance of that set:
+Rows are whitened by the covariance of all of them, so that without contrast the second moment of
+either set is the identity up to chance. With A the second moment of the first set, two numbers
+measure excess variance of that set:
 
 - *inside* the shared directions, the largest eigenvalue l of A's block, for variance so strong that
   it counts among the shared directions of all rows. The first set, with a share q of the rows, has
@@ -23,8 +23,8 @@ whose noise deviations differ by 4 %, too little to be seen, are called contrast
 Each is put on the scale on which its median over all divisions is 0 and its 95 % quantile is 1, and
 the statistic is the greater of the outside one and 0.6 times the inside one. Strong contrast is far
 above 1 inside, so that the factor leaves nearly the whole level to the outside number, which is the
-more sensitive one to weak contrast. All of it treats the observed division like any other, so
-that ranks of the statistic are uniform.
+more sensitive one to weak contrast. The observed division is treated like all others, so that ranks
+of the statistic are uniform.
 
 A is taken about the mean of the first set. In the observed division that mean is zero, since rows
 were centred. The mean of any other R out of U replicates has the variance `(U - R) / (U - 1) / R`
@@ -32,50 +32,24 @@ of a sample without replacement, so that replicate means are stretched by one ov
 """
 
 import math
-from contextlib import closing
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.progress import progress
 from contrastive_lvm.resampling.exchangeable_rows import WhitenedRows
-from contrastive_lvm.resampling.parallel import logger
+from contrastive_lvm.resampling.parallel import run_batches
 from contrastive_lvm.resampling.replicates import Flags
 from contrastive_lvm.resampling.set_labels import SetLabels
 from contrastive_lvm.rows.threads import one_blas_thread
 
 INSIDE = 0.6  # at 1, power fell from .76 to .65 where the contrast was one weak dimension
-SIGNAL_SHARE = 0.25  # of the eigenvalues may be contrast; the others measure the noise
-UPPER = 0.95  # quantile that is 1 on the scale of the statistic
 MOST_STORED = 1 << 24  # entries of the units' second moments, 128 MB
 CHUNK = 1 << 22  # entries of the second moments that are formed at a time, 32 MB
-MOST_SHARE = 0.999  # of the variance along a direction that counts as one set's own
-LEAST_EXCESS = 0.1  # of an eigenvalue that a covariance is divided by
-POWER = 16  # of eigenvalues in the smooth maximum
-SHRINKAGE = 2.0  # variances of log noise; with 1, the 9 % above were 7 %, with less power
+SHRINKAGE = 2.0  # variances of log noise; with 1, the 9 % above would be 7 %, but power less
 
 
 Measured = tuple[Array, Array, Array]
-
-
-class Excess(NamedTuple):
-    """Excess variance of the first set, one number for each division."""
-
-    inside: Array
-    outside: Array
-
-    def statistic(self) -> Array:
-        """Return both in one number per division."""
-        return np.maximum(INSIDE * _standardized(self.inside), _standardized(self.outside))
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether the contrast of the observed division is among the shared directions."""
-        inside, outside = _standardized(self.inside)[0], _standardized(self.outside)[0]
-        return bool(INSIDE * inside > outside)
 
 
 class UnitMoments:
@@ -149,14 +123,14 @@ class UnitMoments:
         k, n_outside = self.n_shared, self.Y.shape[1] - self.n_shared
         outside = np.linalg.eigvalsh(moments[:, k:, k:])  # least first
         rank = min(n_outside, int(self.in_first[0] @ self.counts) - 1)
-        noise = outside[:, : n_outside - math.ceil(SIGNAL_SHARE * rank)].mean(axis=1)
+        noise = outside[:, : n_outside - math.ceil(rank / 4)].mean(axis=1)
         largest = np.maximum(outside[:, -1], np.finfo(float).tiny)
-        relative = np.maximum(outside / largest[:, None], 0.0) ** POWER
-        largest = np.log(largest) + np.log(relative.sum(axis=1)) / POWER
+        relative = np.maximum(outside / largest[:, None], 0.0) ** 16
+        largest = np.log(largest) + np.log(relative.sum(axis=1)) / 16
         inside: Array = np.zeros(len(moments))
         if k:
             share = n / len(self.Y) * np.linalg.eigvalsh(moments[:, :k, :k])[:, -1]
-            share = np.clip(share, 1.0 - MOST_SHARE, MOST_SHARE)
+            share = np.clip(share, 0.001, 0.999)
             inside = np.log(share / (1.0 - share))
         return inside, largest, np.log(np.maximum(noise, np.finfo(float).tiny))
 
@@ -166,8 +140,8 @@ class UnitMoments:
             return self.excess(self.second_moments(in_first), in_first @ self.counts)
 
 
-def excess_variances(moments: UnitMoments, name: str) -> Excess:
-    """Return the excess variance of all divisions, the observed one first.
+def excess_variances(moments: UnitMoments, name: str) -> tuple[Array, Array]:
+    """Return the excess variance of all divisions inside and outside, the observed one first.
 
     Chunks of divisions run side by side where `joblib.parallel_config` asks for workers.
     """
@@ -176,13 +150,15 @@ def excess_variances(moments: UnitMoments, name: str) -> Excess:
     chunks = [others[i : i + size] for i in range(0, len(others), size)]
     observed = moments.in_first[:1] @ moments.counts
     found = [moments.excess(moments.observed()[None], observed)]
-    calls = Parallel(return_as="generator")(delayed(moments.chunk_excess)(each) for each in chunks)
-    with closing(calls), progress(name, len(others), logger, unit="division") as advance:
-        for chunk, result in zip(chunks, calls, strict=True):
-            found.append(result)
-            advance(len(chunk), f"of {len(others)}")
+    found += run_batches(moments.chunk_excess, chunks, name=name, unit="division")
     inside, outside, noise = (np.concatenate(each) for each in zip(*found, strict=True))
-    return Excess(inside, outside - _shrunk(noise))
+    return inside, outside - _shrunk(noise)
+
+
+def combined(inside: Array, outside: Array) -> tuple[Array, bool]:
+    """Return the statistic of all divisions, and whether the observed contrast is inside."""
+    inside, outside = INSIDE * _standardized(inside), _standardized(outside)
+    return np.maximum(inside, outside), bool(inside[0] > outside[0])
 
 
 def contrast_direction(moment: Array, n_shared: int, *, inside: bool) -> Array:
@@ -198,7 +174,7 @@ def contrast_direction(moment: Array, n_shared: int, *, inside: bool) -> Array:
     values, vectors = np.linalg.eigh(moment[own, own])
     found = np.empty(len(moment))
     found[own] = vectors[:, -1]
-    found[other] = moment[other, own] @ vectors[:, -1] / max(values[-1] - 1.0, LEAST_EXCESS)
+    found[other] = moment[other, own] @ vectors[:, -1] / max(values[-1] - 1.0, 0.1)
     return np.asarray(found / np.linalg.norm(found))
 
 
@@ -232,7 +208,7 @@ def _shrunk(log_noise: Array) -> Array:
 
 def _standardized(values: Array) -> Array:
     """Return values whose median is 0 and upper quantile 1; minus infinity if they do not vary."""
-    median, upper = np.quantile(values, [0.5, UPPER])
+    median, upper = np.quantile(values, [0.5, 0.95])
     if upper == median:
         return np.full(len(values), -np.inf)
     return np.asarray((values - median) / (upper - median))

@@ -1,17 +1,17 @@
-"""Rows less what covariates explain, for tests that permute rows between sets.
+"""Residuals of rows after regression on covariates, for tests that permute rows between sets.
 
-Each set is regressed on its own covariates, so that nothing is supposed about their effects. With H
+Each set is regressed on its own covariates, so that nothing is assumed about their effects. With H
 the projection onto the P columns of covariates and constant, residuals have the covariance `I - H`
 in place of I: they are not exchangeable with those of another set, since N rows have only N - P
-directions. Without replicates P rows J' are left out, and the residuals of the others become
-`(I - H)_JJ^-1/2 r_J`, which are uncorrelated and have the variance of the rows: Theil's BLUS
-residuals (1965), the closest to `r_J` that have. The rows left out are those that a pivoted QR
-decomposition of the covariates takes first, which have most leverage.
+directions. Without replicates P rows J' are left out, and the residuals of the others become `(I -
+H)_JJ^-1/2 r_J`, which are uncorrelated and have the variance of the rows: Theil's BLUS residuals
+(1965), the closest to `r_J` that have. The rows left out are those that a pivoted QR decomposition
+of the covariates takes first, which have most leverage.
 
 Replicates are whole, so that none of their rows can be left out. Both sets are then regressed
-together, on the means of the sets and the covariates (Freedman & Lane 1983, who permute what the
-hypothesis leaves): every division of the replicates has the same residuals. Those of a replicate g
-become `(I - H)_gg^-1/2 r_g`, which have its variance (Bell & McCaffrey 2002).
+together, on the means of the sets and the covariates (Freedman & Lane 1983, who permute residuals
+under the null hypothesis): every division of the replicates has the same residuals. Those of a
+replicate g become `(I - H)_gg^-1/2 r_g`, which have its variance (Bell & McCaffrey 2002).
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ def design_basis(design: Array) -> Array:
 
 
 def residuals(rows: Array, basis: Array) -> Array:
-    """Return rows less their regression on a basis; NaN stays where it is.
+    """Return the residuals of rows regressed on a basis; NaN stays NaN.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""How many dimensions: the held-out log-likelihood of both sets over a grid of sizes.
+"""The choice of numbers of dimensions by held-out log-likelihoods over a grid of sizes.
 
 Each pair of sizes is fitted to all rows, and again, from there, to the rows outside of each fold;
 the rows of the fold are then scored. Folds hold whole replicates. Where scatters suffice, that of
 the training rows is the scatter of all rows less that of the fold. Scores of replicates are
-independent, so that the difference `sum_r (best_r - pair_r)` of two pairs over R replicates has
-the standard error `sqrt(R var_r(best_r - pair_r))`. The least pair whose difference from the best
-is no more than one such error is chosen.
+independent, so that the difference `sum_r (best_r - pair_r)` of two pairs over R replicates has the
+standard error `sqrt(R var_r(best_r - pair_r))`. The smallest pair whose difference from the best is
+at most one such error is chosen.
 """
 
 import warnings
@@ -23,7 +23,8 @@ from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.linear_fit import FitInput, read_input
+from contrastive_lvm.estimators.input_rows import check_variances
+from contrastive_lvm.estimators.linear_fit import FitInput, in_units_of_data, read_input
 from contrastive_lvm.estimators.model_check import objections
 from contrastive_lvm.estimators.prediction_model import (
     AVERAGE,
@@ -35,7 +36,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.resampling.parallel import seed_sequence
 from contrastive_lvm.resampling.refit import Refit, Refitted, closed_form_engine
-from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, refit_rows, without
+from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, joined, refit_rows
 from contrastive_lvm.resampling.replicates import (
     Flags,
     Integers,
@@ -45,17 +46,16 @@ from contrastive_lvm.resampling.replicates import (
 )
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.reader import RowReader, Rows
-from contrastive_lvm.rows.scatter import DenseScatter
 
 TOL = 1e-3  # nats per sweep of a fit: errors of sums of thousands of nats are larger
 HOPELESS = 3.0  # standard errors behind the best, at two sizes in a row: smaller ones are left out
-AROUND = 2  # shared dimensions beyond the automatic number that are tried
-COARSE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tried below it
+AROUND = 2  # shared dimensions that are tried beyond the automatic number
+COARSE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # that are tried below it
 SETS = ("target", "background")
 
 
 class DimensionChoice(NamedTuple):
-    """The least sizes that predict rows as well as any, and the table behind them."""
+    """The smallest sizes that predict rows as well as any, and the table of all."""
 
     n_target: int
     n_shared: int
@@ -135,21 +135,21 @@ def choose_dimensions(
         return grid.choice(shared)
     automatic = clone(estimator).set_params(n_target=max(targets), n_shared="auto")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it only says where to begin
+        warnings.simplefilter("ignore", UserWarning)  # this fit only says where to begin
         options = {"covariates": covariates, "background_covariates": background_covariates}
         automatic.fit(X, background=background, **options)
     return grid.choice(_candidates(automatic.n_shared_), stop=True)
 
 
 class _Scored(NamedTuple):
-    """What a pair of sizes reaches."""
+    """The fit and the scores of a pair of sizes."""
 
     fit: Posterior  # to all rows
     scores: list[Array]  # held-out log-likelihoods of the rows of each set
 
 
 class _Folded(NamedTuple):
-    """The rows in folds, and what is fitted to them."""
+    """The rows in folds, and the model that is fitted to them."""
 
     model: Model
     engine: CoordinateAscent
@@ -166,7 +166,8 @@ class _Folded(NamedTuple):
         engine = replace(closed_form_engine(given), tol=TOL)
         rows = refit_rows(given.model, engine, given.sets, given.covariates)
         whole = rows.data([np.ones(len(own)) for own in folds])
-        training = [_training(rows, whole, [own == fold for own in folds]) for fold in range(cv)]
+        check_variances(whole.variance, [own.mean for own in whole.sets])
+        training = _training(rows, folds, cv)
         return cls(given.model, engine, given.sets, rows, whole, training, folds, given.covariates)
 
     def allows(self, n_columns: int) -> bool:
@@ -176,10 +177,11 @@ class _Folded(NamedTuple):
 
     def scored(self, n_shared: int, n_target: int) -> _Scored:
         """Fit the model to all rows and outside of each fold, and score the folds."""
-        model = self.model.with_sizes({"shared": n_shared, "target": n_target})
+        sized = self.model.with_sizes({"shared": n_shared, "target": n_target})
+        model = in_units_of_data(sized, self.whole)
         fit = self.engine._run(model, self.whole)
         model = model.with_sizes({name: L.shape[1] for name, L in fit.loadings.items()})
-        refit = Refit(model, self.engine, self.rows, fit, n_refits=len(self.training))
+        refit = Refit(model, self.engine, self.rows, self.whole, fit, n_refits=len(self.training))
         scores = [np.empty(len(own)) for own in self.folds]
         for fold, data in enumerate(self.training):
             predicted = _predictions(model, fit, refit.refitted(data))
@@ -189,14 +191,15 @@ class _Folded(NamedTuple):
         return _Scored(fit, scores)
 
 
-def _training(rows: ScatterRows | EngineRows, whole: Data, fold: list[Flags]) -> Data:
-    """Compress the rows outside of a fold."""
+def _training(rows: ScatterRows | EngineRows, folds: tuple[Integers, ...], cv: int) -> list[Data]:
+    """Compress the rows outside of each fold."""
     if isinstance(rows, EngineRows):
-        return rows.data([np.where(own, 0.0, 1.0) for own in fold])
-    parts = rows.scatters([np.where(own, 1.0, 0.0) for own in fold])
-    pairs = zip(whole.sets, parts, strict=True)
-    kept = [without(all_, part) for all_, part in pairs if isinstance(all_, DenseScatter)]
-    return rows.compressed(kept)
+        return [rows.data([np.where(own == fold, 0.0, 1.0) for own in folds]) for fold in range(cv)]
+    parts = [
+        rows.scatters([np.where(own == fold, 1.0, 0.0) for own in folds]) for fold in range(cv)
+    ]
+    others = [parts[:fold] + parts[fold + 1 :] for fold in range(cv)]
+    return [rows.compressed([joined(own) for own in zip(*p, strict=True)]) for p in others]
 
 
 def _predictions(model: Model, fit: Posterior, found: Refitted) -> PredictionModel:
@@ -259,7 +262,7 @@ class _Grid:
         self.totals.append(np.asarray(totals, dtype=np.float64))
 
     def _behind(self) -> tuple[Array, Array]:
-        """Return how far pairs are behind the best, (pairs, replicates), and standard errors."""
+        """Return what pairs lack to the best, (pairs, replicates), and standard errors."""
         totals = np.reshape(self.totals, (len(self.pairs), self.replicates.n_replicates))
         behind = totals[totals.sum(axis=1).argmax()] - totals
         return behind, np.sqrt(behind.shape[1] * behind.var(axis=1, ddof=1))

@@ -10,10 +10,11 @@ variances may differ. Four steps make the rows exchangeable between the sets:
    A row so completed has the distribution of a complete row, whatever its missing entries.
 3. Noise is added to the set that has less: `noise_1 + (noise_2 - noise_1)`, with tails that leave
    the kurtosis of the entries as it is. Dividing by the noise instead would be right only if the
-   shared directions were known; adding it is right however many of them are found.
+   shared directions were known; adding noise is right no matter how many of them are found.
 4. Both sets are whitened together by the covariance of all rows, with `n_shared` directions of
    their own variance and one noise variance for the rest, after features were divided by their
-   noise deviations. Along the shared directions, rows count at most 3 standard deviations.
+   noise deviations. Along the shared directions, rows are clipped at 3 standard deviations, so that
+   a few of them cannot make up the variance of a set.
 
 The number of directions is that of singular values above Gavish and Donoho's threshold [1]_, which
 was exact on simulated factors (3 of 20 features, 10 of 300, 3 of 200 with 120 rows). Since all
@@ -41,11 +42,7 @@ from contrastive_lvm.resampling.replicates import Integers, Replicates
 RIDGE = 0.1  # times features per row, added to correlations; .1 gave the closest noise variances
 SCALE_SWEEPS = 4  # of the noise variances; they no longer changed by 1 % afterwards
 LEAST_NOISE = 0.01  # of a feature, as a share of the mean
-COMPLETIONS = 20  # draws of missing entries before the one that is used
-LARGEST = 3.0  # deviations along a shared direction; few rows cannot make one set's variance
-HETEROGENEOUS = 2.0  # standard errors of the mean square difference of the features' noise
-TINY = float(np.finfo(np.float64).tiny)
-MOST_DIRECTIONS = 500  # that are tested; the rest has the least variance
+MOST_DIRECTIONS = 500  # that are tested, those of largest variance
 
 
 RowChange = Callable[[Array, np.random.Generator], Array]
@@ -61,7 +58,7 @@ class Factors(NamedTuple):
     noise: float  # mean variance along all other directions
 
     def residual(self, Z: Array) -> Array:
-        """Return what the shared directions leave of scaled rows."""
+        """Return the residuals of scaled rows outside the shared directions."""
         shared = self.directions[: self.n_shared]
         scaled: Array = Z / self.scale
         return scaled - (scaled @ shared.T) @ shared
@@ -99,7 +96,7 @@ def exchangeable_rows(
         rows that `covariate_residuals.independent_rows` chooses, each of which is one. Or one
         basis for the rows of both sets.
     change : callable, optional
-        What is done to complete centred rows, (n + m, D), before their noise is made equal.
+        A function of complete centred rows, (n + m, D), applied before their noise is made equal.
 
     Returns
     -------
@@ -127,7 +124,7 @@ def exchangeable_rows(
     most = min(MOST_DIRECTIONS, len(deviation))
     Y = (Z / found.scale) @ found.directions[:most].T / deviation[:most]
     k = found.n_shared
-    Y[:, :k] = np.clip(Y[:, :k], -LARGEST, LARGEST)
+    Y[:, :k] = np.clip(Y[:, :k], -3.0, 3.0)
     return WhitenedRows(Y, k)
 
 
@@ -205,13 +202,13 @@ def _restore_variance(rows: Array, numbers: Integers) -> Array:
 
 
 def _missing_noise(Z: Array, n: int, replicates: Replicates, rng: np.random.Generator) -> Array:
-    """Draw the noise that each entry lacks for its set to have that of the other, (N, D).
+    """Draw the noise that entries need so that both sets have the same noise, (N, D).
 
-    Differences that chance explains are left alone: if they were removed too, the observed sets
-    would differ less than permuted ones. All features of a set lack the difference of the mean
-    noise if it exceeds `sqrt(2 ln 2D)` standard errors, the largest that is likely among D. A
-    feature lacks what else differs by so much, or whatever differs if features differ more on
-    average than chance explains.
+    Differences that chance explains are not removed, or the observed sets would differ less than
+    permuted ones. The difference of the mean noise is added to all features of a set if it exceeds
+    `sqrt(2 ln 2D)` standard errors, the largest that is likely among D. Other differences are
+    removed for features in which they are as large, or for all features if their mean square is two
+    standard errors above what chance explains.
     """
     found = find_factors(Z)
     left = Z.shape[1] / (Z.shape[1] - found.n_shared)  # residuals lack the shared directions
@@ -233,9 +230,9 @@ def _draw_noise(
 ) -> Array:
     """Draw noise of given variances, (n, D), that leaves the excess kurtosis as it is.
 
-    The sum of independent variables with variances u, v and excess kurtoses k, l has the excess
-    `(k u^2 + l v^2) / (u + v)^2`, which is k if `l = k (1 + 2 u / v)`. Normal noise that is zero
-    but for a share p of the entries has the excess `3 / p - 3`.
+    The sum of independent variables with variances u, v and excess kurtoses k, l has the excess `(k
+    u^2 + l v^2) / (u + v)^2`, which is k if `l = k (1 + 2 u / v)`. Normal noise that is zero except
+    in a share p of the entries has the excess `3 / p - 3`.
     """
     added = excess * (1.0 + 2.0 * present / np.where(variance > 0.0, variance, np.inf))
     share = 3.0 / (3.0 + added)
@@ -245,20 +242,21 @@ def _draw_noise(
 
 def _excess_kurtosis(parts: list[Array]) -> float:
     """Return the mean excess kurtosis of the columns of residuals, zero if it is negative."""
+    tiny = np.finfo(np.float64).tiny
     found = [
-        (rows**4).mean(axis=0) / np.maximum((rows**2).mean(axis=0) ** 2, TINY) for rows in parts
+        (rows**4).mean(axis=0) / np.maximum((rows**2).mean(axis=0) ** 2, tiny) for rows in parts
     ]
     return max(float(np.mean(found)) - 3.0, 0.0)
 
 
 def _lacking(squares: Array, n: int, replicates: Replicates, n_features: int) -> Array:
-    """Return what each set lacks of each column's mean, unless by chance, (2, columns)."""
+    """Return what each set lacks in each column's mean beyond chance, (2, columns)."""
     mean, error = _mean_and_error(squares[:n], replicates.rows[0])
     other_mean, other_error = _mean_and_error(squares[n:], replicates.rows[1])
     difference, error = other_mean - mean, np.hypot(error, other_error)
     likely = np.sqrt(2.0 * np.log(2 * n_features)) * error
     normal = difference / np.where(error > 0.0, error, np.inf)
-    if (normal**2).mean() > 1.0 + HETEROGENEOUS * np.sqrt(2.0 / len(normal)) and len(normal) > 1:
+    if (normal**2).mean() > 1.0 + 2.0 * np.sqrt(2.0 / len(normal)) and len(normal) > 1:
         likely = np.zeros_like(likely)
     difference = np.where(np.abs(difference) > likely, difference, 0.0)
     return np.maximum([difference, -difference], 0.0)
@@ -275,14 +273,14 @@ def _mean_and_error(values: Array, numbers: Integers) -> tuple[Array, Array]:
 
 
 def _complete(Z: Array, n: int, rng: np.random.Generator) -> Array:
-    """Draw missing entries given the observed ones, and the model given all, in turns."""
+    """Draw missing entries given the observed ones, and the model given all, in twenty turns."""
     missing = np.isnan(Z)
     if not missing.any():
         return Z
     known = np.where(missing, 0.0, Z)
     deviation = np.sqrt((known**2).sum(axis=0) / (~missing).sum(axis=0))
     draw = np.where(missing, deviation * rng.standard_normal(Z.shape), known)
-    for _ in range(COMPLETIONS):
+    for _ in range(20):
         found = find_factors(draw)
         k, shared = found.n_shared, found.directions[: found.n_shared]
         L = found.scale[:, None] * shared.T * np.sqrt(found.variances[:k] - found.noise)

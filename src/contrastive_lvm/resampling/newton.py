@@ -20,15 +20,15 @@ import numpy.typing as npt
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.linalg.anderson import ascend
 
-TOL = 1e-5  # nats that the last but one step changes
+TOL = 1e-5  # nats by which the last step but one may change the objective
 ASCENT_TOL = 1e-4  # nats: an ascent gains less in a sweep than Newton's method in a step
 MOST_STEPS = 40  # 5 to 7 where rows are many, 15 to 25 where features are more than rows
-MEMORY = 8  # steps that are combined; 3 need twice as many steps where rows are few
-RIDGE = 1e-10
+MEMORY = 8  # steps that are combined; with 3, few rows take twice as many steps
+RIDGE = 1e-10  # of the normal equations, relative to their trace: above rounding
 AT_ONCE = 64  # points whose images make columns of the Jacobian
 DIFFERENCE = 1e-6  # of finite differences, in standard deviations of the features
 MOST_PARAMETERS = 3000  # beyond, the inverse takes more than 200 MB and a second
-SAVED_SWEEPS = 20  # by Newton's method in a refit
+SAVED_SWEEPS = 20  # that Newton's method saves in a refit
 Sweep = Callable[[Array], tuple[Array, Array]]  # (B, P) points -> objectives (B,), images (B, P)
 
 
@@ -56,7 +56,7 @@ class FixedNewton:
 
     @np.errstate(all="ignore")  # a step too far may overflow; it is then not counted as found
     def solve(self, sweep: Sweep, points: Array) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
-        """Return fixed points of other maps, (B, P), the objectives there, and which were found."""
+        """Return fixed points of other maps, (B, P), their objectives, and which were found."""
         values = best = np.full(len(points), -np.inf)
         found, steps = np.zeros(len(points), dtype=bool), _Steps(points)
         try:
@@ -69,7 +69,7 @@ class FixedNewton:
                 found |= (np.abs(values - before) < TOL) & (values > best - TOL)
                 if found.all():
                     break
-        except np.linalg.LinAlgError:  # of a map whose points run away
+        except np.linalg.LinAlgError:  # the points of some map diverge
             pass
         return points, values, found
 
@@ -84,7 +84,7 @@ class _Steps:
         self.n_combined = 0
 
     def combined(self, points: Array, steps: Array) -> Array:
-        """Return where the steps lead, corrected by what the last ones have shown, (B, P)."""
+        """Return the next points, with the steps corrected by the last ones, (B, P)."""
         images = points + steps
         if self.last is None:
             self.last = steps, images

@@ -8,8 +8,9 @@ process needs a second to start.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -47,6 +48,42 @@ def seed_sequence(random_state: Any) -> np.random.SeedSequence:
     return np.random.SeedSequence(rng.randint(2**31 - 1, size=4).tolist())
 
 
+def run_batches(
+    function: Callable[[Any], Result],
+    batches: Sequence[Any],
+    *,
+    name: str,
+    unit: str = "resample",
+    n_jobs: int | None = None,
+) -> list[Result]:
+    """Apply a function to batches, with progress; an interruption ends the workers.
+
+    Parameters
+    ----------
+    function : callable
+        A function of one batch. Workers receive it with everything that it refers to, so that it
+        must be possible to pickle it when there are several.
+    batches : sequence
+        Arguments of the function, as long as the number of resamples in them.
+    name, unit : str
+        Text shown with the progress.
+    n_jobs : int or None
+        Number of workers as in joblib; None is 1 unless `joblib.parallel_config` says otherwise.
+
+    Returns
+    -------
+    list
+        The results of the batches, in their order.
+    """
+    calls = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(function)(b) for b in batches)
+    results, n = [], sum(map(len, batches))
+    with closing(calls), progress(name, n, logger, unit=unit) as advance:
+        for batch, found in zip(batches, calls, strict=True):
+            results.append(found)
+            advance(len(batch), f"of {n}")
+    return results
+
+
 def resample(
     function: Callable[[list[np.random.Generator]], list[Result]],
     n_resamples: int,
@@ -56,29 +93,10 @@ def resample(
     name: str = "resampling",
     n_jobs: int | None = None,
 ) -> list[Result]:
-    """Apply a function to `n_resamples` independent random generators, in batches and in order.
+    """Apply a function to lists of `batch` out of `n_resamples` independent random generators.
 
-    Parameters
-    ----------
-    function : callable
-        A function of a list of generators that returns a list of results; workers receive it with
-        everything that it refers to, so that it must be possible to pickle it when there are
-        several.
-    n_resamples : int
-        Number of generators.
-    seeds : SeedSequence
-        The root of the generators' seeds.
-    batch : int
-        Number of generators in a call.
-    name : str
-        What is shown beside the progress.
-    n_jobs : int or None
-        Number of workers as in joblib; None is 1 unless `joblib.parallel_config` says otherwise.
-
-    Returns
-    -------
-    list
-        Results in the order of the resamples. An interruption ends the workers.
+    The results, one for each generator, are in their order. Further arguments are those of
+    `run_batches`.
 
     Examples
     --------
@@ -86,15 +104,9 @@ def resample(
     [80, 66, 65]
     """
     children = seeds.spawn(n_resamples)
-    workers = Parallel(n_jobs=n_jobs, return_as="generator")
     batches = [children[i : i + batch] for i in range(0, n_resamples, batch)]
-    calls = workers(delayed(_call)(function, own) for own in batches)
-    results: list[Result] = []
-    with closing(calls), progress(name, n_resamples, logger, unit="resample") as advance:
-        for found, own in zip(calls, batches, strict=True):
-            results.extend(found)
-            advance(len(own), f"of {n_resamples}")
-    return results
+    found = run_batches(partial(_call, function), batches, name=name, n_jobs=n_jobs)
+    return [result for own in found for result in own]
 
 
 def _call(

@@ -1,13 +1,13 @@
-"""A model fitted again under other row weights, from the fit it belongs to.
+"""Refits of a model under other row weights, each from the original fit.
 
 Complete rows enter a Gaussian model through weighted scatters only, which are formed directly
-(`refit_rows.py`). Where sweeps of EM carry nothing but the parameters (Gaussian noise, no priors),
-Newton's method with a fixed matrix finds the new fits in a few of them (`newton.py`), those of
-many resamples at once if scatters suffice (`scatter_sweep.py`). Other models continue the ascent
-of their engine.
+(`refit_rows.py`). If sweeps of EM carry only the parameters (Gaussian noise, no priors), Newton's
+method with a fixed matrix finds the new fits in a few sweeps (`newton.py`), for many resamples at
+once if scatters suffice (`scatter_sweep.py`). Other models continue the ascent of their engine.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem
-from contrastive_lvm.estimators.linear_fit import FitInput
+from contrastive_lvm.estimators.linear_fit import FitInput, in_units_of_data
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.linalg.anderson import ascend
 from contrastive_lvm.linalg.gauge import canonical_rotation
@@ -35,7 +35,7 @@ ENTRIES_AT_ONCE = 1 << 18  # of the scatters of a set, 2 MB
 
 
 class Refitted(NamedTuple):
-    """What a refit found, blocks in the canonical gauge."""
+    """The result of a refit, with blocks in the canonical gauge."""
 
     loadings: dict[str, Array]  # (D, n) of each block
     noise_variance: Array  # (D,), or (S, D) where it is a set's own
@@ -58,9 +58,9 @@ class Refit:
     rows : ScatterRows or EngineRows
         The rows that it was fitted to.
     fit : Posterior
-        What was found, in the coordinates of the rows.
+        The fit, in the coordinates of the rows.
     n_refits : int
-        How many refits will be asked for; Newton's matrix is made only if that pays.
+        Number of refits to come; the matrix of Newton's method is made only if that pays.
 
     Examples
     --------
@@ -80,22 +80,23 @@ class Refit:
         model: Model,
         engine: CoordinateAscent,
         rows: ScatterRows | EngineRows,
+        whole: Data,
         fit: Posterior,
         *,
         n_refits: int,
     ) -> None:
         self.model, self.engine, self.rows, self.fit = model, engine, rows, fit
-        whole = rows.data([np.ones(X.shape[0]) for X in rows.sets])
         self.problem = Problem(model, whole, posterior=engine._posterior)
         self.point = self.problem.point_of(fit)
         self.scatter_sweep = ScatterSweep(self.problem)
         self.carries_nothing = _carries_nothing(model, engine)
-        self.newton = None
+        self.newton: FixedNewton | None = None
         if self.carries_nothing and pays(len(self.point), n_refits):
             with one_blas_thread:
                 start = self.problem.unflatten(self.point)
                 tangents = rotation_tangents(self.problem, start)
-                self.newton = FixedNewton(self._sweep([whole]), self.point, tangents)
+                with suppress(np.linalg.LinAlgError):  # EM then finds all fixed points
+                    self.newton = FixedNewton(self._sweep([whole]), self.point, tangents)
 
     @classmethod
     def of_fit(cls, given: FitInput, posterior: Posterior, *, n_refits: int) -> "Refit":
@@ -103,11 +104,13 @@ class Refit:
         engine = closed_form_engine(given)
         model = given.model.with_sizes({n: L.shape[1] for n, L in posterior.loadings.items()})
         rows = refit_rows(model, engine, given.sets, given.covariates)
-        return cls(model, engine, rows, rows.in_coordinates(posterior), n_refits=n_refits)
+        whole = rows.data([np.ones(X.shape[0]) for X in rows.sets])
+        model, posterior = in_units_of_data(model, whole), rows.in_coordinates(posterior)
+        return cls(model, engine, rows, whole, posterior, n_refits=n_refits)
 
     @property
     def can_travel(self) -> bool:
-        """Whether the rows are in memory, so that other processes may have them."""
+        """Whether the rows are in memory, so that they can be sent to other processes."""
         return not any(isinstance(rows, RowReader) for rows in self.rows.sets)
 
     def allows(self, weights: Sequence[Array]) -> bool:
@@ -123,7 +126,7 @@ class Refit:
 
     @property
     def batch(self) -> int:
-        """How many refits are best asked for at once."""
+        """The best number of refits at a time."""
         alone = self.newton is None or self.model.likelihood._has_own_noise
         if alone or not isinstance(self.rows, ScatterRows):
             return 1
@@ -170,7 +173,7 @@ class Refit:
         return self._refitted([self._parameters(*pair) for pair in pairs], values, {})
 
     def _start(self, data: Data) -> Array:
-        """Return the fit as a point of a problem; complete rows have no means to find."""
+        """Return the fit as a point of a problem; means of complete rows are not part of it."""
         if data.complete and not self.problem.data.complete:
             return self.point[: -len(data.sets) * len(self.problem.unit)]
         return self.point
@@ -242,7 +245,7 @@ def _canonical(L: Array, block: LoadingBlock) -> Array:
 
 
 def _sweep(problem: Problem, points: Array) -> tuple[Array, Array]:
-    """Return the lower bound at each point of a problem, and where a sweep leads from there."""
+    """Return the lower bound at each point of a problem, and its image under a sweep."""
     values, images = np.empty(len(points)), np.empty_like(points)
     for i, point in enumerate(points):
         values[i], found = problem.evaluate(point, problem.first_carry())

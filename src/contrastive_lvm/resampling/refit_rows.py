@@ -1,4 +1,4 @@
-"""Rows that are compressed again and again, under other weights each time."""
+"""Rows that are compressed repeatedly, under other weights each time."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,14 +11,14 @@ from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.rows.data import MOST_LOADED, MOST_SPAN_ROWS, NARROW, Data
+from contrastive_lvm.rows.data import MOST_SPAN_ROWS, NARROW, Data
 from contrastive_lvm.rows.gram_trick import reduce_to_span
-from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.reader import MOST_LOADED, RowReader, Rows
 from contrastive_lvm.rows.scatter import MOST_FEATURES, DenseScatter
 
 
 class ScatterRows:
-    """Dense rows without missing entries in memory, of which scatters suffice.
+    """Dense rows in memory without missing entries, whose scatters suffice.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class EngineRows:
         self.sets, self.model, self.engine, self.covariates = sets, model, engine, covariates
 
     def data(self, weights: Sequence[Array]) -> Data:
-        """Compress the rows as a fit of the engine does, but never to coordinates of their own."""
+        """Compress the rows as a fit of the engine does, but never to the span of the rows."""
         return self.engine._prepare(self.model, self.sets, weights, self.covariates, in_span=False)
 
     def in_coordinates(self, fit: Posterior) -> Posterior:
@@ -141,7 +141,7 @@ def refit_rows(
     sets: Sequence[Rows],
     covariates: list[Array] | None = None,
 ) -> ScatterRows | EngineRows:
-    """Return rows in the form that is compressed fastest; what is small is loaded."""
+    """Return rows in the form that is compressed fastest; small sets are loaded."""
     n_rows, D = sum(rows.shape[0] for rows in sets), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
     alike = model.likelihood._is_isotropic and model.treats_features_alike
@@ -164,6 +164,7 @@ def _has_scatter(rows: Matrix, most_features: int) -> bool:
     return not is_sparse(rows) or rows.shape[0] * rows.shape[1] <= MOST_LOADED
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def weighted_scatter(rows: Array, weights: Array, *, n_outside: int = 0) -> DenseScatter:
     """Return the scatter of complete rows about their weighted mean.
 
@@ -182,18 +183,23 @@ def weighted_scatter(rows: Array, weights: Array, *, n_outside: int = 0) -> Dens
     return DenseScatter(n, mean, scaled.T @ scaled, n_outside)
 
 
-def without(whole: DenseScatter, part: DenseScatter) -> DenseScatter:
-    """Take some rows out of a scatter (Chan, Golub & LeVeque 1983, eq. 2.1, solved for the rest).
+def joined(parts: Sequence[DenseScatter]) -> DenseScatter:
+    """Join the scatters of several parts of the rows (Chan, Golub & LeVeque 1983, eq. 2.1).
+
+    The scatter outside of a fold is that of the other folds together. The fold's taken from the
+    whole would be the same but for rounding, which swamps it if the fold has an outlier.
 
     Examples
     --------
-    >>> rows = np.array([[0.0], [3.0], [5.0]])
-    >>> part = weighted_scatter(rows[:1], np.ones(1))
-    >>> without(weighted_scatter(rows, np.ones(3)), part).matrix.round(12)
-    array([[2.]])
+    >>> rows = np.array([[0.0], [3.0], [6.0]])
+    >>> parts = [weighted_scatter(rows, w) for w in np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])]
+    >>> joined(parts).matrix
+    array([[18.]])
     """
-    n = whole.n_rows - part.n_rows
-    mean = (whole.n_rows * whole.mean - part.n_rows * part.mean) / n
-    change = part.mean - mean
-    between = part.n_rows * n / whole.n_rows * np.outer(change, change)
-    return DenseScatter(n, mean, whole.matrix - part.matrix - between, whole.n_outside)
+    n = sum(part.n_rows for part in parts)
+    mean = sum((part.n_rows / n * part.mean for part in parts), np.zeros_like(parts[0].mean))
+    matrix = np.zeros_like(parts[0].matrix)
+    for part in parts:
+        change = part.mean - mean
+        matrix += part.matrix + part.n_rows * np.outer(change, change)
+    return DenseScatter(n, mean, matrix, parts[0].n_outside)

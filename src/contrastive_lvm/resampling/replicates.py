@@ -1,8 +1,8 @@
-"""Replicates: which rows belong together, and how they are drawn and held out together.
+"""Replicates: rows that belong together, and are drawn and held out together.
 
-Rows of one donor, mouse or run are not independent, so that whatever is done at random to rows is
-done to whole replicates. Without labels every row is a replicate of its own. A label that occurs
-in several sets names one replicate of all of them, for example a donor before and after treatment.
+Rows of one donor, mouse or run are not independent, so that random draws and folds take whole
+replicates. Without labels every row is a replicate of its own. A label that occurs in several sets
+names one replicate of all of them, for example a donor before and after treatment.
 """
 
 from collections.abc import Sequence
@@ -36,6 +36,11 @@ class Replicates(NamedTuple):
         for i, numbers in enumerate(self.rows):
             found[i, numbers] = True
         return found
+
+    def take(self, kept: Sequence[Integers]) -> "Replicates":
+        """Return the replicates of some rows of each set."""
+        pairs = zip(self.rows, kept, strict=True)
+        return self._replace(rows=tuple(numbers[own] for numbers, own in pairs))
 
     @property
     def in_several_sets(self) -> bool:
@@ -94,7 +99,7 @@ def replicate_labels(name: str, given: Any, n_rows: int) -> npt.NDArray[np.objec
     values = given.to_numpy() if hasattr(given, "to_numpy") else given
     try:
         labels = np.asarray(values, dtype=object)
-    except ValueError as error:  # rows of different lengths
+    except ValueError as error:  # lists of different lengths
         raise InvalidDataError(name, "must be one label for each row.") from error
     if labels.shape != (n_rows,):
         reason = f"has shape {labels.shape}, but there are {n_rows} rows; give one label per row."

@@ -1,14 +1,15 @@
 """Sweeps of EM for complete rows, Gaussian noise and no priors, for many resamples at once.
 
-A sweep of `coordinate_ascent.problem` on small scatters spends most of its time between products.
-Resampling repeats the same sweep thousands of times, so that it is written out here, for a stack
-of problems: with `A = I + L' psi^-1 L` over the columns that are active in a set of n rows with
-the scatter T,
+A sweep of `coordinate_ascent.problem` on small scatters spends most of its time outside of
+products. Resampling repeats the same sweep thousands of times; here it is written out for a stack
+of problems: with `A = I + L' psi^-1 L` over the columns that are active in a set of n rows with the
+scatter T,
 
     sum_i E[h_i h_i'] = n A^-1 + B' T B,    sum_i r_i E[h_i]' = T B,    B = psi^-1 L A^-1,
 
-summed over the sets to `M` and `C`, the new loadings are `C M^-1` and the new noise is what they
-leave of the squares.
+summed over the sets to `M` and `C`, the new loadings are `C M^-1`, and the new noise is the mean
+square that they do not explain. Newton's method starts near the optimum, so that the change of
+latent coordinates that ends a sweep of the problem is left out.
 """
 
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ class ScatterSweep:
         self.active = [columns[:, active] for active in problem.active]  # (K, k) of each set
 
     def __call__(self, sets: Sequence[ScatterStack], points: Array) -> tuple[Array, Array]:
-        """Return the log-likelihood at each point, (B,), and where a sweep leads, (B, P)."""
+        """Return the log-likelihood at each point, (B,), and its image under a sweep, (B, P)."""
         (D, K), B = self.shape, len(points)
         L = points[:, : D * K].reshape(B, D, K) * self.unit
         log_psi = np.minimum(np.maximum(points[:, D * K :], self.low), self.high)

@@ -1,7 +1,7 @@
 """Other ways to divide the same replicates into two sets.
 
-A unit is what keeps its rows together: a replicate, or, where replicates have rows in both sets, a
-replicate's rows of one set. Replicates of one set are put into the sets at random, as many into the
+A unit is a group of rows that stay together: a replicate, or, for replicates with rows in both
+sets, its rows of one set. Replicates of one set are put into the sets at random, as many into the
 first as before. Replicates of both sets swap their two units or do not. Where there are at most as
 many ways as resamples were asked for, all of them are listed once.
 """
@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.resampling import LEVEL
 from contrastive_lvm.resampling.replicates import Flags, Integers, Replicates
-
-FEWEST_WAYS = 20  # with fewer, no p-value can be 5 % or less
 
 
 class SetLabels(NamedTuple):
@@ -23,7 +22,7 @@ class SetLabels(NamedTuple):
 
     unit: Integers  # (N,) of each row, first set first
     in_first: Flags  # (ways, units)
-    complete: bool  # whether these are all possible ways
+    complete: bool  # whether all possible ways are listed
 
 
 def balanced_rows(
@@ -31,13 +30,11 @@ def balanced_rows(
 ) -> tuple[Integers, Integers]:
     """Choose rows so that replicates have about as many in either set.
 
-    The largest eigenvalue of few rows is greater than that of many, so that sets whose replicates
-    have other numbers of rows are not exchangeable. A replicate of both sets keeps as many rows in
-    each as in the smaller part; those of one set are left out if `paired`. Otherwise a replicate
+    The largest eigenvalue of few rows is greater than that of many, so that sets with different
+    numbers of rows per replicate are not exchangeable. A replicate of both sets keeps as many rows
+    in each as in the smaller part; those of one set are left out if `paired`. Otherwise a replicate
     keeps at most the median number of rows of that set where it is smaller.
     """
-    if not replicates.labelled:
-        return np.arange(len(replicates.rows[0])), np.arange(len(replicates.rows[1]))
     sizes = [np.bincount(own, minlength=replicates.n_replicates) for own in replicates.rows]
     if paired:
         most = np.minimum(*sizes)
@@ -49,7 +46,7 @@ def balanced_rows(
 
 
 def _at_most(numbers: Integers, most: Integers, rng: np.random.Generator) -> Integers:
-    """Choose rows at random, at most so many of each replicate; return them in order."""
+    """Choose at most a given number of rows of each replicate at random, in their order."""
     order = rng.permutation(len(numbers))
     order = order[np.argsort(numbers[order], kind="stable")]
     starts = np.searchsorted(numbers[order], numbers[order])
@@ -130,8 +127,8 @@ def _observed_first(ways: Flags, observed: Flags) -> Flags:
 
 
 def _refuse_few_ways(n_ways: int, what: str) -> None:
-    if n_ways < FEWEST_WAYS:
+    if n_ways < 1.0 / LEVEL:
         raise ValueError(
-            f"{what}, which can be labelled in {n_ways} way(s), so that no p-value can be less "
-            f"than {1 / n_ways:.2g}; a test needs more of them."
+            f"{what}, which can be labelled in {n_ways} way(s), so no p-value can be less than "
+            f"{1 / n_ways:.2g}; a test needs more of them."
         )

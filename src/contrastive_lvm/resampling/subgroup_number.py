@@ -1,4 +1,4 @@
-"""How many subgroups: mixtures of target latents whose components are separated by a valley.
+"""The number of subgroups: components of target latents that are separated by a valley.
 
 A mixture of normal distributions fits any cloud that is not normal better than one component does:
 two overlapping components describe a skewed or a heavy-tailed cloud. Such components are no
@@ -10,8 +10,8 @@ Among these numbers the one with the greatest held-out log-likelihood is chosen;
 them. `pvalue` is about two components in place of one: the larger of that test's p-value and of
 the likelihood ratio's, which is compared with samples of the standard model (McLachlan 1987).
 
-All is done with the latents of the standard model, N(m, V) for each row, from which a mixture of
-latents is fitted in no time. Rows of a replicate are one: the mean of their latents.
+All steps use the latents of the standard model, N(m, V) for each row, to which mixtures are fitted
+quickly. Rows of a replicate count as one, the mean of their latents.
 """
 
 import warnings
@@ -32,22 +32,15 @@ from contrastive_lvm.estimators.subgroups import linear_view
 from contrastive_lvm.linalg.normal_mixture import NormalMixture, condition
 from contrastive_lvm.prediction import Linear, column_moments
 from contrastive_lvm.priors.mixture import Mixture
+from contrastive_lvm.resampling import LEVEL
 from contrastive_lvm.resampling.parallel import seed_sequence
 from contrastive_lvm.resampling.replicates import check_replicates
 from contrastive_lvm.resampling.unimodality import dip_pvalue
 from contrastive_lvm.rows.reader import RowReader, Rows
 
-LEVEL = 0.05  # of the test of a valley between two components
-LEAST_UNITS = 10  # replicates, or rows without replicates: fewer have no subgroups
-MOST_ROWS = 5000  # that the number is chosen from
-ALIKE = 0.3  # correlation of neighbouring rows that is worth a warning
-FAILURES = 2  # numbers in a row without valleys, after which larger ones are not tried
-MOST_SIMULATED = 500  # units in a sample of the standard model
-RATIO_STARTS, RATIO_STEPS = 2, 30  # of EM for each likelihood ratio, of data and samples alike
-
 
 class SubgroupChoice(NamedTuple):
-    """How many subgroups there are, and the table behind it."""
+    """The number of subgroups, and the table of all numbers that were tried."""
 
     n_components: int  # 1: no subgroups
     pvalue: float  # of two subgroups or more where there is one
@@ -55,7 +48,7 @@ class SubgroupChoice(NamedTuple):
 
 
 class LatentUnits(NamedTuple):
-    """What independent units, rows or replicates, say about the target latents."""
+    """Posteriors of the target latents of independent units, rows or replicates."""
 
     mean: Array  # (U, T)
     cov: Array  # (T, T)
@@ -77,7 +70,7 @@ def choose_subgroups(
     n_resamples: int = 39,
     random_state: Any = None,
 ) -> SubgroupChoice:
-    """Choose the number of subgroups among the rows of a target; 1 says that there are none.
+    """Choose the number of subgroups among the rows of a target; 1 means none.
 
     Parameters
     ----------
@@ -136,22 +129,29 @@ def latent_units(
     """Return the target latents of a fit without subgroups, of rows or of replicates.
 
     They are standardized: as a whole they have mean 0 and covariance I, their uncertainty included.
-    Of many rows, evenly spaced ones are used.
+    Of more than 5,000 rows, as many that are evenly spaced are used.
     """
-    at = np.arange(rows.shape[0]) if weights is None else np.flatnonzero(weights)
-    at = at[np.linspace(0, len(at) - 1, min(len(at), MOST_ROWS)).astype(np.intp)]
+    at, unit = unit_of_rows(rows.shape[0], groups, weights)
     X = rows.take(at) if isinstance(rows, RowReader) else rows[at]
     view = view if covariates is None else view._replace(covariates=covariates[at])
     mean, covs = column_moments(view, X, np.arange(n_target))
-    cov = covs.mean(axis=0)
-    if groups is not None:
-        numbers = check_replicates([groups], [rows.shape[0]]).rows[0][at]
-        _, numbers = np.unique(numbers, return_inverse=True)
-        counts = np.bincount(numbers)
-        mean = np.column_stack([np.bincount(numbers, own) / counts for own in mean.T])
+    cov, counts = covs.mean(axis=0), np.bincount(unit)
+    mean = np.column_stack([np.bincount(unit, own) / counts for own in mean.T])
     mean = mean - mean.mean(axis=0)
     root = np.linalg.inv(np.linalg.cholesky(mean.T @ mean / len(mean) + cov))
     return LatentUnits(mean @ root.T, root @ cov @ root.T)
+
+
+def unit_of_rows(
+    n_rows: int, groups: Any = None, weights: Array | None = None
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the rows that are used, and the unit of each: itself, or its replicate."""
+    at = np.arange(n_rows) if weights is None else np.flatnonzero(weights)
+    at = at[np.linspace(0, len(at) - 1, min(len(at), 5000)).astype(np.intp)]
+    if groups is None:
+        return at, np.arange(len(at))
+    replicate = check_replicates([groups], [n_rows]).rows[0][at]
+    return at, np.unique(replicate, return_inverse=True)[1]
 
 
 def warn_about_replicates(units: LatentUnits, prior: Mixture) -> None:
@@ -166,7 +166,7 @@ def warn_about_replicates(units: LatentUnits, prior: Mixture) -> None:
     pairs = np.flatnonzero(labels[1:] == labels[:-1])
     products = (rest[pairs] * rest[pairs + 1]).sum(axis=1)
     correlation = products.sum() / np.maximum((rest[pairs] ** 2).sum(), np.finfo(float).tiny)
-    if correlation > max(ALIKE, 4.0 / np.sqrt(max(1, len(pairs)))):
+    if correlation > max(0.3, 4.0 / np.sqrt(max(1, len(pairs)))):
         warnings.warn(
             f"groups=None, but rows next to each other are alike (correlation {correlation:.2f} "
             "within subgroups); name the replicates they belong to by groups=..., or leave this "
@@ -198,25 +198,25 @@ def choose_number(
     folds = rng.permutation(np.arange(n) % check_integer("cv", cv, 2))
     lines, failures, pvalue = [(1, 0.0, 0.0, 0.0, np.nan)], 0, 1.0
     for C in range(2, most + 1):
-        if n < max(LEAST_UNITS, C * (T + 1)) or failures == FAILURES or T == 0:
+        if n < max(10, C * (T + 1)) or failures == 2 or T == 0:
             break
         own = Mixture(C, prior.covariance)
         mixture, gain = fit_mixture(own, units.mean, units.cov[None])
         valley = valley_pvalue(units, mixture)
         if C == 2:
             pvalue = valley
-            if valley < LEVEL:
-                pvalue = max(valley, _ratio_pvalue(units, own, n_resamples, rng))
-        failures = failures + 1 if valley >= LEVEL else 0
+            if valley <= LEVEL:
+                pvalue = max(valley, ratio_pvalue(units, own, n_resamples, rng))
+        failures = failures + 1 if valley > LEVEL else 0
         held_out = np.full(n, np.nan) if failures else _held_out(units, own, mixture, folds)
         error = float(np.sqrt(n) * held_out.std(ddof=1))
         lines.append((C, float(held_out.sum()), error, gain, valley))
     columns = ["n_components", "log_likelihood", "standard_error", "lower_bound", "valley_pvalue"]
     table = pd.DataFrame(lines, columns=columns)
-    allowed = table[(table.n_components == 1) | (table.valley_pvalue < LEVEL)]
+    allowed = table[(table.n_components == 1) | (table.valley_pvalue <= LEVEL)]
     best = int(np.argmax(allowed.log_likelihood.to_numpy()))
     chosen = int(allowed.n_components.to_numpy()[best])
-    return SubgroupChoice(chosen if pvalue < LEVEL else 1, pvalue, table)
+    return SubgroupChoice(chosen if pvalue <= LEVEL else 1, pvalue, table)
 
 
 def valley_pvalue(units: LatentUnits, mixture: NormalMixture) -> float:
@@ -224,11 +224,11 @@ def valley_pvalue(units: LatentUnits, mixture: NormalMixture) -> float:
     labels, C, worst = _labels(units, mixture), len(mixture.weights), 0.0
     for i in range(C):
         for j in range(i):
-            worst = max(worst, _pair_pvalue(units.mean[labels == i], units.mean[labels == j]))
+            worst = max(worst, pair_pvalue(units.mean[labels == i], units.mean[labels == j]))
     return worst
 
 
-def _pair_pvalue(first: Array, second: Array) -> float:
+def pair_pvalue(first: Array, second: Array) -> float:
     """Return the p-value of no valley along the direction that separates two clouds best."""
     if min(len(first), len(second)) < 2:
         return 1.0
@@ -252,7 +252,7 @@ def _held_out(
     return gains
 
 
-def _ratio_pvalue(
+def ratio_pvalue(
     units: LatentUnits, prior: Mixture, n_resamples: int, rng: np.random.Generator
 ) -> float:
     """Compare a likelihood ratio with those of samples of the standard model.
@@ -260,7 +260,7 @@ def _ratio_pvalue(
     There `h ~ N(0, I)` and `m = (I - V) h + noise` has the covariance `I - V`.
     """
     n, T = units.mean.shape
-    used = min(n, MOST_SIMULATED)
+    used = min(n, 500)
     gain = _ratio(prior, units.take(rng.permutation(n)[:used]))
     values, vectors = np.linalg.eigh(np.eye(T) - units.cov)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -272,9 +272,8 @@ def _ratio_pvalue(
 
 
 def _ratio(prior: Mixture, units: LatentUnits) -> float:
-    """Return the log-likelihood ratio of a mixture against one normal distribution."""
+    """Return the log-likelihood ratio of a mixture, by a few steps of EM, against one component."""
     mean = units.mean - units.mean.mean(axis=0)
     total = np.linalg.inv(np.linalg.cholesky(mean.T @ mean / len(mean) + units.cov))
     cov = (total @ units.cov @ total.T)[None]
-    few = fit_mixture(prior, mean @ total.T, cov, n_starts=RATIO_STARTS, most=RATIO_STEPS)
-    return few[1]
+    return fit_mixture(prior, mean @ total.T, cov, n_starts=2, most=30)[1]

@@ -1,4 +1,4 @@
-"""Is there a valley between two clouds? A test of unimodality in one dimension.
+"""A test of unimodality in one dimension: whether there is a valley between two clouds.
 
 The statistic is the distance of the empirical distribution F from the nearest one with a single
 mode, in the spirit of the dip of Hartigan & Hartigan (1985): a distribution is unimodal if there
@@ -16,8 +16,8 @@ from scipy.optimize import isotonic_regression
 
 from contrastive_lvm.arrays import Array
 
-MOST_VALUES = 2000  # evenly spaced in their order of arrival; more change nothing
-# Quantiles of sqrt(n) dip of 4,000 uniform samples of each size; the tests draw some again.
+MOST_VALUES = 2000  # evenly spaced in their order; more do not change the result
+# Quantiles of sqrt(n) dip of 4,000 uniform samples of each size; tests repeat some of them.
 SIZES = np.array([10, 20, 40, 80, 160, 320, 640, 1280])
 LEVELS = np.array([0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001])
 QUANTILES = np.array(

@@ -1,4 +1,4 @@
-"""Complete rows and their covariates, compressed: what the scatter lacks where a mean is a line.
+"""Complete rows with covariates, compressed: what a scatter lacks if means depend on covariates.
 
 With rows and covariates c about the means of their set, `T_xx = sum_i x_i x_i'`, `T_xc` and `T_cc`
 (weighted by the rows' weights), the residuals `r = x - M c` have
@@ -26,7 +26,7 @@ class CovariateSums(NamedTuple):
     effects: Array  # (D, C) M, which the residuals are without
 
     def less(self, change: Array) -> "CovariateSums":
-        """Return the sums at effects that are larger by a change, (D, C)."""
+        """Return the sums after a change of the effects, (D, C)."""
         return self._replace(cross=self.cross - change @ self.second, effects=self.effects + change)
 
     def product(self, change: Array, product: Array, V: Array) -> Array:

@@ -2,8 +2,8 @@
 
 Threads, processes and clusters take the same sums: results are added in the order of the chunks, a
 few at a time, where they are, and only the last sum comes back. A chunk that is lost with its
-worker is computed again by Dask. The graphs are written down as they are: objects of
-`dask.delayed` merge their graphs at every call, which takes most of a millisecond per task.
+worker is computed again by Dask. Graphs are written as dictionaries, since `dask.delayed` merges
+graphs at every call, which takes most of a millisecond per task.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -36,7 +36,7 @@ Key = tuple[str, int]
 
 
 def dask(name: str = "dask") -> ModuleType:
-    """Import Dask when a Dask array is seen, which means that it is installed."""
+    """Import Dask, which is installed if there is a Dask array."""
     return import_module(name)
 
 
@@ -67,13 +67,13 @@ class DaskRows(RowReader):
 
     @property
     def _client(self) -> Any:
-        """The client of the cluster that Dask is set to use now; None if there is none."""
+        """Return the client of the cluster that Dask is set to use now; None if there is none."""
         owner = getattr(dask("dask.base").get_scheduler(), "__self__", None)
         return owner if hasattr(owner, "scheduler_info") else None
 
     @property
     def _in_process(self) -> bool:
-        """Whether Dask is set to compute in this process, by threads or without."""
+        """Tell whether Dask is set to compute in this process, with or without threads."""
         schedulers = (None, dask("dask.threaded").get, dask("dask.local").get_sync)
         return dask("dask.base").get_scheduler() in schedulers
 
@@ -166,7 +166,7 @@ class DaskRows(RowReader):
         return self._running
 
     def cancel(self) -> None:
-        """End what a cluster does for these rows."""
+        """Cancel what a cluster computes for these rows."""
         client = self._client
         if client is not None:
             client.cancel(self._running)
@@ -229,7 +229,7 @@ class Declared(NamedTuple):
 
 
 class Graph:
-    """Tasks on top of others, in one layer, within which Dask knows keys by their looks."""
+    """Tasks on top of others, in one layer, in which Dask recognises keys by their form."""
 
     def __init__(self, below: dict[Hashable, object]) -> None:
         self.tasks, self._token = dict(below), uuid4().hex
@@ -257,7 +257,7 @@ class Graph:
         return key
 
     def call(self, run: Callable[..., object]) -> tuple[Any, ...]:
-        """Begin tasks that run a function; a large one travels once to each worker.
+        """Return how tasks call a function; a large function travels only once to each worker.
 
         A small one is a part of every task: the scheduler might otherwise choose a worker that has
         the function and not the chunk.

@@ -1,21 +1,31 @@
-"""Any number of row sets in the form that the sweeps use."""
+"""Row sets in the form that the sweeps use, after a check that memory suffices.
+
+Fits that cannot fit into memory are refused before they start, since all sizes are known. The
+estimate counts what fits of a kind were measured to hold at the same time: rows in memory and
+copies of them, what is kept of each row, (D, D) matrices, and loadings with the steps from which
+they are extrapolated. It was .6 to 1 times the peak in fits of 100 to 500 MB. It leaves out the
+blocks that threads work on, some tens of MB. `tests/rows/test_memory.py` holds it below peaks.
+"""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters, RowWeights, noise_of
-from contrastive_lvm.likelihoods.base import Scaler
+from contrastive_lvm.arrays import Array, Matrix, Parameters, RowWeights
+from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.likelihoods.values import Scaler
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
-from contrastive_lvm.rows.file_rows import LocalRows
 from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.latent_distribution import LatentDistribution, complete_statistics
 from contrastive_lvm.rows.masked_rows import MaskedRows
-from contrastive_lvm.rows.reader import RowReader, Rows
+from contrastive_lvm.rows.reader import MOST_LOADED, LocalRows, RowReader, Rows
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
 from contrastive_lvm.rows.scale_mixture_rows import RowSums, ScaleMixtureRows
 from contrastive_lvm.rows.scatter import (
@@ -33,7 +43,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
 NARROW = 256  # features: beyond, two threads of BLAS are faster than one
-MOST_LOADED = 1 << 23  # entries of a set that is worked on in memory, 64 MB in double precision
+COPIES = 12  # of loadings that a fit holds: starts, and steps to extrapolate from
+COPIES_IN_SPAN = 4  # where these are made in the span of few rows
 Product = Callable[[Array], Array]  # M -> cov @ M
 
 
@@ -49,7 +60,7 @@ RowSet = Scatter | MaskedRows | ScaleMixtureRows | GeneralisedRows
 
 
 class Linearized(NamedTuple):
-    """Rows in which the predictors of counts or binary data are about linear, for a start."""
+    """Counts or binary rows transformed to be nearly linear in their predictors, for a start."""
 
     data: "Data"
     slope: Array  # (D,) change of such a row's entry by the predictor's
@@ -63,8 +74,8 @@ class Data(NamedTuple):
     readers: list[RowReader]
     n_features: int  # of the data; the sets' own are fewer in a span
     span: Span | None
-    complete: bool  # nothing is missing or scaled: the means are the sample means for good
-    narrow: bool  # sweeps have products of small matrices only, which threads do not speed up
+    complete: bool  # nothing is missing or scaled, so that the means stay the sample means
+    narrow: bool  # sweeps only multiply small matrices, which threads do not speed up
     variances: list[Array]  # (D,) of the features of each set
     variance: Array  # (D,) of the features of all sets about their own means
     clustered: bool = False  # workers of a cluster do the work, for several sets at the same time
@@ -81,10 +92,11 @@ class Data(NamedTuple):
         distributions: Sequence[LatentDistribution | None] | None = None,
     ) -> tuple[list[RowSums], tuple[Cache | None, ...]]:
         """Return what the rows of each set add up to, and their weights from now on."""
+        psi = np.broadcast_to(p.psi, (len(self.sets), p.psi.shape[-1]))
 
         def step(i: int) -> tuple[RowSums, Cache | None]:
             effects = p.effects[i] if p.effects else None
-            rows, given = self.sets[i], (active[i], noise_of(p.psi, i), p.means[i], effects)
+            rows, given = self.sets[i], (active[i], psi[i], p.means[i], effects)
             distribution = None if distributions is None else distributions[i]
             if isinstance(rows, ScaleMixtureRows):
                 return rows.sweep(*given, weights[i], scaler, distribution)
@@ -149,9 +161,9 @@ def prepare(
     Sets are arrays, CSR matrices or readers; small sets that are out of core are loaded, which is
     faster. `weights` are nonnegative, one for each row: a row of weight 2 counts as two rows, one
     of weight 0 is left out. `scale_mixture` says that every entry or row has a scale of its own;
-    `span` allows the model to be fitted in the span of few rows, which supposes isotropic noise,
-    and loadings without covariances or priors that tell features apart. `covariates` are
-    known columns of the rows of each set, (N, C).
+    `span` allows a fit in the span of few rows, which assumes isotropic noise, and loadings without
+    covariances and without priors that tell features apart. `covariates` are known columns of the
+    rows of each set, (N, C).
     """
     given = [None] * len(sets) if weights is None else list(weights)
     totals = [X.shape[0] if w is None else float(w.sum()) for X, w in zip(sets, given, strict=True)]
@@ -159,27 +171,51 @@ def prepare(
         raise ValueError("the weights of a set are all zero; give some rows a positive weight.")
     n_rows, D = sum(totals), sets[0].shape[1]
     few = n_rows < D and n_rows <= MOST_SPAN_ROWS
-    small = [few or X.shape[0] * X.shape[1] <= MOST_LOADED for X in sets]
     loaded = [
-        X.load() if isinstance(X, RowReader) and load else X
-        for X, load in zip(sets, small, strict=True)
+        X.load() if isinstance(X, RowReader) and (few or X.shape[0] * D <= MOST_LOADED) else X
+        for X in sets
     ]
     readers = [X if isinstance(X, RowReader) else LocalRows(X) for X in loaded]
+    known = [None] * len(sets) if covariates is None else covariates
+    clustered = len(readers) > 1 and all(reader.on_cluster for reader in readers)
+    within: Span | None = None
+    found: Sequence[RowSet]
     if not scale_mixture and span and few and not any(map(_sparse_or_missing, readers)):
         within = reduce_to_span([r.load() for r in readers], given, covariates)
-        return _data(within.scatters, readers, D, within)
-    most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
-    dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
-    known = [None] * len(sets) if covariates is None else covariates
-    make: Callable[[RowReader, Array | None, Array | None], RowSet]
-    make = ScaleMixtureRows if scale_mixture else partial(summarize, dense=dense)
-    if len(readers) > 1 and all(reader.on_cluster for reader in readers):
-        every = range(len(readers))
-        found = _at_once(lambda i: make(readers[i], given[i], known[i]), every, readers)
-        clustered = _data(found, readers, D)._replace(clustered=True)
-        return clustered._replace(row_weights=given, row_covariates=known)
-    found = list(map(make, readers, given, known))
-    return _data(found, readers, D)._replace(row_weights=given, row_covariates=known)
+        found = within.scatters
+    else:
+        most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
+        dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
+        make = ScaleMixtureRows if scale_mixture else partial(summarize, dense=dense)
+        found = _row_sets(make, readers, given, known, at_once=clustered)
+    variances, pooled = variances_of(found)
+    return Data(
+        found,
+        readers,
+        D,
+        within,
+        complete=not any(isinstance(s, MaskedRows | ScaleMixtureRows) for s in found),
+        narrow=all(isinstance(s, DenseScatter) for s in found) and len(pooled) <= NARROW,
+        variances=variances,
+        variance=pooled,
+        clustered=clustered,
+        row_weights=given,
+        row_covariates=known,
+    )
+
+
+def _row_sets(
+    make: Callable[[RowReader, Array | None, Array | None], RowSet],
+    readers: list[RowReader],
+    weights: Sequence[Array | None],
+    covariates: Sequence[Array | None],
+    *,
+    at_once: bool,
+) -> list[RowSet]:
+    if not at_once:
+        return list(map(make, readers, weights, covariates))
+    every = range(len(readers))
+    return _at_once(lambda i: make(readers[i], weights[i], covariates[i]), every, readers)
 
 
 def variances_of(sets: Sequence[RowSet]) -> tuple[list[Array], Array]:
@@ -188,15 +224,6 @@ def variances_of(sets: Sequence[RowSet]) -> tuple[list[Array], Array]:
     with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
         variances = [square / count for square, count in zip(squares, counts, strict=True)]
         return variances, np.asarray(sum(squares) / sum(counts))
-
-
-def _data(
-    sets: Sequence[RowSet], readers: list[RowReader], n_features: int, span: Span | None = None
-) -> Data:
-    variances, pooled = variances_of(sets)
-    complete = not any(isinstance(s, MaskedRows | ScaleMixtureRows) for s in sets)
-    narrow = all(isinstance(s, DenseScatter) for s in sets) and len(pooled) <= NARROW
-    return Data(sets, readers, n_features, span, complete, narrow, variances, pooled)
 
 
 def _sparse_or_missing(reader: RowReader) -> bool:
@@ -230,3 +257,86 @@ def _at_once(
             reader.cancel()
 
     return together(function, items, cancel)
+
+
+def check_memory(sets: Sequence[Rows], n_columns: int, likelihood: Likelihood) -> None:
+    """Refuse sets whose fit needs more memory than this machine, or this container, has."""
+    refuse_beyond_memory(
+        sets,
+        least_bytes(sets, n_columns, likelihood),
+        f"a fit of {n_columns} dimensions",
+        "use fewer columns or dimensions, or keep the rows out of core (a memory map, an HDF5 or "
+        "zarr array, or a Dask array)",
+    )
+
+
+def refuse_beyond_memory(sets: Sequence[Rows], needed: int, what: str, instead: str) -> None:
+    """Refuse sets of which something needs more bytes than this machine or container has."""
+    total = total_memory()
+    if total is not None and needed > total:
+        reason = (
+            f"is too large: {what} to {sum(X.shape[0] for X in sets)} rows of "
+            f"{sets[0].shape[1]} features needs at least {needed / 1e9:.3g} GB of memory, but "
+            f"there are {total / 1e9:.3g} GB; {instead}."
+        )
+        raise InvalidDataError("X", reason)
+
+
+def bytes_of_rows(sets: Sequence[Rows]) -> int:
+    """Return the bytes that rows in memory take."""
+    local = _in_memory(sets)
+    parts = [(X.data, X.indices, X.indptr) if is_sparse(X) else (X,) for X in local]
+    return sum(part.nbytes for own in parts for part in own)
+
+
+def _in_memory(sets: Sequence[Rows]) -> list[Matrix]:
+    held = [X for X in sets if not isinstance(X, RowReader) or X.in_memory]
+    return [X.load() if isinstance(X, RowReader) else X for X in held]
+
+
+def least_bytes(sets: Sequence[Rows], n_columns: int, likelihood: Likelihood) -> int:
+    """Return the bytes that a fit holds at once, with its rows if they are in memory."""
+    D, sizes = int(sets[0].shape[1]), [int(X.shape[0]) for X in sets]
+    local, rows = _in_memory(sets), bytes_of_rows(sets)
+    if not likelihood._has_closed_form:  # rows in which predictors are linear, and q of each row
+        rows *= 2 if likelihood._has_counts(D).any() else 1
+        kept, squares = n_columns * (n_columns + 3), 0
+    elif likelihood._is_scale_mixture:
+        kept, squares = likelihood._scale_width(D), len(sets)
+    else:
+        kept, squares = 0, len(sets) + 1
+    if D > min(*sizes, MOST_FEATURES):
+        squares = min(squares, _wide_squares(sets, local, likelihood))
+    square = squares * D
+    copies = COPIES if sum(sizes) > MOST_SPAN_ROWS else COPIES_IN_SPAN
+    numbers = kept * sum(int(X.shape[0]) for X in local) + D * (copies * n_columns + square)
+    return rows + 8 * numbers  # bytes, in double precision
+
+
+def _wide_squares(sets: Sequence[Rows], local: list[Matrix], likelihood: Likelihood) -> int:
+    """Return how many (D, D) matrices a fit holds when a set has fewer rows than features.
+
+    `local` are the sets in memory. The numbers are those of `prepare`: none in the span of few
+    rows or with many features, one in the first pass over rows with missing entries, and one for
+    each set of complete rows in memory.
+    """
+    n_rows, D = sum(X.shape[0] for X in sets), sets[0].shape[1]
+    few = n_rows < D and n_rows <= MOST_SPAN_ROWS and likelihood._is_isotropic
+    if few or D > MOST_FEATURES or D > 2 * n_rows or len(local) < len(sets):
+        return 0
+    return len(sets) + 1 if not any(is_sparse(X) or has_missing(X) for X in local) else 1
+
+
+@cache
+def total_memory() -> int | None:
+    """Return the memory and swap space of this machine or container; None if they are unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    limits = [sizes["MemTotal"]]
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of the container
+        with suppress(OSError, ValueError):  # no such file, or the word max
+            limits.append(int(Path("/sys/fs/cgroup", limit).read_text(encoding="ascii")))
+    return min(limits) + sizes.get("SwapTotal", 0)

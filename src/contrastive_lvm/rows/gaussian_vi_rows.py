@@ -20,11 +20,11 @@ point loadings)
 With V at its fixed point the second equation is Newton's step, `m + V dF/dm`. A step of length rho
 in the natural parameters, `V^-1 + rho gap` and `m + rho V dF/dm`, follows the natural gradient: a
 short enough one raises F, and F is concave in m and the root of V where `ln p` is concave. So each
-row has a pace of its own, cut where F would fall (close to the maximum, where F only rounds, a row
-may come closer instead). Since w falls as `V^-1` grows, the gap changes its sign from step to step;
-a secant over the last two gaps damps it, without which rows with little information and large
-loadings would not settle. Uncertain loadings bend F in m by more or less than `V^-1` says, and a
-secant corrects that too. The steps begin at the mode, with `v = 0`.
+row has a step length of its own, which is cut if F would fall (close to the maximum, where changes
+of F are rounding, coming closer is enough). Since w falls as `V^-1` grows, the gap changes its sign
+from step to step; a secant over the last two gaps damps it, without which rows with little
+information and large loadings would not settle. Uncertain loadings bend F in m by more or less than
+`V^-1` says, and a secant corrects that too. The steps begin at the mode, with `v = 0`.
 """
 
 from collections.abc import Iterator
@@ -34,20 +34,20 @@ from typing import NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.likelihoods.base import Expected, Likelihood, Nuisance
+from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.likelihoods.values import Expected, Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.matrices import row_slices, widen
-from contrastive_lvm.rows.scale_mixture_rows import BLOCK_ELEMENTS
+from contrastive_lvm.linalg.matrices import SMALL_BLOCK, row_slices, widen
 from contrastive_lvm.rows.threads import in_order
 
-MOST_STEPS = 500
+MOST_STEPS = 500  # of a row: a guard against endless steps
 TOL = 1e-7  # distance to the fixed point, in posterior standard deviations
-MODE_TOL = 0.1  # the mode is only where to begin
+FIRST_TOL = 0.1  # the same where rows only begin: at their mode, or in the first sweep of a fit
 NEAR = 0.01  # where coming closer is as good as a higher bound, whose rise is lost in rounding
 NOISE, ROUNDING = 1e-8, 1e-12  # by which a bound may fall: quadrature's error, and its own share
 REACH = 4.0  # length of a first step, in prior standard deviations
-LEAST_PACE = 1e-8  # a row that must go slower is left where it is
+LEAST_PACE = 1e-8  # a row that needs shorter steps stays where it is
 
 
 class Learned(NamedTuple):
@@ -58,21 +58,21 @@ class Learned(NamedTuple):
     bounds: bool = False  # whether expectations may be bounded from below, which is cheaper
 
     def constant(self, rows: Array) -> Array:
-        """Terms of the log density that are free of the predictor, (B, D)."""
+        """Return the terms of the log density that do not depend on the predictor, (B, D)."""
         return self.likelihood._constant(rows, self.nuisance)
 
     def expected(self, rows: Array, m: Array, v: Array) -> Expected:
-        """`f` without the constant, g and w at predictors `N(m, v)`, each (B, D)."""
+        """Return `f` without the constant, g and w at predictors `N(m, v)`, each (B, D)."""
         if self.bounds:
             return self.likelihood._expected_bound(rows, m, v, self.nuisance)
         return self.likelihood._expected(rows, m, v, self.nuisance, whole=False)
 
     def response(self, m: Array, v: Array) -> tuple[Array, Array]:
-        """Mean and variance of new entries."""
+        """Return mean and variance of new entries."""
         return self.likelihood.response(m, v, self.nuisance)
 
     def draw(self, predictor: Array, rng: np.random.RandomState) -> Array:
-        """New entries."""
+        """Draw new entries."""
         return self.likelihood.draw(predictor, self.nuisance, rng)
 
 
@@ -96,7 +96,7 @@ class Generalised(NamedTuple):
         return self.loadings.mean
 
     def offset(self, rows: slice) -> Array:
-        """(B, D)."""
+        """Return the logs of the sizes plus the effects of the covariates, (B, D)."""
         offset: Array = self.log_sizes[rows, None] * self.sized
         if self.effects is None or self.covariates is None:
             return offset
@@ -121,7 +121,7 @@ class Entries(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where each row is, rows last."""
+    """The posterior of each row; rows are the last axis."""
 
     mean: Array  # (K, B) m
     precision: Array  # (Q, B) V^-1, packed
@@ -139,7 +139,7 @@ class State(NamedTuple):
         return State(*(field[..., rows] for field in self))
 
     def where(self, better: np.ndarray, other: "State") -> "State":
-        """Take the rows of the other where it is better."""
+        """Replace the rows for which the other state is better."""
         pairs = zip(self, other, strict=True)
         return State(*(np.where(better, its, mine) for mine, its in pairs))
 
@@ -169,9 +169,10 @@ def row_ascents(model: Generalised, X: Matrix) -> Iterator[tuple[slice, Entries,
 
     def of_block(rows: slice) -> tuple[slice, Entries, State]:
         entries = entries_of(widen(X[rows]), model.mean + model.offset(rows))
-        return rows, entries, step(entries)
+        with np.errstate(over="ignore", invalid="ignore"):  # a bound is then not finite
+            return rows, entries, step(entries)
 
-    return in_order(of_block, list(row_slices(*X.shape, elements=BLOCK_ELEMENTS)))
+    return in_order(of_block, list(row_slices(*X.shape, elements=SMALL_BLOCK)))
 
 
 def entries_of(values: Array, base: Array) -> Entries:
@@ -204,7 +205,7 @@ class RowAscent:
         start = self._at(entries, origin, _spread(prior), np.ones(B), at_mode=True)
         V = _spread(start.aim)
         start = start._replace(precision=V.precision, cov=V.cov)
-        mode = self._ascend(entries, start, MODE_TOL, at_mode=True)
+        mode = self._ascend(entries, start, FIRST_TOL, at_mode=True)
         start = self._at(entries, mode.mean, _spread(mode.aim), np.ones(B), at_mode=False)
         state = self._ascend(entries, start, tol, at_mode=False)
         constant = self.observation.constant(entries.values)
@@ -244,7 +245,7 @@ class RowAscent:
         return state._replace(pace=slower).where(better, new)
 
     def _relaxed(self, old: State, new: State, rho: Array, gap: Array, step: Array) -> State:
-        """Set the lengths that would have closed the gap and levelled the slope."""
+        """Set the step lengths that would have closed the gap and made the slope zero."""
         was, now = _product(old.cov, gap), _product(old.cov, new.aim - new.precision)
         left = _trace(was, now) / _trace(was, was)
         new = new._replace(gap_length=_secant(rho, old.gap_length, left, most=1.0))
@@ -254,7 +255,7 @@ class RowAscent:
         return new._replace(slope_length=_secant(rho, old.slope_length, left, most=10.0))
 
     def _at(self, entries: Entries, mean: Array, V: Spread, pace: Array, *, at_mode: bool) -> State:
-        """The bound and its derivatives; at the mode, the log density of row and latents."""
+        """Return the bound and its derivatives; at the mode, the log density of row and latents."""
         value, g, w = self.expected(entries, mean, None if at_mode else V.cov)[0]
         bound = value.sum(axis=1) - 0.5 * (mean * mean).sum(axis=0)
         slope = self.L.T @ g.T - mean
@@ -274,7 +275,7 @@ class RowAscent:
     def expected(
         self, entries: Entries, mean: Array, cov: Array | None
     ) -> tuple[Expected, Array, Array]:
-        """Expectations, zero where missing, and the normals of the predictors, (B, D) each.
+        """Return expectations, zero where missing, and the predictors' normals, (B, D) each.
 
         Without covariances the latents are points.
         """
@@ -293,7 +294,7 @@ class RowAscent:
         return longest
 
     def _variances(self, mean: Array, cov: Array) -> Array:
-        """`tr( E[l l'] V ) + m' C m`, (B, D)."""
+        """Return `tr( E[l l'] V ) + m' C m`, (B, D)."""
         v: Array = (self.twice * cov).T @ self.pairs
         if self.C is not None:
             v += (self.twice * mean[self.i] * mean[self.j]).T @ self.C
@@ -301,20 +302,20 @@ class RowAscent:
 
 
 def _product(cov: Array, gap: Array) -> Array:
-    """`V G` of packed matrices, (K, K, B)."""
+    """Return `V G` of packed matrices, (K, K, B)."""
     full = packed.full_index(isqrt(2 * len(cov)))
     product: Array = np.einsum("ikb,kjb->ijb", cov[full], gap[full])
     return product
 
 
 def _trace(a: Array, b: Array) -> Array:
-    """`tr(A B)`; of `V G` twice, the squared length of a gap G in the metric of `N(m, V)`."""
+    """Return `tr(A B)`; for A = B = V G this is the squared length of a gap G under `N(m, V)`."""
     trace: Array = np.einsum("ijb,jib->b", a, b)
     return trace
 
 
 def _secant(rho: Array, length: Array, left: Array, *, most: float) -> Array:
-    """The length that would have left nothing, after `rho * length` left some share.
+    """Return the length that would have left nothing, after `rho * length` left some share.
 
     At most twice the last one: two secants at a time may otherwise chase each other.
     """

@@ -24,6 +24,7 @@ All entries enter every sum (for a Poisson zero: `exp(mu + v / 2)`), since each 
 of its own; sparse rows are made dense a block at a time, never as a whole.
 """
 
+from collections.abc import Iterator
 from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -31,23 +32,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix, Statistics
-from contrastive_lvm.likelihoods.base import CountTable, Expected, Likelihood, Nuisance
+from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.likelihoods.values import CountTable, Expected, Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import row_slices, widen
-from contrastive_lvm.rows.gaussian_vi_rows import REACH, Entries, Learned, RowAscent, entries_of
+from contrastive_lvm.rows.gaussian_vi_rows import (
+    FIRST_TOL,
+    REACH,
+    Entries,
+    Learned,
+    RowAscent,
+    entries_of,
+)
 from contrastive_lvm.rows.reader import Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache, WorkerCache
-from contrastive_lvm.rows.scale_mixture_rows import BLOCK_ELEMENTS
 from contrastive_lvm.rows.scatter import first_pass
 
-FIRST_TOL = 0.1  # posterior standard deviations to which rows are brought when nothing is known
+BLOCK = 1 << 16  # entries of a block of which some ten arrays live at once
+LEAST_ROWS = 64  # of a block, since work on (K, K) matrices is by long vectors over rows
+MOST_BLOCK = 1 << 20  # entries of it nevertheless
 SHORTER = (0.25, 0.0625, 0.0156)  # steps of rows whose bound would fall
 TINY = np.finfo(np.float64).tiny
 
 
 class FeatureModel(NamedTuple):
-    """What the rows of a set follow, as far as the features say."""
+    """Loadings, means and noise of the features, for the rows of a set."""
 
     loadings: Loadings  # (D, K) of the active columns
     mean: Array  # (D,)
@@ -56,21 +66,31 @@ class FeatureModel(NamedTuple):
     effects: Array  # (D, C) of covariates
 
 
+class Change(NamedTuple):
+    """A change of latent coordinates: of loadings to `L R`, of latents to `R^-1 (h - place)`."""
+
+    R: Array  # (K, K)
+    place: Array  # (K,)
+
+
 class GeneralisedSums(NamedTuple):
     """Statistics of rows, and what the likelihood learns from."""
 
     statistics: Statistics
     nuisance: Array  # (2, D)
+    latent_sum: Array  # (K,) of posterior means
 
     def plus(self, other: "GeneralisedSums") -> "GeneralisedSums":
         """Add the sums of other rows."""
         return GeneralisedSums(
-            self.statistics.plus(other.statistics), self.nuisance + other.nuisance
+            self.statistics.plus(other.statistics),
+            self.nuisance + other.nuisance,
+            self.latent_sum + other.latent_sum,
         )
 
 
 class Place(NamedTuple):
-    """Where the rows of a block are, rows last unless said otherwise."""
+    """Posteriors of the rows of a block; rows are the last axis unless said otherwise."""
 
     mean: Array  # (K, B)
     precision: Array  # (Q, B)
@@ -109,11 +129,11 @@ class GeneralisedRows:
         self.table = CountTable(lines[0].astype(np.intp), lines[1], lines[2], self.counts)
 
     def sweep(
-        self, model: FeatureModel, cache: Cache | None, change: Array | None = None
+        self, model: FeatureModel, cache: Cache | None, change: Change | None = None
     ) -> tuple[GeneralisedSums, Cache | None]:
-        """Take a step of every row, and sum their statistics; a cache of None knows nothing.
+        """Take a step of every row, and sum their statistics; rows without a cache begin anew.
 
-        If loadings have become `L R` by a `change` R since then, latents become `R^-1 h`.
+        Latents are where a `change` of coordinates since then has put them.
         """
         function = partial(_sweep_chunk, RowSweep(model, self.sized, change))
         return self.reader.renew(
@@ -121,7 +141,7 @@ class GeneralisedRows:
         )
 
     def feature_values(self, model: FeatureModel, cache: Cache | None) -> Array:
-        """Return the expected log density of each feature with the rows where they are, (D,)."""
+        """Return the expected log density of each feature at the rows' present posteriors, (D,)."""
         function = partial(_chunk_values, RowSweep(model, self.sized))
         total: Array = self.reader.reduce(
             function, add, weights=self.weights, cache=self._known(cache)
@@ -129,7 +149,7 @@ class GeneralisedRows:
         return total
 
     def _known(self, cache: Cache | None) -> Cache:
-        """Return what is known of the rows: at first nothing of their latents."""
+        """Return sizes, covariates and posteriors of rows; at first there are no posteriors."""
         if cache is not None:
             return cache
         known: dict[int, Any] = {}
@@ -147,7 +167,9 @@ class GeneralisedRows:
 class RowSweep:
     """One step of rows at given loadings."""
 
-    def __init__(self, model: FeatureModel, sized: np.ndarray, change: Array | None = None) -> None:
+    def __init__(
+        self, model: FeatureModel, sized: np.ndarray, change: Change | None = None
+    ) -> None:
         self.model, self.sized, self.change = model, sized, change
         self.ascent = RowAscent(
             model.loadings, Learned(model.likelihood, model.nuisance, bounds=True)
@@ -156,22 +178,23 @@ class RowSweep:
         self.n_pairs = len(self.ascent.eye)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only what it was given."""
+        """Pickle only the arguments of the constructor."""
         return RowSweep, (self.model, self.sized, self.change)
 
     def entries(self, rows: Matrix, known: Array) -> Entries:
-        """Return a block of rows, of which the logs of their sizes and covariates are known."""
+        """Return a block of rows with the logs of their sizes and their covariates."""
         base = self.model.mean + known[:, :1] * self.sized
         if self.n_known > 1:
             base += known[:, 1 : self.n_known] @ self.model.effects.T
         return entries_of(widen(rows), base)
 
     def __call__(self, rows: Matrix, known: Array) -> tuple[Entries, Place]:
-        """Take a step from where the rows are known to be, (B, 1 + C + K + Q)."""
+        """Take a step from the posteriors that are known of the rows, (B, 1 + C + K + Q)."""
         entries = self.entries(rows, known)
         if not self.knows_posterior(known):
             return entries, self._first(entries)
-        old = self._at(entries, *self.split(known))
+        mean, precision = self.split(known)
+        old = self._at(entries, mean, precision, *packed.invert(precision))
         return entries, self._step(entries, old, (1.0, *SHORTER))
 
     def knows_posterior(self, known: Array) -> bool:
@@ -184,17 +207,19 @@ class RowSweep:
         mean, precision = columns[: self.K], columns[self.K :]
         if self.change is None:
             return mean, precision
-        full = self.change.T @ packed.unpack(precision) @ self.change
+        R, place = self.change
+        full = R.T @ packed.unpack(precision) @ R
         i, j = packed.pair_indices(self.K)
-        turned: Array = np.linalg.inv(self.change) @ mean
-        return turned, np.ascontiguousarray(full[:, i, j].T)
+        turned = np.linalg.solve(R, mean - place[:, None])
+        return np.asarray(turned, dtype=np.float64), np.ascontiguousarray(full[:, i, j].T)
 
     def _first(self, entries: Entries) -> Place:
         state = self.ascent(entries, FIRST_TOL)
-        return self._at(entries, state.mean, state.precision)
+        return self._at(entries, state.mean, state.precision, *packed.invert(state.precision))
 
-    def _at(self, entries: Entries, mean: Array, precision: Array) -> Place:
-        cov, logdet = packed.invert(precision)
+    def _at(
+        self, entries: Entries, mean: Array, precision: Array, cov: Array, logdet: Array
+    ) -> Place:
         expected, mu, v = self.ascent.expected(entries, mean, cov)
         trace = cov[self.ascent.diagonal].sum(axis=0) + (mean * mean).sum(axis=0)
         bound = expected.value.sum(axis=1) + 0.5 * (self.K - logdet - trace)
@@ -210,9 +235,10 @@ class RowSweep:
             slope -= packed.multiply(ascent.C @ old.expected.curvature.T, old.mean)
         precision = aim if rho == 1.0 else old.precision + rho * (aim - old.precision)
         with np.errstate(all="ignore"):  # a step too far may overflow; its bound is then refused
-            step = rho * packed.multiply(packed.invert(precision)[0], slope)
+            cov, logdet = packed.invert(precision)
+            step = rho * packed.multiply(cov, slope)
             step /= np.maximum(1.0, np.sqrt((step * step).sum(axis=0)) / REACH)
-            new = self._at(entries, old.mean + step, precision)
+            new = self._at(entries, old.mean + step, precision, cov, logdet)
             worse = np.flatnonzero(~(new.bound >= old.bound))
         if not len(worse):
             return new
@@ -235,7 +261,7 @@ def _rows_of(place: Place, rows: np.ndarray) -> Place:
 
 
 def _replaced(place: Place, rows: np.ndarray, other: Place) -> Place:
-    """Return the block with some of its rows elsewhere; its arrays are reused."""
+    """Return the block with the posteriors of some rows replaced; its arrays are reused."""
     for mine, its in zip(place[:4], other[:4], strict=True):
         mine[..., rows] = its
     mine_first = (*place.expected, place.predictor, place.variance)
@@ -244,10 +270,15 @@ def _replaced(place: Place, rows: np.ndarray, other: Place) -> Place:
     return place
 
 
+def _blocks(rows: Matrix) -> Iterator[slice]:
+    least = min(LEAST_ROWS * rows.shape[1], MOST_BLOCK)
+    return row_slices(*rows.shape, elements=max(BLOCK, least))
+
+
 def _count(counted: np.ndarray, chunk: Chunk) -> Array:
     """Return features, positive counts and their weights in a chunk, (3, n)."""
     found = []
-    for rows in row_slices(*chunk.rows.shape, elements=BLOCK_ELEMENTS):
+    for rows in _blocks(chunk.rows):
         block = np.nan_to_num(widen(chunk.rows[rows])) * counted
         i, d = np.nonzero(block)
         weights = np.ones(len(i)) if chunk.weights is None else chunk.weights[rows][i]
@@ -260,7 +291,7 @@ def _joined_lines(one: Array, other: Array) -> Array:
 
 
 def _summed_lines(lines: Array) -> Array:
-    """Return each feature and count once, with the sum of its weights."""
+    """Merge lines with the same feature and count, and sum their weights."""
     order = np.lexsort(lines[1::-1])
     lines = lines[:, order]
     new = np.ones(lines.shape[1], dtype=bool)
@@ -272,7 +303,7 @@ def _summed_lines(lines: Array) -> Array:
 
 def _sweep_chunk(sweep: RowSweep, chunk: Chunk) -> tuple[GeneralisedSums, Array]:
     found, kept = [], []
-    for rows in row_slices(*chunk.rows.shape, elements=BLOCK_ELEMENTS):
+    for rows in _blocks(chunk.rows):
         known = chunk.cached[rows]
         entries, place = sweep(chunk.rows[rows], known)
         weights = np.ones(len(known)) if chunk.weights is None else chunk.weights[rows]
@@ -284,7 +315,7 @@ def _sweep_chunk(sweep: RowSweep, chunk: Chunk) -> tuple[GeneralisedSums, Array]
 
 def _chunk_values(sweep: RowSweep, chunk: Chunk) -> Array:
     total = np.zeros(chunk.rows.shape[1])
-    for rows in row_slices(*chunk.rows.shape, elements=BLOCK_ELEMENTS):
+    for rows in _blocks(chunk.rows):
         known = chunk.cached[rows]
         entries = sweep.entries(chunk.rows[rows], known)
         mean, precision = sweep.split(known)
@@ -297,7 +328,7 @@ def _chunk_values(sweep: RowSweep, chunk: Chunk) -> Array:
 def _block_sums(
     sweep: RowSweep, entries: Entries, place: Place, weights: Array, covariates: Array
 ) -> GeneralisedSums:
-    """Sum a block's statistics; rows without any entry say nothing."""
+    """Sum a block's statistics; rows without any entry add nothing."""
     model, observed = sweep.model, entries.observed
     if observed is not None:
         weights = weights * observed.any(axis=1)
@@ -337,4 +368,4 @@ def _block_sums(
         model.nuisance,
         of_entries,
     )
-    return GeneralisedSums(statistics, learned)
+    return GeneralisedSums(statistics, learned, place.mean @ weights)

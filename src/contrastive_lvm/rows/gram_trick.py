@@ -17,8 +17,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.covariate_sums import CovariateSums
-from contrastive_lvm.rows.file_rows import LocalRows
-from contrastive_lvm.rows.reader import make_chunk
+from contrastive_lvm.rows.reader import LocalRows, make_chunk
 from contrastive_lvm.rows.scatter import DenseScatter, first_pass
 
 

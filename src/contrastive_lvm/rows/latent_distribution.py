@@ -1,6 +1,6 @@
-"""Latents that do not follow a standard normal distribution: a correction of the row step.
+"""The row step for latents that are not standard normal: a correction of the usual one.
 
-The row step supposes `h ~ N(0, I)` and finds N(m, V). If some columns b of `h` follow a mixture
+The row step assumes `h ~ N(0, I)` and finds N(m, V). If some columns b of `h` follow a mixture
 instead, their posterior is that of `linalg.normal_mixture`, and the others follow them as before:
 `E[h | h_b] = m + G (h_b - m_b)` with `G = V_.b V_bb^-1`. So
 
@@ -15,7 +15,7 @@ posterior were normal with covariance V, plus
 
 from functools import partial, reduce
 from operator import add
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,16 @@ from contrastive_lvm.arrays import Array, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices, widen
-from contrastive_lvm.linalg.normal_mixture import MixturePosterior, NormalMixture, condition
+from contrastive_lvm.linalg.normal_mixture import (
+    MixturePosterior,
+    NormalMixture,
+    condition,
+    condition_equally,
+)
 from contrastive_lvm.rows.reader import Chunk, RowReader
-from contrastive_lvm.rows.scatter import Scatter
+
+if TYPE_CHECKING:
+    from contrastive_lvm.rows.scatter import Scatter
 
 
 class LatentDistribution(NamedTuple):
@@ -75,7 +82,7 @@ def correct(
 
 
 class CompleteSums(NamedTuple):
-    """What a mixture adds to the statistics of complete rows; `change` is `E[h_b] - m_b`."""
+    """Sums that a mixture adds to the statistics of complete rows; `change` is `E[h_b] - m_b`."""
 
     crossed: Array  # (D, T) sum_i x_i change_i'
     change: Array  # (T,) sum_i change_i
@@ -91,7 +98,7 @@ class CompleteSums(NamedTuple):
 
 
 def complete_statistics(
-    rows: Scatter,
+    rows: "Scatter",
     reader: RowReader,
     weights: Array | None,
     known: Array | None,
@@ -162,21 +169,22 @@ def _complete_sums(
 def _slice_sums(
     mixture: NormalMixture, own: Array, m: Array, at: slice, chunk: Chunk
 ) -> CompleteSums:
-    pattern, T = np.zeros(len(m), dtype=np.intp), len(own)
-    weights = None if chunk.weights is None else chunk.weights[at]
-    found = condition(mixture, m, own[None], pattern)
-    expected, components = found.mean(), found.sums(pattern, weights)
-    change = expected - m
-    w = np.ones((len(m), 1)) if weights is None else weights[:, None]
-    weighted, rows = w * change, chunk.rows[at]
+    weights, T, m = None if chunk.weights is None else chunk.weights[at], len(own), m.T
+    found = condition_equally(mixture, np.ascontiguousarray(m), own)
+    expected, components = found.mean(), found.sums(weights)
+    change = expected - m  # (T, B)
+    weighted, given = (
+        (change, expected) if weights is None else (weights * change, weights * expected)
+    )
     second = components[:, 1 + T :].sum(axis=0).reshape(T, T)
-    known = np.zeros((0, T)) if chunk.covariates is None else chunk.covariates[at].T @ weighted
+    known = np.zeros((0, T)) if chunk.covariates is None else chunk.covariates[at].T @ weighted.T
+    rows = chunk.rows[at]
     return CompleteSums(
-        np.asarray((rows if is_sparse(rows) else widen(rows)).T @ weighted),
-        weighted.sum(axis=0),
-        weighted.T @ change,
-        second - (w * expected).T @ expected,
+        np.asarray((rows if is_sparse(rows) else widen(rows)).T @ weighted.T),
+        weighted.sum(axis=1),
+        weighted @ change.T,
+        second - given @ expected.T,
         known,
         components,
-        float(w[:, 0] @ found.log_ratio),
+        float(found.log_ratio.sum() if weights is None else weights @ found.log_ratio),
     )

@@ -1,4 +1,4 @@
-"""The row step: what one row says about its latents, missing entries marginalised exactly.
+"""The row step: the posterior of each row's latents, with missing entries marginalised exactly.
 
 For a row with observed features O, `h ~ N(0, I)` and `x_O = L_O h + mean_O + noise`,
 
@@ -15,7 +15,7 @@ entries, so it is factorised once per pattern; all `A` of a block are one produc
 from collections.abc import Iterable, Iterator
 from copy import copy
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,11 +32,9 @@ from contrastive_lvm.linalg.matrices import (
     widen,
 )
 from contrastive_lvm.rows.latent_distribution import LatentDistribution, correct
-from contrastive_lvm.rows.reader import Chunk, RowReader
+from contrastive_lvm.rows.reader import MOST_LOADED, Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache
 from contrastive_lvm.rows.scatter import MOST_FEATURES, Moments
-
-MOST_KEPT = 1 << 23  # entries of a set in memory whose sorted rows are kept, 64 MB in float64
 
 
 class Coefficients(NamedTuple):
@@ -64,7 +62,7 @@ def prepare(loadings: Loadings, psi: Array) -> Coefficients:
 
 
 def row_step(model: Coefficients, residual: Array, block: RowBlock) -> RowMoments:
-    """Posterior moments and exact log-density of each row; `residual` is zero where missing."""
+    """Return posterior moments and log-density of each row; `residual` is zero where missing."""
     precision = model.pairs @ block.observed.T  # (Q, P)
     precision += packed.pack(np.eye(len(model.scaled)))
     cov, logdet = packed.invert(precision, out=precision)
@@ -84,7 +82,7 @@ def _per_row(of_pattern: Array, block: RowBlock) -> Array:
 
 
 def residual_of(block: RowBlock, mean: Array) -> Array:
-    """`x - mean`, (D,) or (B, D), on the observed entries, zero where one is missing."""
+    """Return `x - mean`, with a mean (D,) or (B, D); zero where an entry is missing."""
     residual: Array = block.values - mean
     if len(block.observed) == len(block.pattern):  # every row has a pattern of its own
         residual *= block.observed
@@ -108,7 +106,7 @@ class SortedRows(NamedTuple):
 
 
 class AvailableEntries:
-    """A covariance from the available entries: good for a start, not for a fit.
+    """A covariance estimated from the available entries, good enough for a start.
 
     With a fraction `p_d` observed at random, zero-filling shrinks a covariance by `p_d p_e` and a
     variance by `p_d`; both are undone. Entries further than `limit` from the centre are clipped.
@@ -171,12 +169,48 @@ def _outer_product(view: Any, share: Array, M: Array | None, chunk: Chunk) -> Ar
     return total
 
 
-class MaskedRows:
+class KeptRows:
+    """Rows that every sweep reads, with what starts and regressions on covariates need of them."""
+
+    reader: RowReader
+    weights: Array | None
+    covariates: Array | None
+    n_rows: float
+    counts: Array  # (D,)
+    mean: Array  # (D,)
+    square: Array  # (D,)
+    limit: Array | None = None  # (D,) beyond which entries are clipped, for a start
+    effects: Array | None = None  # (D, C)
+    _available: AvailableEntries
+
+    def _available_entries(self) -> AvailableEntries:
+        share = self.counts / self.n_rows
+        rows = (self.reader, self.weights, self.mean, self.limit, share)
+        return AvailableEntries(*rows, self.covariates, self.effects)
+
+    @property
+    def covariate_mean(self) -> Array:
+        """Return the covariates of a row at the mean, (C,): zero, as they are taken as given."""
+        return np.zeros(0 if self.covariates is None else self.covariates.shape[1])
+
+    def about(self, mean: Array, effects: Array, square: Array) -> Self:
+        """Return the rows about means that depend on covariates, with squares about these."""
+        other = copy(self)
+        other.mean, other.effects, other.square = mean, effects, square
+        other._available = other._available_entries()
+        return other
+
+    def covariance_product(self, M: Array) -> Array:
+        """Estimate `cov(x) @ M` from the available entries, clipped where there is a limit."""
+        return self._available.product(M, self.n_rows, self.square / self.counts)
+
+
+class MaskedRows(KeptRows):
     """A row set with missing entries.
 
     Rows are sorted by pattern within their chunks, in the first pass over them. Rows in memory, if
     they are few, are kept as they were sorted; for others the order alone is cached. Rows without
-    any observed entry say nothing and are left out.
+    any observed entry add nothing and are left out.
     """
 
     def __init__(
@@ -189,36 +223,14 @@ class MaskedRows:
         self.reader, self.weights, self.covariates = reader, weights, covariates
         self.n_rows, self.counts = moments.n_rows, moments.counts
         self.mean, self.square = moments.mean, moments.square
-        self._available = AvailableEntries(reader, weights, self.mean, None, self._share)
-        self._keeps_rows = reader.in_memory and reader.shape[0] * reader.shape[1] <= MOST_KEPT
+        self._available = self._available_entries()
+        self._keeps_rows = reader.in_memory and reader.shape[0] * reader.shape[1] <= MOST_LOADED
         self._sorted: Cache | None = None
-        self.effects: Array | None = None
-
-    @property
-    def _share(self) -> Array:
-        return self.counts / self.n_rows
-
-    @property
-    def covariate_mean(self) -> Array:
-        """Return the covariates of a row at the mean, (C,): zero, as they are taken as given."""
-        return np.zeros(0 if self.covariates is None else self.covariates.shape[1])
 
     def sums_with_covariates(self) -> Statistics:
         """Return statistics of the covariates alone, for a start."""
         D, none = len(self.mean), np.zeros((len(self.mean), len(self.covariate_mean)))
         return self.statistics(Loadings(np.empty((D, 0))), np.ones(D), self.mean, none)
-
-    def about(self, mean: Array, effects: Array, square: Array) -> "MaskedRows":
-        """Return the rows about means that depend on covariates, with squares about these."""
-        other = copy(self)
-        other.mean, other.effects, other.square = mean, effects, square
-        known = (self.reader, self.weights, mean, None, self._share, self.covariates, effects)
-        other._available = AvailableEntries(*known)
-        return other
-
-    def covariance_product(self, M: Array) -> Array:
-        """About `cov(x) @ M`, from the available entries."""
-        return self._available.product(M, self.n_rows, self.square / self.counts)
 
     def statistics(
         self,
@@ -228,7 +240,7 @@ class MaskedRows:
         effects: Array | None = None,
         distribution: LatentDistribution | None = None,
     ) -> Statistics:
-        """Expected sufficient statistics at the given parameters: one pass."""
+        """Return expected sufficient statistics at the given parameters, in one pass."""
         function = partial(_chunk_statistics, loadings, psi, mean, effects, distribution)
         if self._sorted is not None:
             return self.reader.reduce(
@@ -270,7 +282,7 @@ def sort_by_pattern(rows: Matrix) -> npt.NDArray[np.int32]:
     missing = np.unpackbits(np.concatenate(bits), axis=1, count=rows.shape[1]).astype(bool)
     seen = np.flatnonzero(~missing.all(axis=1))
     representative, pattern = patterns_of(missing[seen])
-    if len(representative) == len(seen):  # every row has its own: keep the rows' order
+    if len(representative) == len(seen):  # each row has its own pattern: keep the order of the rows
         return np.stack([seen, np.arange(len(seen))]).astype(np.int32)
     order = np.argsort(pattern, kind="stable")
     return np.stack([seen[order], pattern[order]]).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Rows in random order, without end: every row once before any row again."""
+"""Rows in random order without end: each row comes once before any row comes again."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,40 +8,39 @@ import numpy as np
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.linalg.matrices import stacked
-from contrastive_lvm.rows.reader import Positions, RowReader, Rows
+from contrastive_lvm.rows.reader import MOST_LOADED, Positions, RowReader, Rows
 
 NO_ROWS = np.empty((0, 0))
-BUFFER_ENTRIES = 1 << 23  # of blocks whose rows are shuffled together
 
 
 class Stream(Protocol):
     """Rows of one set in the order that training takes them."""
 
     def next(self, n: int) -> tuple[np.ndarray, Matrix]:
-        """Positions of the next rows, and the rows."""
+        """Return the positions of the next rows, and the rows."""
         ...
 
 
 class Blocks(Protocol):
-    """What has its rows in blocks; a `RowReader`, for one."""
+    """A source that gives its rows in blocks, such as a `RowReader`."""
 
     shape: tuple[int, int]
     slices: list[slice]
 
     def read_chunks(self, picks: dict[int, Positions]) -> Sequence[Matrix]:
-        """Some blocks by their numbers, and of each of them some rows."""
+        """Read some blocks by their numbers, and of each of them some rows."""
         ...
 
 
 def shuffled(X: Rows, rng: np.random.Generator) -> Stream:
-    """One by one where that costs nothing, otherwise by blocks."""
+    """Shuffle rows one by one where reading a single row is cheap, otherwise by blocks."""
     if isinstance(X, RowReader) and not X.random_access:
         return ShuffledBlocks(X, rng)
     return Permuted(X.shape[0], partial(taken, X), rng)
 
 
 def taken(X: Rows, positions: np.ndarray) -> Matrix:
-    """Rows by their positions."""
+    """Return rows by their positions."""
     rows: Matrix = X.take(positions) if isinstance(X, RowReader) else X[positions]
     return rows
 
@@ -56,7 +55,7 @@ class Permuted:
         self.left = np.empty(0, dtype=np.intp)
 
     def next(self, n: int) -> tuple[np.ndarray, Matrix]:
-        """From as many permutations as it takes."""
+        """Return the next rows, from as many permutations as needed."""
         while len(self.left) < n:
             self.left = np.concatenate([self.left, self.rng.permutation(self.n_rows)])
         at, self.left = self.left[:n], self.left[n:]
@@ -66,9 +65,8 @@ class Permuted:
 class ShuffledBlocks:
     """Blocks in random order; the rows of several, held in memory, are shuffled together.
 
-    A chunk of a file or of a Dask array is then read once an epoch, and not for every minibatch
-    that has one of its rows. A set of few entries is held whole, and its order is that of the same
-    rows in memory.
+    A chunk of a file or of a Dask array is then read once per epoch, not for every minibatch that
+    has one of its rows. A small set is held whole, in the order that its rows would have in memory.
     """
 
     def __init__(self, source: Blocks, rng: np.random.Generator) -> None:
@@ -79,7 +77,7 @@ class ShuffledBlocks:
         self.places = self.left = np.empty(0, dtype=np.intp)
 
     def next(self, n: int) -> tuple[np.ndarray, Matrix]:
-        """From as many blocks as it takes."""
+        """Return the next rows, from as many blocks as needed."""
         at, rows = [], []
         while n > 0:
             if not len(self.left):
@@ -101,14 +99,14 @@ class ShuffledBlocks:
         self.left = self.rng.permutation(len(self.places))
 
     def _chosen(self) -> list[int]:
-        """The next blocks, enough to mix; all of them, in order, where they are few."""
+        """Return the next blocks, enough to mix; all of them in order if they are few."""
         n_rows, n_features = self.source.shape
-        if n_rows * n_features <= BUFFER_ENTRIES:
+        if n_rows * n_features <= MOST_LOADED:
             return list(range(len(self.source.slices)))
         self.waiting = self.waiting or self.rng.permutation(len(self.source.slices)).tolist()
         chosen: list[int] = []
         size = 0
-        while self.waiting and size * n_features < BUFFER_ENTRIES:
+        while self.waiting and size * n_features < MOST_LOADED:
             chosen.append(self.waiting.pop())
             block = self.source.slices[chosen[-1]]
             size += block.stop - block.start

@@ -3,13 +3,15 @@
 All work on rows is a sum over chunks, or one result per chunk. A reader takes its chunks wherever
 they are (in this process, in threads, on the workers of a cluster), applies a function there, and
 adds the results up in the order of the chunks, in double precision. Values that must be remembered
-for every row from pass to pass stay with their chunk, in a cache.
+for every row from pass to pass stay with their chunk, in a cache. `LocalRows` are the rows of this
+machine: in memory, in memory maps, in arrays of HDF5, Zarr and backed AnnData.
 """
 
 import copy
+import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -17,17 +19,31 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.linalg.matrices import column_sums, is_sparse, own_rows, stacked
+from contrastive_lvm.linalg.matrices import (
+    column_sums,
+    is_sparse,
+    own_rows,
+    row_slices,
+    sparse_rows,
+    stacked,
+)
 from contrastive_lvm.linalg.sparse_format import as_csr
-from contrastive_lvm.rows.row_cache import Cache
+from contrastive_lvm.rows.row_cache import Cache, DiskCache, MemoryCache
+from contrastive_lvm.rows.threads import in_order
 
 Result = TypeVar("Result")
 Positions: TypeAlias = slice | np.ndarray  # some rows of a chunk
 NUMBERS = "biuf"  # kinds of dtype that are real numbers
+CHUNK_ENTRIES = 1 << 21  # of a chunk: as many as products want at a time
+LEAST_ENTRIES = 1 << 17  # of a chunk: with less, starting a thread takes longer than its work
+SHARES = 16  # chunks of a set, within these limits, so that threads finish at about the same time
+MOST_LOADED = 1 << 23  # entries of a set that is worked on as a whole, 64 MB in double precision
+MOST_ENTRIES = 1 << 24  # of a chunk that takes in whole chunks of a file
+MOST_FEATURES_IN_THREADS = 1000  # beyond, (D, D) results of several chunks take much memory
 
 
 class Checks(NamedTuple):
-    """Checks that refuse values of a chunk, and features by their numbers of observed entries."""
+    """Checks of the values of a chunk, and of the number of observed entries of each feature."""
 
     values: Callable[[Matrix], None]
     counts: Callable[[Array], None]
@@ -54,7 +70,7 @@ class Chunk(NamedTuple):
 
     rows: Matrix
     weights: Array | None = None  # (B,) positive; None when every row counts once
-    cached: Any = None  # what an earlier pass kept of these rows
+    cached: Any = None  # values that an earlier pass kept for these rows
     covariates: Array | None = None  # (B, C)
     number: int = 0  # of the chunk among those of its set
 
@@ -66,7 +82,7 @@ def make_chunk(
     covariates: Array | None = None,
     number: int = 0,
 ) -> Chunk:
-    """Leave out the rows of weight zero."""
+    """Return a chunk without its rows of weight zero."""
     if weights is None or weights.all():
         return Chunk(rows, weights, cached, covariates, number)
     kept = np.flatnonzero(weights)
@@ -84,12 +100,12 @@ class RowReader(ABC):
     random_access: bool = False  # whether single rows cost no more than rows of a chunk
     in_memory: bool = False
     is_dense: bool = False  # whether chunks are known to be arrays, not sparse matrices
-    # Whether other processes do the work, so that this one may ask for more meanwhile.
+    # Whether other processes do the work, so that this one can submit several tasks at once.
     on_cluster: bool = False
     is_local: bool = True  # whether chunks are worked on in this process
 
     def cancel(self) -> None:  # noqa: B027
-        """End what other processes do for these rows; there are none unless a reader says so."""
+        """Cancel the work of other processes on these rows; by default there are none."""
 
     @abstractmethod
     def read(self) -> Iterator[Matrix]:
@@ -105,9 +121,10 @@ class RowReader(ABC):
         cache: Cache | None = None,
         covariates: Array | None = None,
     ) -> Result:
-        """Sum a function of chunks in their order; chunks whose weights are all zero have no part.
+        """Sum a function of chunks in their order; chunks whose weights are all zero are skipped.
 
-        A chunk has its rows' `weights` and `covariates`, and what the `cache` holds of it.
+        Each chunk comes with the `weights` and `covariates` of its rows and its entry in the
+        `cache`.
         """
 
     @abstractmethod
@@ -124,7 +141,7 @@ class RowReader(ABC):
 
     @abstractmethod
     def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
-        """Apply a function of a chunk and its place; an array, or a tuple of arrays, of all rows.
+        """Apply a function of a chunk and its place, and join the results to arrays of all rows.
 
         The results of a Dask array are Dask arrays.
         """
@@ -159,7 +176,7 @@ class RowReader(ABC):
         return other
 
     def used_chunks(self, weights: Array | None) -> list[int]:
-        """Numbers of the chunks that hold rows of positive weight."""
+        """Return the numbers of the chunks that hold rows of positive weight."""
         chunks = range(len(self.slices))
         return [i for i in chunks if weights is None or weights[self.slices[i]].any()]
 
@@ -172,13 +189,174 @@ def _checked_rows(check: Callable[[Matrix], None], chunk: Chunk) -> list[Matrix]
 Rows: TypeAlias = Matrix | RowReader
 
 
+class LocalRows(RowReader):
+    """Rows of this machine: an array, or anything that gives rows by slices.
+
+    Several threads work on chunks of rows in memory and of memory maps, and read pages in parallel.
+    The libraries of other files read one chunk at a time, while threads work on the previous ones.
+    """
+
+    def __init__(self, X: Any, checks: Checks = UNCHECKED) -> None:
+        self.X, self.checks = X, checks
+        self.shape, self.dtype = (int(X.shape[0]), int(X.shape[1])), precision(X.dtype)
+        is_map = isinstance(X, np.memmap)
+        self.in_memory = is_sparse(X) or (isinstance(X, np.ndarray) and not is_map)
+        self.random_access = self.in_memory or is_map
+        self.is_dense = not is_sparse(X) and not hasattr(X, "format")
+        entries = X.nnz // self.shape[0] + 1 if is_sparse(X) else self.shape[1]
+        share = min(max(self.shape[0] * entries // SHARES, LEAST_ENTRIES), CHUNK_ENTRIES)
+        stored = getattr(X, "chunks", None)
+        unit = int(stored[0]) if stored else 1  # whole chunks of the file
+        size = max(unit, max(1, share // max(1, entries)) // unit * unit)
+        self.slices = list(row_slices(self.shape[0], entries, elements=MOST_ENTRIES, most=size))
+
+    def _read(self, rows: slice) -> Matrix:
+        return sparse_rows(self.X, rows) if is_sparse(self.X) else floats(self.X[rows])
+
+    def read(self) -> Iterator[Matrix]:
+        """Read all chunks in order."""
+        for rows in self.slices:
+            yield self._read(rows)
+            _release(self.X, rows)
+
+    def reduce(
+        self,
+        function: Callable[[Chunk], Result],
+        plus: Callable[[Result, Result], Result],
+        *,
+        weights: Array | None = None,
+        cache: Any = None,
+        covariates: Array | None = None,
+    ) -> Result:
+        """Sum a function of chunks, by threads."""
+        if self.in_memory and len(self.slices) == 1:  # nothing to read, and nothing to sum
+            kept = None if cache is None else cache.load(0)
+            return function(make_chunk(self.X, weights, kept, covariates))
+
+        def chunk(i: int) -> Chunk:
+            at, kept = self.slices[i], None if cache is None else cache.load(i)
+            own, known = (None if v is None else v[at] for v in (weights, covariates))
+            return make_chunk(self._read(at), own, kept, known, i)
+
+        def work(i: int) -> Result:
+            result = function(chunk(i))
+            _release(self.X, self.slices[i])
+            return result
+
+        used = self.used_chunks(weights)
+        if self.shape[1] > MOST_FEATURES_IN_THREADS:
+            return reduce(plus, map(work, used))
+        if self.random_access:
+            return reduce(plus, in_order(work, used))
+        return reduce(plus, in_order(function, map(chunk, used)))
+
+    def renew(
+        self,
+        function: Callable[[Chunk], tuple[Result, Any]],
+        plus: Callable[[Result, Result], Result],
+        *,
+        weights: Array | None = None,
+        cache: Cache | None = None,
+        covariates: Array | None = None,
+    ) -> tuple[Result, Cache]:
+        """Sum results; the new cache is in memory if the rows are, otherwise in files."""
+        new = MemoryCache() if self.in_memory else DiskCache()
+
+        def run(chunk: Chunk) -> Result:
+            result, kept = function(chunk)
+            new.store(chunk.number, kept)
+            return result
+
+        return self.reduce(run, plus, weights=weights, cache=cache, covariates=covariates), new
+
+    def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
+        """Apply a function to chunk after chunk."""
+        pairs = zip(self.slices, self.read(), strict=True)
+        return _filled(((rows, function(chunk, rows)) for rows, chunk in pairs), self.shape[0])
+
+    def read_chunks(self, picks: dict[int, Positions]) -> list[Matrix]:
+        """Read chunk after chunk."""
+        found = []
+        for i, at in picks.items():
+            rows = self._read(self.slices[i])[at]
+            found.append(own_rows(rows) if self.random_access else rows)  # not a view of the map
+            _release(self.X, self.slices[i])
+        return found
+
+    def take(self, positions: np.ndarray) -> Matrix:
+        """Read the rows of memory and memory maps alone, from front to back."""
+        if not self.random_access:
+            return super().take(positions)
+        if is_sparse(self.X):
+            return self.X[positions]
+        order = np.argsort(positions, kind="stable")
+        found = np.empty((len(positions), self.shape[1]), self.dtype)
+        for some in row_slices(*found.shape):
+            found[order[some]] = self.X[positions[order[some]]]
+            _release(self.X, slice(0, self.shape[0]))  # pages may be much larger than rows
+        return found
+
+    def load(self) -> Matrix:
+        """Return rows in memory as they are."""
+        return self.X if self.in_memory else super().load()
+
+
+def _filled(results: Iterator[tuple[slice, Any]], n_rows: int) -> Any:
+    """Join results of chunks to arrays of all rows; a result of None stays None."""
+    whole: list[Any] = []
+    single = True
+    for rows, result in results:
+        single = not isinstance(result, tuple)
+        parts = (result,) if single else result
+        whole = whole or [None] * len(parts)
+        whole = [_with(w, part, rows, n_rows) for w, part in zip(whole, parts, strict=True)]
+    return whole[0] if single else tuple(whole)
+
+
+def _with(whole: Any, part: Any, rows: slice, n_rows: int) -> Any:
+    """Add some rows to an array; one row that is repeated for all rows is not copied."""
+    if part is None:
+        return None
+    same = part.strides[0] == 0 and (whole is None or whole.strides[0] == 0)
+    if same and (whole is None or np.array_equal(whole[0], part[0])):
+        return np.broadcast_to(part[0], (n_rows, *part.shape[1:]))
+    if whole is None or whole.strides[0] == 0:
+        full = np.empty((n_rows, *part.shape[1:]), part.dtype)
+        full[: rows.start] = 0 if whole is None else whole[0]
+        whole = full
+    whole[rows] = part
+    return whole
+
+
+def _release(X: Any, rows: slice) -> None:
+    """Give back the pages of rows of a memory map, which count as this process's memory.
+
+    They stay in the system's cache. Pages of a map that is private to the process
+    (`mode="c"`) may hold changes, and are kept.
+    """
+    if getattr(X, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    pages = X
+    while isinstance(pages, np.ndarray):
+        pages = pages.base
+    if not isinstance(pages, mmap.mmap):
+        return
+    if not X.flags.c_contiguous:  # rows are spread over all pages
+        pages.madvise(mmap.MADV_DONTNEED)
+        return
+    begin = X[rows].ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    first = begin // mmap.PAGESIZE * mmap.PAGESIZE
+    end = begin + X.strides[0] * (rows.stop - rows.start)
+    pages.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+
 def is_dask(X: Any) -> bool:
-    """Whether rows are a Dask array."""
+    """Tell whether rows are a Dask array."""
     return hasattr(X, "dask") and hasattr(X, "blocks") and hasattr(X, "to_delayed")
 
 
 def is_file(X: Any) -> bool:
-    """Whether rows are in a file: a memory map, or an array of HDF5, Zarr or backed AnnData."""
+    """Tell whether rows are a memory map, or an array of HDF5, Zarr or backed AnnData."""
     if isinstance(X, np.memmap):
         return True
     package = type(X).__module__.partition(".")[0]
@@ -189,14 +367,13 @@ def is_file(X: Any) -> bool:
 
 
 def is_out_of_core(X: Any) -> bool:
-    """Whether rows are not in memory, and are to be read a chunk at a time."""
+    """Tell whether rows are not in memory, and must be read a chunk at a time."""
     return type(X) is not np.ndarray and (is_dask(X) or is_file(X))
 
 
 def open_rows(X: Any, name: str, checks: Checks) -> RowReader:
     """Open rows in a file or in a Dask array; nothing is read yet."""
     from contrastive_lvm.rows.dask_rows import DaskRows
-    from contrastive_lvm.rows.file_rows import LocalRows
 
     _refuse(X, name)
     return DaskRows(X, name, checks) if is_dask(X) else LocalRows(X, checks)

@@ -1,4 +1,4 @@
-"""Caches of what is remembered of every row from pass to pass, one entry per chunk.
+"""Caches of values that are kept for every row from pass to pass, one entry per chunk.
 
 Their content may be as large as the data (a weight for each entry). Rows in memory have it in
 memory too. Rows in files, and Dask arrays that threads compute, have it in an unnamed file in the

@@ -7,12 +7,11 @@ import numpy as np
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.linalg.matrices import stacked
-from contrastive_lvm.rows.file_rows import MOST_ENTRIES
-from contrastive_lvm.rows.reader import is_dask
+from contrastive_lvm.rows.reader import MOST_ENTRIES, is_dask
 
 
 def select_rows(X: Any, chosen: np.ndarray) -> Any:
-    """Rows of a Dask array or of an array in a file where a mask is true, in their order."""
+    """Select rows of a Dask array or of an array in a file by a mask; they keep their order."""
     places = np.flatnonzero(chosen)
     return X[places] if is_dask(X) else SelectedRows(X, places)
 
@@ -20,8 +19,8 @@ def select_rows(X: Any, chosen: np.ndarray) -> Any:
 class SelectedRows:
     """Rows of an array in a file, as an array that gives rows by slices.
 
-    Files are read in stretches: what lies between two chosen rows of one is read with them, what
-    lies between two stretches is not.
+    Files are read in stretches: rows between two chosen rows of a stretch are read with them, rows
+    between two stretches are not.
     """
 
     def __init__(self, X: Any, places: np.ndarray) -> None:
@@ -31,11 +30,11 @@ class SelectedRows:
         self.chunks = getattr(X, "chunks", None)
 
     def __getitem__(self, rows: slice) -> Matrix:
-        """Dense, or sparse as the file is."""
+        """Read some of the rows, dense or sparse like the file."""
         return stacked([self.X[at.start : at.stop][places] for at, places in self._stretches(rows)])
 
     def _stretches(self, rows: slice) -> Iterator[tuple[slice, np.ndarray]]:
-        """Rows of the file, and which of them are chosen."""
+        """Yield slices of the file, and the positions of the chosen rows within each."""
         places = self.places[rows]
         most = max(1, MOST_ENTRIES // self.shape[1])
         ends = np.flatnonzero(np.diff(places // most)) + 1

@@ -11,28 +11,25 @@ never falls. They are the only values kept for every row: per-row matrices live 
 A row's own weight multiplies everything that it adds to sums, but not its `E[u]`.
 """
 
-from copy import copy
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Matrix, RowWeights, Statistics
-from contrastive_lvm.likelihoods.base import Scaler, Scales
+from contrastive_lvm.likelihoods.values import Scaler, Scales
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.matrices import row_slices, widen
+from contrastive_lvm.linalg.matrices import SMALL_BLOCK, row_slices, widen
 from contrastive_lvm.linalg.normal_mixture import MixturePosterior
 from contrastive_lvm.rows.latent_distribution import LatentDistribution, correct
-from contrastive_lvm.rows.masked_rows import AvailableEntries, with_known
-from contrastive_lvm.rows.reader import Chunk, RowReader
+from contrastive_lvm.rows.masked_rows import KeptRows, with_known
+from contrastive_lvm.rows.reader import MOST_LOADED, Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
 from contrastive_lvm.rows.scatter import first_pass
 
-BLOCK_ELEMENTS = 1 << 17  # a few arrays of a block's size live at once
 EXACT = 1 << 21  # weights of a set that are kept in double precision
 CLIP = 3.0  # robust standard deviations
-MOST_SORTED = 1 << 23  # entries of a set whose medians come from all rows
 
 
 class WeightedBlock(NamedTuple):
@@ -71,7 +68,7 @@ class RowStep:
         self.constant = 0.5 * np.log(2.0 * np.pi * psi)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle only what it was given."""
+        """Pickle only the arguments of the constructor."""
         return RowStep, self._given
 
     def __call__(self, rows: Matrix, weights: RowWeights) -> WeightedBlock:
@@ -105,7 +102,7 @@ class RowStep:
         return WeightedBlock(observed, R, h, cov, outer, scales, bound, posterior)
 
     def _expected_squares(self, R: Array, h: Array, outer: Array) -> Array:
-        """`E[e^2] / psi`, (B, D)."""
+        """Return `E[e^2] / psi`, (B, D)."""
         linear: Array = h.T @ self.L.T
         linear *= -2.0
         linear += R
@@ -127,7 +124,7 @@ def _weights_of_entries(
 
 
 class RowSums(NamedTuple):
-    """Statistics of weighted rows, and what the df step needs."""
+    """Statistics of weighted rows, and sums for the update of the degrees of freedom."""
 
     statistics: Statistics
     log_excess: float = 0.0
@@ -142,33 +139,28 @@ class RowSums(NamedTuple):
         )
 
 
-class ScaleMixtureRows:
+class ScaleMixtureRows(KeptRows):
     """Rows of a heavy-tailed likelihood.
 
-    A start sees entries clipped at `CLIP` robust standard deviations about the median, so that
+    For starts, entries are clipped at `CLIP` robust standard deviations about the median, so that
     outliers do not decide where a fit begins.
     """
+
+    limit: Array
 
     def __init__(
         self, reader: RowReader, weights: Array | None = None, covariates: Array | None = None
     ) -> None:
         moments = first_pass(reader, weights, scatter=False)
         self.reader, self.weights, self.covariates = reader, weights, covariates
-        self.effects: Array | None = None
         self.n_rows, self.counts, self._n_empty = moments.n_rows, moments.counts, moments.n_empty
         median, spread = _medians(reader, weights)
         self.mean = np.where(np.isnan(median), moments.mean, median)
         fallback = np.sqrt(moments.square / self.counts)
         self.limit = CLIP * np.where(spread > 0, spread, fallback)
         squares = partial(_clipped_squares, self.mean, self.limit)
-        self.square: Array = reader.reduce(squares, np.add, weights=weights)
-        share = self.counts / self.n_rows
-        self._available = AvailableEntries(reader, weights, self.mean, self.limit, share)
-
-    @property
-    def covariate_mean(self) -> Array:
-        """Return the covariates of a row at the mean, (C,): zero, as they are taken as given."""
-        return np.zeros(0 if self.covariates is None else self.covariates.shape[1])
+        self.square = reader.reduce(squares, np.add, weights=weights)
+        self._available = self._available_entries()
 
     def sums_with_covariates(self) -> Statistics:
         """Return statistics of the covariates and of clipped entries, for a start."""
@@ -176,18 +168,6 @@ class ScaleMixtureRows:
         return self.reader.reduce(
             function, Statistics.plus, weights=self.weights, covariates=self.covariates
         )
-
-    def about(self, mean: Array, effects: Array, square: Array) -> "ScaleMixtureRows":
-        """Return the rows about means that depend on covariates, with squares about these."""
-        other, share = copy(self), self.counts / self.n_rows
-        other.mean, other.effects, other.square = mean, effects, square
-        known = (self.reader, self.weights, mean, self.limit, share, self.covariates, effects)
-        other._available = AvailableEntries(*known)
-        return other
-
-    def covariance_product(self, M: Array) -> Array:
-        """About `cov(x) @ M`, from clipped entries."""
-        return self._available.product(M, self.n_rows, self.square / self.counts)
 
     def sweep(
         self,
@@ -228,13 +208,13 @@ class ScaleMixtureRows:
 
 
 def _medians(reader: RowReader, weights: Array | None) -> tuple[Array, Array]:
-    """Medians of features and robust standard deviations, from all rows or evenly spaced ones.
+    """Return medians and robust standard deviations of features, from all or evenly spaced rows.
 
-    Spaces are counted in weight, so that a row of weight 2 is seen as often as two rows. A feature
-    that none of the evenly spaced rows observes has NaN.
+    Rows are evenly spaced in weight, so that a row of weight 2 counts as two rows. A feature that
+    none of these rows observes has NaN.
     """
     n_rows, n_features = reader.shape
-    total, most = n_rows if weights is None else float(weights.sum()), MOST_SORTED // n_features
+    total, most = n_rows if weights is None else float(weights.sum()), MOST_LOADED // n_features
     if total <= most:
         X = reader.load()
     else:
@@ -251,7 +231,7 @@ def _medians(reader: RowReader, weights: Array | None) -> tuple[Array, Array]:
 
 
 def _weighted_median(values: Array, weights: Array | None) -> Array:
-    """Median of each column; rows of whole-number weights count as often as that."""
+    """Return the median of each column; a row of weight n counts as n rows."""
     if weights is None:
         found, some = np.full(values.shape[1], np.nan), ~np.isnan(values).all(axis=0)
         found[some] = np.nanmedian(values[:, some], axis=0)
@@ -278,7 +258,7 @@ def _clipped_squares(centre: Array, limit: Array, chunk: Chunk) -> Array:
 def _clipped_sums(centre: Array, limit: Array, chunk: Chunk) -> Statistics:
     """Sum what a regression of clipped deviations on the covariates needs."""
     known, found = np.asarray(chunk.covariates), []
-    for at in row_slices(*chunk.rows.shape, elements=BLOCK_ELEMENTS):
+    for at in row_slices(*chunk.rows.shape, elements=SMALL_BLOCK):
         R = np.clip(widen(chunk.rows[at]) - centre, -limit, limit)
         observed = 1.0 - np.isnan(R)
         c, none = np.ascontiguousarray(known[at].T), np.zeros(len(R))
@@ -294,10 +274,10 @@ def _clipped_sums(centre: Array, limit: Array, chunk: Chunk) -> Statistics:
 def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
     """Choose the precision in which the scales of so many rows are kept.
 
-    Many scales are kept in single precision: a scale is a stationary point, so that its rounding
-    changes the bound by its square, and there may be one for every entry of the data. But it does
-    change the way to the optimum, and with few rows where on that way a fit stops, so that few are
-    kept as they are.
+    Many scales are kept in single precision, since there may be one for every entry of the data.
+    Scales are stationary points of the bound, so that rounding changes it only by its square. But
+    rounding also changes the path to the optimum and, with few rows, where a fit stops on it, so
+    that few scales are kept in double precision.
     """
     n_columns = scaler(np.zeros((1, n_features)), np.ones(1)).weights.shape[1]
     return np.float32 if n_rows * n_columns > EXACT else np.float64
@@ -320,7 +300,7 @@ def _sweep_chunk(
     scales = np.ones((rows.shape[0], 1), kind) if scales is None else scales
     found: list[RowSums] = []
     renewed: list[Any] = []
-    slices = list(row_slices(*rows.shape, elements=BLOCK_ELEMENTS)) or [slice(0, 0)]
+    slices = list(row_slices(*rows.shape, elements=SMALL_BLOCK)) or [slice(0, 0)]
     for at in slices:
         part = rows[at]
         if known is not None and effects is not None:
@@ -341,7 +321,7 @@ def _has_entries(rows: Matrix) -> np.ndarray:
 
 
 def _with_covariates(block: WeightedBlock, covariates: Array) -> WeightedBlock:
-    """Return the outcome with covariates as further latents, which are known."""
+    """Return the outcome with covariates appended as latents that are known."""
     columns = with_known(block.mean, covariates)
     outer = packed.pairwise_products(columns, columns)
     outer[: len(block.outer)] = block.outer

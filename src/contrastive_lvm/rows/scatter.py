@@ -36,19 +36,18 @@ from contrastive_lvm.linalg.matrices import (
     widen,
 )
 from contrastive_lvm.rows.covariate_sums import CovariateSums
-from contrastive_lvm.rows.reader import Chunk, RowReader
+from contrastive_lvm.rows.reader import CHUNK_ENTRIES, Chunk, RowReader
 
-SUMMED_AT_ONCE = 128  # rows whose sum loses no digits that a float32 has
-WIDE_BLOCK = 1 << 21  # entries: products of narrow matrices want more rows than other work
-WIDE_ROWS = 8192  # most rows of such a block
-FIRST_ROWS = 64  # that say about where the others are
+SUMMED_AT_ONCE = 128  # rows whose sum in single precision loses no digits
+WIDE_ROWS = 8192  # of a block, at most: products of narrow matrices want more rows than other work
+FIRST_ROWS = 64  # from which the location of the others is estimated
 FAR = 1000.0  # squared mean over variance: sums about zero then lose three digits of sixteen
 MOST_FEATURES = 3000  # above, products with rows in memory are cheaper than forming a (D, D) matrix
 MOST_FEATURES_OUT_OF_CORE = 6000  # above, the (D, D) matrix takes more than 290 MB
 
 
 class Scatter(ABC):
-    """Complete rows, as far as the steps of a fit need to know them."""
+    """Complete rows, summarised by what the steps of a fit need."""
 
     n_rows: float  # weight of all rows
     mean: Array  # (D,)
@@ -82,16 +81,16 @@ class Scatter(ABC):
 
     @abstractmethod
     def product(self, M: Array) -> Array:
-        """`T @ M`, (D, .)."""
+        """Return `T @ M`, (D, .)."""
 
     def covariance_product(self, M: Array) -> Array:
-        """`cov(x) @ M`, (D, .)."""
+        """Return `cov(x) @ M`, (D, .)."""
         return self.product(M) / self.n_rows
 
     def statistics(
         self, loadings: Loadings, psi: Array, mean: Array, effects: Array | None = None
     ) -> Statistics:
-        """Expected sufficient statistics of the rows, centred at their own mean.
+        """Return expected sufficient statistics of the rows, centred at their own mean.
 
         With `B = psi^-1 L A^-1` and `A = I + E[L' psi^-1 L]`: `sum_i r_i E[h_i]' = T B` and
         `sum_i E[h_i h_i'] = n A^-1 + B' T B`; covariates have `sum_i E[h_i] c_i' = B' T_rc`. The
@@ -120,20 +119,20 @@ class Scatter(ABC):
         log_psi = float(np.log(psi).sum()) + self.n_outside * float(np.log(psi[0]))
         bound = -0.5 * (self.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
         moment, cross = inverse.T @ (self.n_rows * np.eye(K) + inner) @ inverse, product @ inverse
-        latent = packed.pack(moment)[:, 0]
+        pairs = latent = packed.pack(moment)
         if known is not None:
             mixed = inverse.T @ (whitened.T @ known.cross)  # (K, C)
-            moment = np.block([[moment, mixed], [mixed.T, known.second]])
+            pairs = packed.pack(np.block([[moment, mixed], [mixed.T, known.second]]))
             cross = np.hstack([cross, known.cross])
         return Statistics(
-            moment=packed.pack(moment),
-            first=np.zeros((len(moment), 1)),
+            moment=pairs,
+            first=np.zeros((cross.shape[1], 1)),
             cross=cross,
             residual=np.zeros(len(L)),
             square=square,
             weight=self.counts,
             entries=self.counts,
-            latent=latent,
+            latent=latent[:, 0],
             n_rows=self.n_rows,
             bound=bound,
         )
@@ -293,7 +292,7 @@ class Moments(NamedTuple):
         )
 
     def _joint(self, other: "Moments", mean: Array, scaled: Array, change: Array) -> RawSums | None:
-        """Add raw sums: simply if they are about one origin, otherwise about the mean of both."""
+        """Add raw sums: directly if they have the same origin, otherwise about the mean of both."""
         mine, its = self.raw, other.raw
         if mine is None or its is None:
             return None
@@ -313,6 +312,7 @@ def first_pass(reader: RowReader, weights: Array | None = None, *, scatter: bool
     return found
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an overflow shows as a variance that is not finite
 def _moments(check: Callable[[Matrix], None], scatter: bool, chunk: Chunk) -> Moments:  # noqa: FBT001
     """Compute a chunk's moments; with a scatter, rows are checked only if a sum is not finite."""
     rows, weights = chunk.rows, chunk.weights
@@ -367,7 +367,7 @@ def _sparse_moments(rows: Sparse, weights: Array | None) -> Moments:
 
 
 def raw_sums(X: Matrix, weights: Array | None = None) -> RawSums:
-    """Sum complete rows; about zero where nothing cancels there.
+    """Sum complete rows, about zero where this loses no digits.
 
     Sums within a block of centred rows are taken in the data's precision, over blocks in float64:
     as accurate as widening everything, at half the cost for float32. Weighted rows are widened.
@@ -376,7 +376,7 @@ def raw_sums(X: Matrix, weights: Array | None = None) -> RawSums:
         return _raw_sums_sparse(X, weights)
     shift = _shift(X)
     total, matrix, buffer = np.zeros(X.shape[1]), None, None
-    for at in row_slices(*X.shape, elements=WIDE_BLOCK, most=WIDE_ROWS):
+    for at in row_slices(*X.shape, elements=CHUNK_ENTRIES, most=WIDE_ROWS):
         centred = scaled = X[at]
         if shift is not None:
             buffer = np.empty_like(centred) if buffer is None else buffer
@@ -396,12 +396,12 @@ def raw_sums(X: Matrix, weights: Array | None = None) -> RawSums:
     return RawSums(origin, total, np.zeros((0, 0)) if matrix is None else matrix)
 
 
-def _shift(X: Matrix) -> Array | None:
+def _shift(X: Dense) -> Array | None:
     """Estimate the mean from the first rows, in the data's precision; None if it is near zero.
 
-    About means within a standard deviation of zero nothing cancels, so nothing need be moved.
+    Columns whose means are within a standard deviation of zero lose no digits and are not moved.
     """
-    first = widen(X[:FIRST_ROWS])
+    first = np.asarray(X[:FIRST_ROWS], dtype=np.float64)
     mean = first.mean(axis=0)
     near = 2.0 * mean**2 <= np.einsum("nd,nd->d", first, first) / len(first)
     return None if near.all() else np.where(near, 0.0, mean).astype(X.dtype)

@@ -23,7 +23,7 @@ FACTS: dict[str, tuple[type, ...]] = {
 
 
 def write_state(path: str | os.PathLike[str], state: TrainingState) -> None:
-    """Write a state that `read_state` reads."""
+    """Write a state to a file for `read_state`."""
     tree = jax.tree
     arrays = {
         f"{name}.{i}": np.asarray(leaf)

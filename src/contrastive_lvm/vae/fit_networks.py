@@ -9,21 +9,20 @@ import numpy as np
 
 from contrastive_lvm.black_box.devices import Placement
 from contrastive_lvm.progress import noting_interrupts, progress
-from contrastive_lvm.rows.file_rows import LocalRows
+from contrastive_lvm.rows.reader import LocalRows
 from contrastive_lvm.rows.scatter import Moments
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
-from contrastive_lvm.vae.network_rows import NetworkRows
 from contrastive_lvm.vae.trained_networks import TrainedNetworks, centre_decoders
 from contrastive_lvm.vae.training import Training, TrainingPlan, TrainingState
-from contrastive_lvm.vae.training_data import prepare_training
+from contrastive_lvm.vae.training_data import NetworkRows, prepare_training
 
 logger = logging.getLogger(__name__)
 Resume = TrainingState | str | os.PathLike[str] | None
 
 
 class NetworkFit(NamedTuple):
-    """What a fit found."""
+    """The result of a fit."""
 
     networks: TrainedNetworks
     state: TrainingState
@@ -62,7 +61,11 @@ def fit_networks(
     ]
     total, variance = np.sum(bounds, axis=0)
     error = float(np.sqrt(variance))
-    held_out = tuple(NetworkRows(LocalRows(data.units.restore(rows))) for rows in data.held_out)
+    D = architecture.n_features
+    held_out = tuple(
+        NetworkRows(LocalRows(data.units.restore(rows[:, :D])), covariates=rows[:, D:])
+        for rows in data.held_out
+    )
     return NetworkFit(
         networks, training.state, float(total), error, training.n_epochs, converged, held_out
     )

@@ -7,9 +7,9 @@ A network is any hashable object with two methods:
 - `apply(weights, inputs)` returns outputs of shape (B, n_outputs) for inputs of shape
   (B, n_inputs), by functions that JAX can differentiate.
 
-Its constants decide nothing else, and two equal objects do the same. A frozen dataclass is the
-natural form. A NamedTuple with these methods, at the top level of a module, can be saved in model
-files too.
+It depends on nothing but its constants, so that equal objects compute the same. A frozen dataclass
+is the natural form. A NamedTuple with these methods, at the top level of a module, can be saved in
+model files too.
 """
 
 from dataclasses import dataclass

@@ -7,17 +7,18 @@ import numpy as np
 
 from contrastive_lvm._jax import JaxArray, jax
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.likelihoods.base import Nuisance
+from contrastive_lvm.likelihoods.values import Nuisance
 from contrastive_lvm.rows.size_factors import log_sizes
 from contrastive_lvm.vae.architecture import (
+    LEAST_LOG_NOISE,
     Architecture,
+    DiagonalGaussian,
     FeatureUnits,
     NetworkConstants,
     NetworkWeights,
 )
-from contrastive_lvm.vae.compiled import NetworkFunctions, network_functions
-from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE, DiagonalGaussian
-from contrastive_lvm.vae.network_rows import NetworkRows
+from contrastive_lvm.vae.network_functions import NetworkFunctions, network_functions
+from contrastive_lvm.vae.training_data import NetworkRows
 
 MOST_DRAWS, ENOUGH_DRAWS = 64, 1 << 15  # of the lower bound: per row, and in all
 LEAST, MOST = 64, 2048  # rows of a block; shorter ones are padded, so that few are compiled
@@ -31,6 +32,20 @@ class PaddedRows(NamedTuple):
     rows: np.ndarray
     n_rows: int
     key: JaxArray
+
+
+class DecoderInputs(NamedTuple):
+    """What rows are decoded from; latents that are None are left out."""
+
+    n_rows: int
+    target: Array | None
+    shared: Array | None
+    covariates: Array | None = None  # None for those of an average row
+
+    def part(self, begin: int, end: int) -> "DecoderInputs":
+        """Return the inputs of some rows."""
+        own = [None if values is None else values[begin:end] for values in self[1:]]
+        return DecoderInputs(min(end, self.n_rows) - begin, *own)
 
 
 class TrainedNetworks(NamedTuple):
@@ -78,48 +93,41 @@ class TrainedNetworks(NamedTuple):
 
     # Rows
 
-    def predictor(self, n: int, t: Array | None, z: Array | None, of: str = "target") -> Array:
+    def predictor(self, at: DecoderInputs, of: str = "target") -> Array:
         """Return the mean of a set plus the decoded latents that are given, (n, D)."""
-        found = []
-        for begin in range(0, n, MOST):
-            rows = slice(begin, min(begin + MOST, n))
-            at = (None if t is None else t[rows], None if z is None else z[rows])
-            found.append(self.units.restore(self.decode_block(rows.stop - begin, *at, of)))
-        return np.concatenate(found)
+        parts = (at.part(begin, begin + MOST) for begin in range(0, at.n_rows, MOST))
+        return np.concatenate([self.units.restore(self.decode_block(own, of)) for own in parts])
 
-    def decode_block(self, n: int, t: Array | None, z: Array | None, of: str) -> np.ndarray:
+    def decode_block(self, at: DecoderInputs, of: str) -> np.ndarray:
         """Return the predictor of a block in units."""
-        at = [None if h is None else _padded(h) for h in (t, z)]
-        decoded = np.asarray(self._functions.decode(*self._fixed, *at, of=of))
+        n, t, z, known = at
+        given = np.zeros((n, self.architecture.n_covariates)) if known is None else known
+        arrays = [None if h is None else _padded(h) for h in (t, z, given)]
+        decoded = np.asarray(self._functions.decode(*self._fixed, *arrays, of=of))
         return np.broadcast_to(decoded[: n if decoded.ndim == 2 else None], (n, decoded.shape[-1]))
 
-    def expected_rows(
-        self, n: int, t: Array | None, z: Array | None, of: str, sizes: Array | float = 0.0
-    ) -> Array:
+    def expected_rows(self, at: DecoderInputs, of: str, sizes: Array | float = 0.0) -> Array:
         """Return the means of rows at latents and log size factors."""
-        eta = self.predictor(n, t, z, of) + sizes
+        eta = self.predictor(at, of) + sizes
         mean, _ = self.architecture.likelihood.response(eta, np.zeros_like(eta), self.nuisance)
         return mean
 
-    def draw_rows(
-        self, n: int, t: Array | None, z: Array | None, of: str, rng: np.random.RandomState
-    ) -> Array:
+    def draw_rows(self, at: DecoderInputs, of: str, rng: np.random.RandomState) -> Array:
         """Draw new rows at latents."""
-        eta = self.predictor(n, t, z, of)
-        return self.architecture.likelihood.draw(eta, self.nuisance, rng)
+        return self.architecture.likelihood.draw(self.predictor(at, of), self.nuisance, rng)
 
     def size_factors(self, rows: NetworkRows) -> Array | float:
         """Return log size factors of rows of counts, (N, D); 0 for other data."""
         profile = np.asarray(self.constants.profile, dtype=np.float64)
         if not profile.any():
             return 0.0
-        sizes = np.concatenate([log_sizes(block, profile) for block in rows.read()])
+        sizes = log_sizes(rows.features(), profile)
         return np.where(profile > 0, sizes[:, None], 0.0)
 
     def impute(self, rows: NetworkRows, of: str, draws: int) -> tuple[Array, Array]:
-        """Return rows without missing entries, and standard deviations of what was filled in."""
+        """Return rows with missing entries filled in, and standard deviations of the new values."""
         sizes, begin = self.size_factors(rows), 0
-        values = np.concatenate([block.astype(np.float64) for block in rows.read()])
+        values = rows.features()
         missing, std = np.isnan(values), np.zeros(values.shape)
         for block in self._blocks(rows):
             at = slice(begin, begin + block.n_rows)
@@ -134,7 +142,8 @@ class TrainedNetworks(NamedTuple):
     def _predictor_moments(self, block: PaddedRows, of: str, draws: int) -> tuple[Array, Array]:
         """Return mean and variance of the predictor over the posterior of the latents."""
         function = self._functions.predictor_moments
-        found = function(*self._fixed, self._posterior(block, of), block.key, of=of, draws=draws)
+        given = (block.rows, self._posterior(block, of), block.key)
+        found = function(*self._fixed, *given, of=of, draws=draws)
         mean, square = (np.asarray(each, dtype=np.float64)[: block.n_rows] for each in found)
         variance = np.maximum(square - mean**2, 0.0)
         return self.units.restore(mean), variance * self.units.unit**2
@@ -161,7 +170,7 @@ class TrainedNetworks(NamedTuple):
         return np.concatenate(found)
 
     def weighted_bounds(self, rows: NetworkRows, of: str, draws: int) -> Array:
-        """Return importance-weighted lower bounds of rows, (N,): nearer the more draws."""
+        """Return importance-weighted lower bounds of rows, (N,); more draws make them tighter."""
 
         def bounds(block: PaddedRows) -> JaxArray:
             function, posterior = self._functions.weighted_bounds, self._posterior(block, of)
@@ -174,7 +183,8 @@ class TrainedNetworks(NamedTuple):
     ) -> Array:
         found = []
         for block in self._blocks(rows, seed):
-            change = (~np.isnan(block.rows[: block.n_rows])) @ np.log(self.units.unit)
+            x = block.rows[: block.n_rows, : self.architecture.n_features]
+            change = (~np.isnan(x)) @ np.log(self.units.unit)
             own = np.asarray(bounds(block), dtype=np.float64)[..., : block.n_rows]
             found.append(own - change)
         return np.concatenate(found, axis=-1)
@@ -211,10 +221,11 @@ def _mean_output(networks: TrainedNetworks, rows: NetworkRows, of: str) -> np.nd
     """Return the mean output of the decoder that is centred on a set, (D,)."""
     total, k = np.zeros(networks.architecture.n_features), networks.architecture.n_target
     means, _ = networks.latents(rows, of)
+    t, z = (means[:, :k], None) if of == "target" else (None, means)
+    at = DecoderInputs(len(means), t, z, rows.covariates)
     for begin in range(0, len(means), MOST):
-        h = means[begin : begin + MOST]
-        t, z = (h[:, :k], None) if of == "target" else (None, h)
-        total += networks.decode_block(len(h), t, z, of).sum(axis=0, dtype=np.float64)
+        own = at.part(begin, begin + MOST)
+        total += networks.decode_block(own, of).sum(axis=0, dtype=np.float64)
     c = networks.constants
     mean = total / len(means) - (c.target_mean if of == "target" else c.background_mean)
     return np.asarray(mean, dtype=np.float32)

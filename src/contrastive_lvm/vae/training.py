@@ -11,10 +11,8 @@ import numpy as np
 from contrastive_lvm._jax import OptimizerState, all_finite, jax, to_numpy
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import Placement
-from contrastive_lvm.vae.architecture import Architecture, NetworkWeights
-from contrastive_lvm.vae.compiled import Objective, StepInputs, training_functions
-from contrastive_lvm.vae.network_model import LEAST_LOG_NOISE
-from contrastive_lvm.vae.objective import BoundTerms
+from contrastive_lvm.vae.architecture import LEAST_LOG_NOISE, Architecture, NetworkWeights
+from contrastive_lvm.vae.objective import BoundTerms, Objective, StepInputs, training_functions
 from contrastive_lvm.vae.training_data import TrainingData
 
 LEAST_STEPS, LEAST_EPOCHS = 5000, 40  # when max_epochs is None
@@ -46,6 +44,7 @@ class TrainingPlan:
     separation: float = 0.0
     validation_fraction: float = 0.0
     checkpoint: str | os.PathLike[str] | None = None
+    n_devices: int | None = 1
 
 
 class TrainingState(NamedTuple):
@@ -96,8 +95,8 @@ class TrainingSchedule:
         """Return weights of the target latents' divergence, and floors of the log noise.
 
         At first there is more noise than variance and target latents cost nothing. As the noise
-        falls, latents are put to use one after another, and what only the target has settles in
-        the cheap ones.
+        falls, latents come into use one after another, and what only the target has goes to the
+        cheap ones.
         """
         done = np.minimum(1.0, (numbers + 1.0) / max(1.0, self.warm_up))
         floors = np.where(done < 1.0, FIRST_LOG_FLOOR - FLOOR_DROP * done, LEAST_LOG_NOISE)
@@ -123,8 +122,8 @@ class Training:
         self.functions = training_functions(
             architecture, plan.clip, (data.sizes, plan.batch_size), separated=separated
         )
-        self.constants = placement.everywhere(data.constants)
-        self.held_out = placement.everywhere(data.held_out)
+        self.constants = placement.put(data.constants)
+        self.held_out = placement.put(data.held_out)
         first = architecture.initial_weights(np.random.default_rng([seed, 0]))
         self.state = TrainingState(
             weights=first,
@@ -151,20 +150,15 @@ class Training:
 
     @property
     def is_due(self) -> bool:
-        """Whether another round is due."""
-        left = self.state.n_rounds < self.schedule.rounds
-        return left and not self.settled and not self.gave_up
+        """Tell whether another round is due."""
+        s = self.state
+        return s.n_rounds < self.schedule.rounds and s.cuts <= MOST_CUTS and not self.settled
 
     @property
     def settled(self) -> bool:
-        """Whether held-out rows gained nothing for as many rounds as patience allows."""
+        """Tell whether held-out rows gained nothing for as many rounds as patience allows."""
         patience = self.plan.patience
         return bool(self.data.held_out) and patience is not None and self.state.idle >= patience
-
-    @property
-    def gave_up(self) -> bool:
-        """Whether training diverged too often."""
-        return self.state.cuts > MOST_CUTS
 
     @property
     def n_epochs(self) -> int:
@@ -175,8 +169,8 @@ class Training:
         """Run some epochs and evaluate; a round that diverged is undone and the rate cut."""
         first = self.n_epochs
         last = min(self.schedule.epochs, first + self.schedule.round_epochs)
-        weights = self.placement.everywhere(self.state.weights)
-        optimizer = self.placement.everywhere(self.state.optimizer)
+        weights = self.placement.put(self.state.weights)
+        optimizer = self.placement.put(self.state.optimizer)
         found: list[BoundTerms] = []
         objective = self.objective()
         for epoch in range(first, last):
@@ -212,8 +206,8 @@ class Training:
             changing = (RATE_CUT**self.state.cuts * s.rates(numbers), *s.warm_up_weights(numbers))
             single = tuple(values.astype(np.float32) for values in changing)
             yield StepInputs(
-                self.placement.batch(batches),
-                *self.placement.everywhere((numbers.astype(np.uint32), *single)),
+                self.placement.put(batches, None, "rows"),
+                *self.placement.put((numbers.astype(np.uint32), *single)),
             )
 
     def objective(self, rows: tuple[int, ...] | None = None) -> Objective:
@@ -251,8 +245,18 @@ class Training:
         self, weights: NetworkWeights, optimizer: OptimizerState, epochs: Array, bound: float
     ) -> None:
         """Take over the state after a round; the terms of its epochs go into the history."""
-        s, first = self.state, self.n_epochs
-        rows = [self._history_row(first + 1 + i, values) for i, values in enumerate(epochs)]
+        s, rows = self.state, []
+        for epoch, values in enumerate(epochs, self.n_epochs + 1):
+            step, terms = (
+                np.array([epoch * self.schedule.epoch_steps - 1.0]),
+                self._in_units(values),
+            )
+            settings = {  # of the last step
+                "learning_rate": RATE_CUT**s.cuts * float(self.schedule.rates(step)[0]),
+                "target_kl_weight": float(self.schedule.warm_up_weights(step)[0][0]),
+            }
+            own = {"epoch": epoch, "bound": terms.lower_bound(), "validation_bound": np.nan}
+            rows.append({**terms._asdict(), **own, **settings})
         if self.data.held_out:
             rows[-1]["validation_bound"] = bound * sum(self.data.sizes)
         better = bound > s.best_bound or not self.data.held_out
@@ -269,24 +273,12 @@ class Training:
             },
         )
 
-    def _history_row(self, epoch: int, values: Array) -> dict[str, float]:
-        """Describe an epoch by its terms, and by the settings of its last step."""
-        step, terms = np.array([epoch * self.schedule.epoch_steps - 1.0]), self._in_units(values)
-        return {
-            **{name: float(value) for name, value in terms._asdict().items()},
-            "epoch": float(epoch),
-            "bound": float(terms.lower_bound()),
-            "validation_bound": np.nan,
-            "learning_rate": RATE_CUT**self.state.cuts * float(self.schedule.rates(step)[0]),
-            "target_kl_weight": float(self.schedule.warm_up_weights(step)[0][0]),
-        }
-
     def _undo(self) -> None:
         self.state = self.state._replace(cuts=self.state.cuts + 1)
         rate = RATE_CUT**self.state.cuts * self.plan.learning_rate
         what = (
             f"continues from there with learning_rate={rate:.2g}"
-            if not self.gave_up
+            if self.state.cuts <= MOST_CUTS
             else "ends there; scale the data, or begin with a smaller learning_rate"
         )
         warnings.warn(

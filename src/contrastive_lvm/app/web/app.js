@@ -418,7 +418,7 @@ function number(x) { return Math.abs(x) >= 1e4 || (x !== 0 && Math.abs(x) < 1e-3
 
 function features(facts) {
   const tables = facts.dimensions.map((dimension) => make("div", {},
-    make("h3", { text: `Target dimension ${dimension.dimension}${dimension.share === null ? "" : `, ${(100 * dimension.share).toFixed(1)} % of the variance`}` }),
+    make("h3", { text: `Target ${dimension.dimension}${dimension.share === null ? "" : `, ${(100 * dimension.share).toFixed(1)} % of the variance`}` }),
     make("table", {}, make("thead", {}, make("tr", {}, make("th", { text: "feature" }), make("th", { class: "number", text: "loading" }), make("th", { class: "number", text: "standard error" }))),
       make("tbody", {}, ...dimension.features.map((own) => make("tr", {}, make("td", { class: "name", text: own.feature }), make("td", { class: "number", text: number(own.loading) }),
         make("td", { class: "number", text: own.standard_error === null ? "unknown" : `\u00b1 ${number(own.standard_error)}` })))))));
@@ -436,7 +436,7 @@ function downloads(fit) {
   const own = `fits/${fit.name}`;
   return make("section", { class: "panel", "aria-label": "Download" }, make("h2", { text: "Download" }),
     make("div", { class: "controls" }, link(`${own}.html?save`, "Report (HTML)"), link(`${own}.json?save`, "Summary (JSON)"), link(`${own}.clvm`, "Model file"), link(`${own}.py`, "Python code"), link("commands.sh", "Commands of all fits"), link("session.zip", "Session")),
-    make("p", { class: "hint", text: "Tables of latents and loadings and the figures are at the end of the report above." }),
+    make("div", { class: "controls" }, link(`${own}/tables.xlsx`, "Tables (Excel)"), ...["latents", "shared", "loadings", "variance"].map((name) => link(`${own}/${name}.svg`, `Figure: ${name} (SVG)`))),
     make("details", {}, make("summary", { text: "How to get this without the page" }), make("p", { text: "In a terminal:" }), make("pre", { text: fit.command }), make("p", { text: "In Python:" }), make("pre", { text: fit.code })));
 }
 

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from contrastive_lvm._jax import double_precision, to_numpy
+from contrastive_lvm._jax import cached_program, double_precision, to_numpy
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.black_box.density import has_marginal
-from contrastive_lvm.black_box.marginal import complete_rows
+from contrastive_lvm.black_box.density import complete_rows, has_marginal
 from contrastive_lvm.black_box.nuts.nuts_chains import (
     SEGMENT,
     CompiledNuts,
@@ -23,7 +22,6 @@ from contrastive_lvm.black_box.nuts.nuts_parametrization import (
     coordinates_at,
     freedom,
 )
-from contrastive_lvm.black_box.program_cache import cached_program
 from contrastive_lvm.black_box.sites import prior_states, public_draws, turn_columns
 from contrastive_lvm.black_box.start import StartingPoint, starting_point
 from contrastive_lvm.checks import check_integer, check_positive

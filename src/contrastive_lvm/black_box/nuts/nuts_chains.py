@@ -1,4 +1,4 @@
-"""Compiled chains of the no-U-turn sampler, kept for data of the same shapes."""
+"""Compiled chains of the no-U-turn sampler, cached for data of the same shapes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -14,8 +14,7 @@ from contrastive_lvm._jax import (
     to_numpy,
 )
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.density import density
-from contrastive_lvm.black_box.marginal import CompleteRows, latent_gaussians
+from contrastive_lvm.black_box.density import CompleteRows, density, latent_gaussians
 from contrastive_lvm.black_box.nuts.nuts_parametrization import NutsCoordinates, values_at
 from contrastive_lvm.black_box.sites import (
     latent_sites,

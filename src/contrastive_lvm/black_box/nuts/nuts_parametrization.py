@@ -1,10 +1,10 @@
-"""Coordinates in which chains move well, and back to the sites of a density.
+"""Coordinates in which chains move well, and the way back to the sites of a density.
 
 The posterior is constant along rotations of a block's columns (with their latents) where its prior
 is, and a chain that has to walk around these rings takes ten times the steps. There loadings are
 drawn as `L = T Q`, with T lower triangular in K pivot features and the rotation Q, which is uniform
 whatever the data, left out: `dL = prod_i |T_ii|^(K-1-i) dT dQ`, i from 0 (Muirhead 1982, theorem
-2.1.13). Pivots are positive but for the last, whose sign may change.
+2.1.13). Pivots are positive, except for the last, whose sign may change.
 
 Loadings with a prior variance v that is drawn too are `L = k l + sqrt(k) s x`, `k = v / (v + s^2)`,
 with l their value at the start and s about their standard deviation given the data: what is left,
@@ -32,7 +32,7 @@ LEAST_LOG_NOISE = 1.0  # above its floor, where chains begin
 
 
 class NutsCoordinates(NamedTuple):
-    """Where coordinates begin and how far a unit goes, a value for each site."""
+    """The origin and the unit of the coordinates of each site."""
 
     start: dict[str, Array]  # of loadings in place of standardised ones
     unit: dict[str, Array]  # of the real-valued form; zero above a pivot; (D, D) roots for means
@@ -143,7 +143,7 @@ def coordinates_at(
 
 
 def _units(start: StartingPoint, n_rows: Sequence[int]) -> dict[str, Array]:
-    """Return about the posterior standard deviation of each real-valued form, where it is not 1.
+    """Return rough posterior standard deviations of the real-valued forms, where they are not 1.
 
     Means vary as those of rows do, together: their unit is a root of the covariance.
     """

@@ -2,7 +2,7 @@
 
 Every site is drawn in its real-valued form u and mapped to its support: loadings as they are,
 scales by `exp` (a normal u is a log-normal scale, the paper's table of models). Sites of density 1
-are points. What is jointly Gaussian, everything else being independent:
+are points. These are jointly Gaussian, and everything else is independent:
 
 - `"mean_field"`: nothing (the paper's).
 - `"structured"`: the latents of a row; the loadings of a feature. The factorisation of
@@ -11,7 +11,9 @@ are points. What is jointly Gaussian, everything else being independent:
 - `"low_rank"`: the latents of a row; all loadings and scales, with a covariance
   `diag(s^2) + F F'`.
 
-Parameters are in units of the data, so that one learning rate suits all.
+Parameters are in units of the data, so that one learning rate suits all. The log density of the
+guide is taken at the draw with its own parameters held fixed: the same value, and a gradient
+without bias whose noise vanishes where the guide is the posterior (Roeder, Wu & Duvenaud 2017).
 """
 
 from collections.abc import Mapping
@@ -21,17 +23,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from contrastive_lvm._jax import AnyArray, JaxArray, Tree, jax, jnp, tree_map
-from contrastive_lvm.arrays import Array
+from contrastive_lvm._jax import AnyArray, JaxArray, dist, jax, jnp, tree_map
+from contrastive_lvm.arrays import LOG_2PI, Array
 from contrastive_lvm.black_box.sites import (
     initial_values,
     latent_sites,
     split_columns,
-    units,
     unobserved_sites,
 )
 from contrastive_lvm.black_box.start import StartingPoint
-from contrastive_lvm.black_box.svi.gaussians import Gaussians
 from contrastive_lvm.black_box.svi.svi_rows import SviBatch
 from contrastive_lvm.model import Model
 
@@ -40,8 +40,74 @@ FIRST_STD, FIRST_SCALE_STD = 0.05, 0.2  # of loadings in units of the data, and 
 FIRST_FACTOR = 0.1  # zero would be a saddle: the two factors of a product, and no gradient
 
 
+class Gaussians(NamedTuple):
+    """Gaussian distributions of N vectors of K values, `u = loc + diag(std) (I + T) noise`.
+
+    A single vector may have a covariance of low rank instead, `diag(std) (I + F F') diag(std)`.
+    """
+
+    loc: AnyArray  # (N, K)
+    log_std: AnyArray  # (N, K)
+    root: AnyArray | None = None  # (N, K(K-1)/2) strictly lower T, packed by rows; None for zero
+    factor: AnyArray | None = None  # (K, rank) F
+
+    @property
+    def n_normals(self) -> int:
+        """Return how many standard normals a draw takes."""
+        rank = 0 if self.factor is None else self.factor.shape[1]
+        return int(np.prod(self.loc.shape)) + rank
+
+    def at(self, places: AnyArray | None) -> "Gaussians":
+        """Return those of some vectors; of all for None."""
+        if places is None:
+            return self
+        root = None if self.root is None else self.root[places]
+        return Gaussians(self.loc[places], self.log_std[places], root)
+
+    def draw(self, normals: JaxArray) -> tuple[JaxArray, JaxArray]:
+        """Draw from each, (N, K), with the log density of the draw, by entry or in one number.
+
+        The value of the log density is that of the noise, and its gradient in u alone is
+        `-diag(1/std) (I + T)^-T noise`.
+        """
+        if self.factor is not None:
+            return self._draw_of_low_rank(jnp.asarray(self.factor), normals)
+        stop = jax.lax.stop_gradient
+        noise, log_std = normals.reshape(self.loc.shape), stop(self.log_std)
+        mixed = pull = noise
+        if self.root is not None:
+            K, n_below = noise.shape[1], self.root.shape[1]
+            place = np.full((K, K), n_below)
+            place[np.tril_indices(K, -1)] = np.arange(n_below)
+            zero = jnp.zeros((self.root.shape[0], 1), self.root.dtype)
+            T = jnp.concatenate([self.root, zero], axis=1)[:, place]
+            mixed = noise + jnp.einsum("nij,nj->ni", T, noise)
+            for j in reversed(range(1, K)):  # solve, the last column first
+                pull = pull - stop(T)[:, j] * pull[:, j : j + 1]
+        u = jnp.asarray(self.loc) + jnp.exp(self.log_std) * mixed
+        value = -0.5 * (noise**2 + LOG_2PI) - log_std
+        return u, value - (u - stop(u)) * pull * jnp.exp(-log_std)
+
+    def _draw_of_low_rank(self, F: JaxArray, normals: JaxArray) -> tuple[JaxArray, JaxArray]:
+        stop, loc, std = jax.lax.stop_gradient, self.loc[0], jnp.exp(self.log_std[0])
+        noise, others = normals[: len(std)], normals[len(std) :]
+        u = loc + std * (noise + F @ others)
+        q = dist.LowRankMultivariateNormal(stop(loc), stop(std[:, None] * F), stop(std) ** 2)
+        return u[None], q.log_prob(u)
+
+    def roots(self) -> Array:
+        """Return the matrices `diag(std) (I + T)`, (N, K, K)."""
+        N, K = self.loc.shape
+        roots = np.zeros((N, K, K))
+        roots[:, np.arange(K), np.arange(K)] = 1.0
+        if self.root is not None:
+            i, j = np.tril_indices(K, -1)
+            roots[:, i, j] = self.root
+        return roots * np.exp(np.asarray(self.log_std, dtype=np.float64))[:, :, None]
+
+
 class GuideScaling(NamedTuple):
-    """Constants of the data."""
+    """Constants of the data that scale the parameters of a guide."""
 
     units: Mapping[str, AnyArray]  # of the real-valued forms of sites, where not 1
     least: Mapping[str, AnyArray]  # log noise variances
@@ -53,13 +119,9 @@ class GuideParameters(NamedTuple):
     points: dict[str, AnyArray]  # by site
     gaussians: dict[str, Gaussians]  # by group
 
-    def with_points(self, points: Mapping[str, AnyArray]) -> "GuideParameters":
-        """Return parameters with other values of some points."""
-        return self._replace(points={**self.points, **points})
-
 
 class SviLayout(NamedTuple):
-    """All that decides what has to be compiled, beside the shapes of the data."""
+    """All that decides what has to be compiled, besides the shapes of the data."""
 
     model: Model
     n_features: int
@@ -116,29 +178,24 @@ class Guide:
 
         Rows count as often as the rows that they stand for.
         """
-        chosen = self._chosen(params, batch)
+        chosen = {}
+        for name, group in self.groups.items():
+            if group.of_set is None:
+                chosen[name] = params.gaussians[name]
+            elif batch is not None:
+                chosen[name] = params.gaussians[name].at(batch.places[group.of_set])
         ends = np.cumsum([0, *(q.n_normals for q in chosen.values())]).tolist()
-        # One generator to compile, of the kind that compiles and runs fastest.
+        dtype = next(iter(params.points.values())).dtype
+        # A single generator, of the kind that compiles and runs fastest.
         random = jax.random.wrap_key_data(jnp.asarray(key), impl="unsafe_rbg")
-        normals = jax.random.normal(random, (ends[-1],), _dtype(params))
-        values, total = self.points_at(params, units), jnp.zeros((), _dtype(params))
+        normals = jax.random.normal(random, (ends[-1],), dtype)
+        values, total = self.points_at(params, units), jnp.zeros((), dtype)
         for (name, q), part in zip(chosen.items(), pairwise(ends), strict=True):
             drawn, log_density = self._values(name, *q.draw(normals[slice(*part)]), units, batch)
             values |= drawn
             i = self.groups[name].of_set
             total += log_density if batch is None or i is None else batch.repeats[i] * log_density
         return values, total
-
-    def _chosen(self, params: GuideParameters, batch: SviBatch | None) -> dict[str, Gaussians]:
-        """Return the distributions of all groups for a batch, or of those without rows."""
-        found = {}
-        for name, group in self.groups.items():
-            q = params.gaussians[name]
-            if group.of_set is None:
-                found[name] = q
-            elif batch is not None:
-                found[name] = q.at(batch.places[group.of_set])
-        return found
 
     def points_at(
         self, params: GuideParameters, units: Mapping[str, AnyArray]
@@ -186,28 +243,28 @@ class Guide:
                 found |= {n: part.reshape(self.sites[n].shape) for n, part in parts.items()}
         return found
 
-    def scaling(self, start: StartingPoint, dtype: DTypeLike) -> GuideScaling:
-        """Return units and limits of parameters."""
-        floor = start.model.likelihood._log_noise_floor(start.unit)
-        return _cast(GuideScaling(units(start), floor), dtype)
-
-    def first_parameters(self, start: StartingPoint, dtype: DTypeLike) -> GuideParameters:
-        """Return parameters that give the values of a start, with little spread."""
-        values, scaling = initial_values(start, augmented=self.layout.augmented), units(start)
+    def begin(self, start: StartingPoint, dtype: DTypeLike) -> tuple[GuideParameters, GuideScaling]:
+        """Return parameters that give the values of a start, with little spread, and units."""
+        values, model = initial_values(start, augmented=self.layout.augmented), start.model
+        units = {f"{block.name} loadings": start.unit[:, None] for block in model.blocks}
+        units |= {f"{name} mean": start.unit for name in model.sets}
         real: dict[str, Array] = {}
-        latents = {site for name in start.model.sets for site in latent_sites(start.model, name)}
+        latents = {site for name in model.sets for site in latent_sites(model, name)}
         for name, value in values.items():
-            if name in latents:  # JAX would compile a change of theirs for every number of rows
+            if name in latents:  # a change of units would compile for every number of rows
                 real[name] = value
             elif name in self.sites:
-                unit = scaling.get(name, 1.0)
+                unit = units.get(name, 1.0)
                 real[name] = np.asarray(self.sites[name].transform.inv(value)) / unit
         points: dict[str, AnyArray] = {
             name: np.broadcast_to(real.get(name, 0.0), self.sites[name].shape)
             for name in self.points
         }
         gaussians = {name: self._first_gaussians(name, real, start) for name in self.groups}
-        return _cast(GuideParameters(points, gaussians), dtype)
+        scaling = GuideScaling(units, model.likelihood._log_noise_floor(start.unit))
+        return tree_map(
+            lambda x: np.asarray(x, dtype=dtype), (GuideParameters(points, gaussians), scaling)
+        )
 
     def _first_gaussians(
         self, name: str, real: Mapping[str, Array], start: StartingPoint
@@ -229,12 +286,3 @@ class Guide:
             return Gaussians(loc, np.log(std), np.zeros((n, K * (K - 1) // 2)))
         noise = np.random.default_rng(0).standard_normal((K, min(K, self.layout.rank)))
         return Gaussians(loc, np.log(std), factor=FIRST_FACTOR / np.sqrt(noise.shape[1]) * noise)
-
-
-def _dtype(params: GuideParameters) -> "np.dtype[np.floating]":
-    return next(iter(params.points.values())).dtype
-
-
-def _cast(tree: Tree, dtype: DTypeLike) -> Tree:
-    """Return a tree with all arrays in one precision."""
-    return tree_map(lambda x: np.asarray(x, dtype=dtype), tree)

@@ -25,9 +25,6 @@ from contrastive_lvm.rows.reader import Rows
 
 logger = logging.getLogger(__name__)
 
-WHOLE = 1 << 18  # entries up to which all rows are used at every step
-LEAST_BATCH = 32  # rows of a minibatch that is chosen here
-
 
 @dataclass(frozen=True)
 class SVI(Engine):
@@ -37,7 +34,7 @@ class SVI(Engine):
     log-normal scales, points where there is no prior. It begins at probabilistic PCA, one block
     after another (for counts and binary data, of rows in which the predictor is about linear).
     Every 100 steps the bound is estimated at the mean of the parameters since the last time, always
-    with the same draws, so that its changes are smooth; when it stands still the learning rate
+    with the same draws, so that its changes are smooth; when it no longer rises the learning rate
     drops to a third, and after four drops the fit has converged. Float32 rows are fitted in single
     precision, others in double.
 
@@ -145,7 +142,7 @@ class SVI(Engine):
             sized = model if self.start is None else self.start.layout.model
             start = starting_point(sized, sets, sizes, seed=seed, restart=restart)
         with double_precision():
-            rows = SviRows(sets, sizes, self._batch_rows(sets), rng, placement(self.n_devices))
+            rows = SviRows(sets, sizes, self.batch_size, rng, placement(self.n_devices))
             guide = (self.family, self.rank, self.augmented, self.n_particles)
             loop = SviLoop(
                 SviLayout(start.model, rows.n_features, *guide),
@@ -159,7 +156,7 @@ class SVI(Engine):
             )
             try:
                 with progress("SVI", self.max_iter, logger) as advance:
-                    while loop.goes_on:
+                    while not loop.converged and loop.step < loop.last_step:
                         advance(loop.window(), f"bound {loop.trace[-1]:.6g}")
             except KeyboardInterrupt:
                 warnings.warn(
@@ -169,11 +166,3 @@ class SVI(Engine):
                     stacklevel=3,
                 )
             return svi_posterior(loop)
-
-    def _batch_rows(self, sets: Sequence[Rows]) -> int | None:
-        """Return the number of rows of a minibatch; None for all."""
-        if self.batch_size != "auto":
-            return None if self.batch_size is None else int(self.batch_size)
-        n_rows, n_features = sum(X.shape[0] for X in sets), sets[0].shape[1]
-        few = n_rows * n_features <= WHOLE
-        return None if few else max(LEAST_BATCH, WHOLE // 2 // n_features)

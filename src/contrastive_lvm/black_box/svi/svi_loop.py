@@ -1,28 +1,41 @@
-"""The loop of stochastic variational inference: steps, looks at the bound, the learning rate."""
+"""The loop of stochastic variational inference: steps, estimates of the bound, learning rates."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import AnyArray, OptimizerState, jax, to_numpy, tree_map, zeros_of
+from contrastive_lvm._jax import (
+    AnyArray,
+    JaxArray,
+    OptimizerState,
+    cached_program,
+    jax,
+    jnp,
+    numpyro,
+    optax,
+    to_numpy,
+    tree_map,
+    zeros_of,
+)
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.black_box.program_cache import cached_program
+from contrastive_lvm.black_box.density import density
 from contrastive_lvm.black_box.start import StartingPoint
-from contrastive_lvm.black_box.svi.guide import GuideParameters, SviLayout
-from contrastive_lvm.black_box.svi.svi_rows import SviRows
-from contrastive_lvm.black_box.svi.svi_step import CompiledSvi
+from contrastive_lvm.black_box.svi.guide import Guide, GuideParameters, GuideScaling, SviLayout
+from contrastive_lvm.black_box.svi.svi_rows import SviBatch, SviRows
 from contrastive_lvm.model import LoadingBlock
 
 WINDOW = 100  # steps between looks at the bound
 PATIENCE = 2  # windows without a gain before the learning rate drops
 DROP, N_DROPS = 0.3, 4  # factor of the learning rate, and how often it is applied
-N_LOOKS, N_FINAL_LOOKS = 16, 256  # draws that the bound is judged by, the same every time; at last
-FALL = 1e12  # nats; steps that lose this much have lost their way
+N_LOOKS, N_FINAL_LOOKS = 16, 256  # fixed draws that estimate the bound, at each look and at the end
+FALL = 1e12  # nats; steps that lose as much are undone
+# Parameters, the optimiser's state, and the sum of the parameters after each step.
+Ascent = tuple[GuideParameters, OptimizerState, GuideParameters]
 
 
 class SVIState(NamedTuple):
-    """Where a fit stands; `SVI(start=state)` goes on from it."""
+    """The state of a fit, from which `SVI(start=state)` continues."""
 
     parameters: GuideParameters
     optimiser: OptimizerState
@@ -34,8 +47,70 @@ class SVIState(NamedTuple):
     turns: dict[str, Array]  # by block: (n, n') from the guide's columns to the canonical ones
 
 
+class CompiledSvi:
+    """Functions of a fit in JAX, compiled when first called."""
+
+    def __init__(self, layout: SviLayout) -> None:
+        self.layout, self.guide, self.optimiser = layout, Guide(layout), optax.scale_by_adam()
+        self.steps = jax.jit(self._steps)
+        self.bounds = jax.jit(self._bounds)
+        self.slope = jax.jit(jax.grad(lambda *given: self._bounds(*given).mean()))
+
+    def _bound(
+        self, parameters: GuideParameters, key: AnyArray, batch: SviBatch, scaling: GuideScaling
+    ) -> JaxArray:
+        """Estimate the bound by one draw's `ln p - ln q`."""
+        values, log_q = self.guide.draw(parameters, key, scaling.units, batch)
+        arguments = (self.layout.model, *batch.rows)
+        options = {"log_sizes": batch.log_sizes, "repeats": batch.repeats}
+        log_p: JaxArray = numpyro.infer.util.log_density(
+            density, arguments, {"augmented": self.layout.augmented, **options}, values
+        )[0]
+        return log_p - log_q
+
+    def _bounds(
+        self, parameters: GuideParameters, keys: AnyArray, batches: SviBatch, scaling: GuideScaling
+    ) -> JaxArray:
+        """Estimate the bound for each key and its minibatch."""
+        each: JaxArray = jax.lax.map(
+            lambda x: self._bound(parameters, x[0], x[1] or batches, scaling),
+            (keys, batches.stacked),
+        )
+        return each
+
+    def _steps(
+        self,
+        parameters: GuideParameters,
+        optimiser: OptimizerState,
+        keys: AnyArray,  # (steps, particles, 4)
+        rates: AnyArray,
+        batches: SviBatch,
+        scaling: GuideScaling,
+    ) -> Ascent:
+        """Take several steps of ascent."""
+
+        def mean_bound(p: GuideParameters, keys: AnyArray, batch: SviBatch) -> JaxArray:
+            if len(keys) == 1:
+                return self._bound(p, keys[0], batch, scaling)
+            return jax.vmap(lambda key: self._bound(p, key, batch, scaling))(keys).mean()
+
+        def step(at: Ascent, x: tuple[AnyArray, AnyArray, SviBatch | None]) -> tuple[Ascent, None]:
+            (parameters, optimiser, total), (keys, rate, batch) = at, x
+            slope = jax.grad(mean_bound)(parameters, keys, batch or batches)
+            change, optimiser = self.optimiser.update(slope, optimiser)
+            points, gaussians = tree_map(lambda p, c: p + rate * c, parameters, change)
+            least = {name: x for name, x in scaling.least.items() if name in points}
+            points |= {name: jnp.maximum(points[name], x) for name, x in least.items()}
+            moved = GuideParameters(points, gaussians)
+            return (moved, optimiser, tree_map(jnp.add, total, moved)), None
+
+        first = (parameters, optimiser, tree_map(lambda p: 0.0 * p, parameters))
+        last: Ascent = jax.lax.scan(step, first, (keys, rates, batches.stacked))[0]
+        return last
+
+
 class SviLoop:
-    """One fit: `window` until it no longer `goes_on`; then `best` are the parameters.
+    """One fit: `window` until it has `converged` or made its `last_step`; `best` is the result.
 
     `SVI` documents the settings.
     """
@@ -56,8 +131,7 @@ class SviLoop:
         self.learning_rate, self.tolerance = learning_rate, tol * sum(rows.n_rows)
         self.compiled = cached_program(CompiledSvi, layout, rows.shapes)
         self.guide = self.compiled.guide
-        self.scaling = self.guide.scaling(start, rows.dtype)
-        self.parameters = self.guide.first_parameters(start, rows.dtype)
+        self.parameters, self.scaling = self.guide.begin(start, rows.dtype)
         self.optimiser = zeros_of(self.compiled.optimiser.init, self.parameters)
         self.rate = 1.0 if callable(learning_rate) else float(learning_rate)
         self.step = self.drops = self.idle = 0
@@ -66,7 +140,7 @@ class SviLoop:
             self._resume(state)
         self.last_step = self.step + int(max_iter)
         if rows.devices is not None:
-            self.parameters, self.optimiser, self.scaling = rows.devices.everywhere(
+            self.parameters, self.optimiser, self.scaling = rows.devices.put(
                 (self.parameters, self.optimiser, self.scaling)
             )
         self.look_keys, self.look_batch = self._keys(N_LOOKS), rows.next(N_LOOKS)
@@ -83,13 +157,8 @@ class SviLoop:
         self.parameters, self.optimiser = state.parameters, state.optimiser
         self.rate, self.step, self.trace = state.learning_rate, state.step, state.trace
 
-    @property
-    def goes_on(self) -> bool:
-        """Tell whether the fit has neither converged nor run out of steps."""
-        return not self.converged and self.step < self.last_step
-
     def window(self) -> int:
-        """Make some steps, look at the bound at their mean, and set the rate for the next ones."""
+        """Make some steps, estimate the bound at their mean, and set the rate for the next ones."""
         length = min(WINDOW, self.last_step - self.step)
         most = length if self.rows.whole else self.rows.batches_per_chunk
         parameters, optimiser, totals = self.parameters, self.optimiser, []
@@ -129,7 +198,7 @@ class SviLoop:
             )
 
     def _judge(self, mean: GuideParameters, looks: Array) -> None:
-        """Keep the best; when nothing is gained any more, lower the rate or stop."""
+        """Keep the best parameters; when the bound no longer rises, lower the rate or stop."""
         gain = looks - self.best_looks
         fell = not (gain > -FALL).all()  # too long a step: go back and be careful
         worth = max(self.tolerance, 0.0 if fell else float(gain.std() / np.sqrt(len(gain))))
@@ -163,12 +232,15 @@ class SviLoop:
 
     def _set_exact_zeros(self, block: LoadingBlock) -> None:
         """Set loadings that are points to zero where their prior says so."""
-        name = f"{block.name} loadings"
+        name, dtype = f"{block.name} loadings", self.rows.dtype
         unit = np.asarray(self.scaling.units[name], dtype=np.float64)
         point = np.asarray(self.best.points[name], dtype=np.float64)
 
+        def with_point(value: Array) -> GuideParameters:
+            return self.best._replace(points={**self.best.points, name: value.astype(dtype)})
+
         def slope_at(loadings: Array) -> Array:
-            moved = self.best.with_points({name: (loadings / unit).astype(self.rows.dtype)})
+            moved = with_point(loadings / unit)
             slopes = [
                 self.compiled.slope(moved, self._keys(N_LOOKS), batch, self.scaling).points[name]
                 for batch in (self.rows.next(N_LOOKS) for _ in range(N_FINAL_LOOKS // N_LOOKS))
@@ -177,12 +249,4 @@ class SviLoop:
 
         zero = block.prior._exact_zeros(point * unit, slope_at) == 0
         if zero.any():
-            rounded = np.where(zero, 0.0, point).astype(self.rows.dtype)
-            self.best = self.best.with_points({name: rounded})
-
-    def state(self, turns: dict[str, Array]) -> SVIState:
-        """Return the best state, to go on from."""
-        best, optimiser, units = to_numpy((self.best, self.optimiser, self.scaling.units))
-        return SVIState(
-            best, optimiser, self.rate, self.step, self.trace, self.layout, units, turns
-        )
+            self.best = with_point(np.where(zero, 0.0, point))

@@ -1,4 +1,4 @@
-"""What a guide says once it is fitted: loadings, gauge, scales, draws."""
+"""The posterior of a fitted guide: loadings, gauge, scales, draws."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -56,13 +56,6 @@ class FittedGuide(NamedTuple):
             found[name] = self.guide.sites[name].transform(real * self.units.get(name, 1.0))
         return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
 
-    def log_moments(self) -> dict[str, LogMoments]:
-        """Return moments of the logarithms of log-normal sites."""
-        fitted = self.parameters.gaussians
-        loc = self.guide.by_site({name: q.loc for name, q in fitted.items()})
-        log_std = self.guide.by_site({name: q.log_std for name, q in fitted.items()})
-        return {name: LogMoments(mean, np.exp(2.0 * log_std[name])) for name, mean in loc.items()}
-
     def loading_moments(self, seed: int) -> tuple[Array, Array | None]:
         """Return posterior mean (D, K) and packed covariances (Q, D) of the rows of L.
 
@@ -91,8 +84,8 @@ def svi_posterior(loop: SviLoop) -> Posterior:
     """Return the best parameters of a fit in the canonical gauge, with their bound and state."""
     bound, error = loop.finish()
     model, D = loop.layout.model, loop.rows.n_features
-    best = to_numpy(loop.best)
-    fitted = FittedGuide(loop.guide, best, loop.scaling.units)
+    best, optimiser, units = to_numpy((loop.best, loop.optimiser, loop.scaling.units))
+    fitted = FittedGuide(loop.guide, best, units)
     mean, covariance = fitted.loading_moments(seed=int(loop.rng.integers(2**31)))
     turns, centre = canonical_turns(model, mean, covariance), fitted.centre()
     learned = model.likelihood._learned(centre, D)
@@ -112,7 +105,9 @@ def svi_posterior(loop: SviLoop) -> Posterior:
         unit_variance=float((loop.start.unit**2).mean()),
         dispersion=learned.dispersion if learned.dispersion.any() else None,
         lower_bound_error=error,
-        state=loop.state(turns),
+        state=SVIState(
+            best, optimiser, loop.rate, loop.step, loop.trace, loop.layout, units, turns
+        ),
     )
 
 
@@ -146,15 +141,17 @@ def _turned_covariance(covariance: Array | None, turns: dict[str, Array]) -> Arr
 
 def _prior_states(fitted: FittedGuide, turns: dict[str, Array]) -> dict[str, object]:
     """Return the states of the priors, values per column in the canonical order."""
-    model, found = fitted.guide.layout.model, fitted.log_moments()
-    means, variances = (
-        turn_columns(model, {name: m[i] for name, m in found.items()}, turns) for i in (0, 1)
-    )
+    guide, gaussians = fitted.guide, fitted.parameters.gaussians
+    model = guide.layout.model
+    means = guide.by_site({name: q.loc for name, q in gaussians.items()})
+    stds = guide.by_site({name: np.exp(q.log_std) for name, q in gaussians.items()})
+    means = turn_columns(model, means, turns)
+    variances = turn_columns(model, {name: std**2 for name, std in stds.items()}, turns)
     kept = model.with_sizes({name: turn.shape[1] for name, turn in turns.items()})
     return prior_states(
         kept,
-        fitted.guide.layout.n_features,
-        lambda name: LogMoments(means[name], variances[name]) if name in found else None,
+        guide.layout.n_features,
+        lambda name: LogMoments(means[name], variances[name]) if name in means else None,
     )
 
 

@@ -12,7 +12,9 @@ from contrastive_lvm.linalg.matrices import densify
 from contrastive_lvm.rows.minibatches import shuffled, taken
 from contrastive_lvm.rows.reader import Rows
 
-CHUNK_BYTES = 1 << 26  # rows that are made ready for the device at a time
+CHUNK_BYTES = 1 << 26  # of rows that are prepared for the device at a time
+WHOLE = 1 << 18  # entries up to which batch_size="auto" uses all rows at every step
+LEAST_BATCH = 32  # rows of a minibatch that "auto" chooses
 
 
 class SviBatch(NamedTuple):
@@ -41,7 +43,7 @@ class SviRows:
         self,
         sets: Sequence[Rows],
         log_sizes: Sequence[Array],
-        batch_size: int | None,
+        batch_size: int | str | None,
         rng: np.random.Generator,
         devices: Placement | None = None,
     ) -> None:
@@ -51,13 +53,22 @@ class SviRows:
         )
         self.n_rows: list[int] = [X.shape[0] for X in sets]
         total, self.n_features = sum(self.n_rows), int(sets[0].shape[1])
-        self.whole = batch_size is None or batch_size >= total
+        if batch_size == "auto":
+            few = total * self.n_features <= WHOLE
+            batch_size = None if few else max(LEAST_BATCH, WHOLE // 2 // self.n_features)
+        n_batch = total if batch_size is None else int(batch_size)
+        self.whole = n_batch >= total
         self.devices = None if self.whole or devices is None or devices.n_devices == 1 else devices
         parts = 1 if self.devices is None else self.devices.n_devices
-        share = 1.0 if batch_size is None or self.whole else batch_size / total
+        share = min(1.0, n_batch / total)
         self.sizes: list[int] = [max(1, round(share * n / parts)) * parts for n in self.n_rows]
         self._streams = [shuffled(X, rng) for X in sets]
-        self._everything = self._all_rows() if self.whole else None
+        self._everything = None
+        if self.whole:
+            rows = (self._dense(taken(X, np.arange(X.shape[0]))) for X in sets)
+            factors = (s.astype(self.dtype) for s in log_sizes)
+            n = len(sets)
+            self._everything = SviBatch(tuple(rows), tuple(factors), (None,) * n, (1.0,) * n)
 
     @property
     def shapes(self) -> Hashable:
@@ -73,7 +84,7 @@ class SviRows:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Return after how many minibatches every row was seen."""
+        """Return the number of minibatches after which every row was seen."""
         return max(n // size for n, size in zip(self.n_rows, self.sizes, strict=True))
 
     def next(self, n_batches: int) -> SviBatch:
@@ -93,13 +104,8 @@ class SviRows:
         batches = SviBatch(tuple(rows), tuple(sizes), tuple(places), tuple(repeats))
         if self.devices is None:
             return batches
-        return SviBatch(*self.devices.batch(batches[:3]), self.devices.everywhere(batches.repeats))
-
-    def _all_rows(self) -> SviBatch:
-        rows = (self._dense(taken(X, np.arange(X.shape[0]))) for X in self.sets)
-        sizes = (s.astype(self.dtype) for s in self.log_sizes)
-        n = len(self.sets)
-        return SviBatch(tuple(rows), tuple(sizes), (None,) * n, (1.0,) * n)
+        parts = self.devices.put(batches[:3], None, "rows")
+        return SviBatch(*parts, self.devices.put(batches.repeats))
 
     def _dense(self, rows: Matrix) -> Array:
         """Return rows as an array in the precision of the fit."""

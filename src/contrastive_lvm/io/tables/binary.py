@@ -41,10 +41,10 @@ def read_binary(
     ending = path.suffix.lower()
     if ending not in (".parquet", ".pq", ".h5ad", ".npy", ".npz"):
         raise ValueError(
-            f"{path} has an ending that is not known; use .csv, .tsv, .csv.gz, .tsv.gz, .xlsx, "
+            f"{path} has an unknown ending; use .csv, .tsv, .csv.gz, .tsv.gz, .xlsx, "
             ".parquet, .npy, .npz, .h5ad, or a 10x folder."
         )
-    path.open("rb").close()  # whether it is there is said in our own words
+    path.open("rb").close()  # a missing file is reported in our own words
     if ending in (".parquet", ".pq"):
         return read_parquet(path, annotations, features)
     if ending == ".h5ad":
@@ -64,8 +64,8 @@ def read_binary(
 def read_npz(path: Path) -> Table:
     """Read arrays: the only matrix, or the one named X, and what describes its rows and columns.
 
-    `feature_names` and `row_names` are what they say; other arrays with one value per
-    row are annotations. What `scipy.sparse.save_npz` writes is read too.
+    `feature_names` and `row_names` name features and rows; other arrays with one value per row are
+    annotations. What `scipy.sparse.save_npz` writes is read too.
 
     Examples
     --------
@@ -105,12 +105,12 @@ def _names(names: np.ndarray | None, length: int, what: str, path: Path) -> list
     if names is None or names.shape == (length,):
         return None if names is None else [str(name) for name in _text(names, path)]
     raise ValueError(
-        f"{path} has an array {what} of shape {names.shape} for {length}; give one name each."
+        f"{path} has an array {what} of shape {names.shape}, but needs {length} names; add them."
     )
 
 
 def _text(values: np.ndarray, path: Path) -> np.ndarray:
-    """Return an array with words in place of their bytes."""
+    """Return an array in which bytes are decoded to text."""
     with _reading(path, "npz file of words in UTF-8"):
         return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
 

@@ -1,23 +1,23 @@
-"""Which rows of a table: conditions on its annotations, such as `Treatment=Saline`."""
+"""The choice of rows of a table by conditions on its annotations, such as `Treatment=Saline`."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.io.tables.layout import Layout
-from contrastive_lvm.io.tables.table import Table, some
+from contrastive_lvm.io.tables.table import Layout, Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
 Mask = npt.NDArray[np.bool_]
 
 
 class Condition(NamedTuple):
-    """A column that has, or has not, a value."""
+    """A column that has, or does not have, a value."""
 
     column: str
     value: str
@@ -25,7 +25,7 @@ class Condition(NamedTuple):
     option: str = "--where"
 
     def __str__(self) -> str:
-        """Write the condition as users do."""
+        """Write the condition in the form in which users give it."""
         return f"{self.column}{'!=' if self.negated else '='}{self.value}"
 
 
@@ -50,7 +50,7 @@ class Choice(NamedTuple):
         return both + [parse_condition(f"--{set_name}", text, self.by) for text in own]
 
     def columns(self) -> set[str]:
-        """Return the columns that are not features because something else is asked of them."""
+        """Return the columns that are not features because they have another role."""
         conditions = self.conditions("target") + self.conditions("background")
         named = {name for name in (self.by, self.sizes, self.replicates) if name}
         named |= set(self.covariates)
@@ -73,7 +73,7 @@ def parse_condition(option: str, text: str, by: str | None = None) -> Condition:
         return Condition(column, right.strip(), left.endswith("!"), option)
     if by is None:
         raise ValueError(
-            f"{option} {text!r} is no condition; write {option} COLUMN=VALUE"
+            f"{option} {text!r} is not a condition; write {option} COLUMN=VALUE"
             + (", or name the column with --by." if option != "--where" else ".")
         )
     return Condition(by, text, negated=False, option=option)
@@ -101,6 +101,16 @@ def matching_rows(table: Table, conditions: Sequence[Condition]) -> Mask:
     return np.asarray(np.logical_and.reduce([mask, *wanted.values()]))
 
 
+def alike(label: str) -> str:
+    """Return what labels that look alike have in common, whatever their capitals and blanks.
+
+    >>> alike(" Patient\u00a0A"), alike("patient  a")
+    ('patient a', 'patient a')
+    """
+    shown = normalize("NFKC", label).translate(dict.fromkeys(map(ord, "\u200b\u200c\u200d\ufeff")))
+    return " ".join(shown.split()).casefold()
+
+
 def refuse_similar_labels(table: Table, conditions: Sequence[Condition]) -> None:
     """Refuse values that differ only in capitals or blanks from one that conditions name.
 
@@ -110,13 +120,27 @@ def refuse_similar_labels(table: Table, conditions: Sequence[Condition]) -> None
         if column in table.annotations.columns:
             named = {other.value for other in conditions if other.column == column}
             values = {str(own) for own in table.annotations[column].dropna()}
-            alike = " ".join(value.split()).casefold()
-            near = [own for own in values - named if " ".join(own.split()).casefold() == alike]
+            near = [own for own in values - named if alike(own) == alike(value)]
             if near and value in values:
                 raise ValueError(
                     f"{option}: column {column!r} of {table.source} has {some(sorted(near))} "
-                    f"beside {value!r}; spell them alike, or name each."
+                    f"besides {value!r}; use one spelling, or name each."
                 )
+
+
+def refuse_merged_labels(table: Table, conditions: Sequence[Condition]) -> None:
+    """Refuse a column with a label in the first row of each block, as merged cells leave it."""
+    for column, _, _, option in conditions:
+        if column not in table.annotations.columns:
+            continue
+        filled = table.annotations[column].notna().to_numpy()
+        if len(filled) > 3 and filled[0] and not (filled[1:] & filled[:-1]).any():
+            empty = int((~filled).sum())
+            raise ValueError(
+                f"{option}: column {column!r} of {table.source} is empty in {empty} of "
+                f"{table.n_rows} rows, below every label, as merged cells are; write the label in "
+                "each row."
+            )
 
 
 def _rows_with(table: Table, condition: Condition) -> Mask:
@@ -147,16 +171,16 @@ def rows_of(table: Table, mask: Mask) -> Table:
 
 
 def split_rows(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
-    """Return two sets of rows that have none in common; the array of the table is used up.
+    """Return two disjoint sets of rows; the array of the table is changed in place.
 
-    Its rows are put in order within the array, the first set above the second, so that there are
-    never two of it.
+    Its rows are sorted within the array, the first set above the second, to save the memory of a
+    copy.
     """
     values, n = table.values, int(first.sum())
     if is_sparse(values):
         return rows_of(table, first), rows_of(table, second)
     order = np.concatenate([np.flatnonzero(first), np.flatnonzero(second)])
-    width = -(-values.shape[1] // 16)  # a part of the columns after another, to save memory
+    width = -(-values.shape[1] // 16)  # some columns at a time, to save memory
     for begin in range(0, values.shape[1], width):
         columns = slice(begin, begin + width)
         values[: len(order), columns] = values[order, columns]

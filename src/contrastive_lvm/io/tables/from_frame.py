@@ -1,13 +1,13 @@
-"""From lines of values, or a data frame, to a table: columns of numbers apart from annotations."""
+"""From lines of values or a data frame to a table, which separates numbers from annotations."""
 
 import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.io.tables.layout import MISSING, Layout
 from contrastive_lvm.io.tables.recognize import (
     NUMBER,
     Written,
@@ -15,10 +15,26 @@ from contrastive_lvm.io.tables.recognize import (
     examine,
     parse_written,
 )
-from contrastive_lvm.io.tables.table import Column, Table, refuse_empty, refuse_repeated
+from contrastive_lvm.io.tables.table import (
+    MISSING,
+    Column,
+    Layout,
+    Table,
+    refuse_empty,
+    refuse_repeated,
+)
 
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
 UNNAMED = "\0column "  # a column without a name, which must be empty
+SUMMARIES = {
+    "average", "avg", "cv", "max", "maximum", "mean", "median", "min", "minimum", "mittelwert",
+    "sd", "se", "sem", "std", "std dev", "stdev", "sum", "summe", "total", "totals", "variance",
+}  # fmt: skip
+FOOTNOTE = re.compile(
+    r"[^\w\s(].*|(?:notes?|sources?|legend|key|abbreviations?|footnotes?|comments?|remarks?)\b.*"
+    r"|\S+\s*[=:].*|(?:\S+\s+){3,}\S+",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def table_from_frame(
@@ -55,7 +71,7 @@ def table_from_frame(
     }
     written = {name: column for name, column in found.items() if column is not None}
     marks = certain_marks(written.values())
-    if any(_has_fractions(frame[name]) for name in numbers):
+    if not doubt and any(_has_fractions(frame[name]) for name in numbers):
         marks |= {"."}
     features = [name for name in own if name in written or name not in found]
     refuse_empty(len(frame), len(features), source)
@@ -71,7 +87,7 @@ def table_from_frame(
         kept = pd.DataFrame(columns)
     single = all(isinstance(k, np.dtype) and k.kind == "f" and k.itemsize <= 4 for k in kept.dtypes)
     given = kept.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
-    values = np.require(given, requirements="W")  # pandas 3 may give what it holds itself
+    values = np.require(given, requirements="W")  # pandas 3 may return its own, read-only array
     rest = frame.drop(columns=features).reset_index(drop=True)
     return Table(
         values,
@@ -86,7 +102,7 @@ def table_from_frame(
 
 
 def has_only_words(values: Collection[str]) -> bool:
-    """Return whether no text says a number, and some text says more than that there is none."""
+    """Return whether no text is a number, and some text is more than a sign of a missing value."""
     found = examine("", list(values), Layout())
     return bool(found.odd) and not found.positions
 
@@ -101,7 +117,8 @@ def _examined(column: Column, source: str, layout: Layout, *, typed: bool) -> Wr
             f"{source} has bytes in column {column.name!r}, which are neither numbers nor text; "
             "decode them, or leave the column out."
         )
-    if (typed and isinstance(first, str)) or isinstance(first, bool):
+    truths = all(isinstance(value, bool | np.bool_) for value in values if value is not None)
+    if truths or (typed and isinstance(first, str)):
         return None
     found = examine(str(column.name), values, layout)
     if found.odd and found.positions:
@@ -113,12 +130,13 @@ def _mixed(found: Written, values: list[object], source: str) -> ValueError:
     mostly = len(found.positions) >= len(found.odd)
     first, others = (found.odd, "numbers") if mostly else (found.positions, "words")
     ways = "correct it"
-    if mostly and len(found.odd) == 1:  # a line of units, or of labels in a file that lies
-        units = "leave line 2 out with --skip-rows 2 if it has units, " if first[0] == 0 else ""
+    if mostly and len(found.odd) == 1:  # a line of units, or of labels in a transposed file
+        units = "skip line 2 with --skip-rows 2 if it holds units, or line 1 if it is a title, "
+        units = units if first[0] == 0 else ""
         ways = f"{units}add --transpose if lines are features"
     return ValueError(
         f"{source} has {str(values[first[0]])!r} in row {first[0] + 1} of column {found.name!r}, "
-        f"where other rows have {others}; {ways}, say what stands for no value with --na, or "
+        f"where other rows have {others}; {ways}, declare missing values with --na, or "
         f"keep the column out of the model with --annotation {found.name}."
     )
 
@@ -178,12 +196,25 @@ def _text(value: object) -> str:
     return "" if value is None else str(value).strip()
 
 
+def separator_of(path: Path, lines: Sequence[str]) -> str:
+    """Return the usual separator of a file's name, or another that its first lines agree on."""
+    bare = [re.sub('"[^"]*"', "", line) for line in lines]  # quoted names may hold anything
+    usual = "," if ".csv" in path.name.lower() else "\t"
+    marks = (usual, "\t", ";", ",", "|")
+    counts = {mark: [line.count(mark) for line in bare] for mark in marks}
+    agreed = {mark: own[0] for mark, own in counts.items() if own and own[0] == own[-1] > 0}
+    if agreed and (usual not in agreed or max(agreed.values()) > agreed[usual]):
+        return max(agreed, key=agreed.__getitem__)
+    first = bare[0] if bare else ""
+    return next((mark for mark in marks if mark in first), usual)
+
+
 def name_columns(first: Sequence[str], below: Sequence[Sequence[str]], source: str) -> list[str]:
     """Return the names of columns that a first line gives, or refuse it."""
     if not first:
-        raise ValueError(f"{source} is empty; give a file with a line of column names and data.")
+        raise ValueError(f"{source} is empty; give a file with column names and data.")
     if any("\0" in name for name in first):
-        raise ValueError(f"{source} is not a text file; name a file that its ending describes.")
+        raise ValueError(f"{source} is not a text file; check that its ending matches its format.")
     if not below:
         raise ValueError(f"{source} has no rows below its column names; give a file with data.")
     # `write_csv` writes an apostrophe where a spreadsheet would find a formula.
@@ -197,18 +228,18 @@ def name_columns(first: Sequence[str], below: Sequence[Sequence[str]], source: s
     refuse_repeated([name for name in names if name], source)
     if _is_data(names, below):
         raise ValueError(
-            f"{source} has numbers such as {names[-1]!r} in its first line, where names of columns "
-            "belong; add a line of names, or put a letter before each if they are names."
+            f"{source} has numbers such as {names[-1]!r} in its first line, where column names are "
+            "expected; add a line of names or, if these are names, put a letter before each."
         )
     return [name or f"{UNNAMED}{i}" for i, name in enumerate(names, start=1)]
 
 
 def ragged(source: str, found: int, row: int, expected: int) -> ValueError:
-    """Return the refusal of a line of another length."""
-    above = "leave lines above the names out with --skip-rows, or " if row == 1 else ""
+    """Return the error about a line of another length."""
+    above = "skip lines above the header with --skip-rows, or " if row == 1 else ""
     return ValueError(
         f"{source} has {found} values in row {row}, but its first line names {expected} columns; "
-        f"{above}give every row as many values."
+        f"{above}give every row the same number of values."
     )
 
 
@@ -248,7 +279,7 @@ def without_empty(table: Table) -> Table:
         if table.annotations[name].notna().any():
             raise ValueError(
                 f"{table.source} has no name for column {name.removeprefix(UNNAMED)}; name every "
-                "column, or leave lines above the names out with --skip-rows."
+                "column, or skip lines above the header with --skip-rows."
             )
     table = table._replace(annotations=table.annotations.drop(columns=unnamed))
     names, values, empty = table.row_names, np.asarray(table.values), np.zeros(table.n_rows, bool)
@@ -257,11 +288,61 @@ def without_empty(table: Table) -> Table:
         empty[i] = not named and bool(np.isnan(values[i]).all())
     if empty.any() and len(table.annotations.columns):
         empty &= table.annotations.isna().all(axis=1).to_numpy()
-    if not empty.any():
+    if empty.any():
+        table = _without(
+            table, empty, f"without {empty.sum():,} empty row{'s' if empty.sum() > 1 else ''}"
+        )
+    return _without_last_lines(table)
+
+
+def _without_last_lines(table: Table) -> Table:
+    """Leave out footnotes and summaries of columns (`mean`, `total`) that end a spreadsheet.
+
+    A footnote is a line with nothing but a sentence. A summary begins with a word for it, which no
+    other row has.
+    """
+    end, notes, summaries = table.n_rows, list[str](), list[str]()
+    while end > 1:
+        words = _words_of(table, end - 1)
+        said = re.sub(r"[^a-z]+", " ", words[0].lower()).strip() if words else ""
+        if said in SUMMARIES:
+            summaries.insert(0, words[0])
+        elif len(words) == 1 and FOOTNOTE.fullmatch(words[0]):
+            if not np.isnan(np.asarray(table.values[end - 1])).all():
+                break
+            notes.insert(0, words[0])
+        else:
+            break
+        end -= 1
+    above = table.annotations.iloc[:end].astype(str)
+    common = {
+        word for words in (*above.to_numpy().T, table.row_names or ()) for word in words[:end]
+    }
+    repeated = len(set(summaries)) < len(summaries) or common.intersection(summaries)
+    if end == table.n_rows or repeated:
         return table
+    what = [("a footnote", "footnotes", notes), ("a summary", "summaries", summaries)]
+    said_of = [
+        f"{one if len(own) == 1 else f'{len(own)} {many}'} at the end "
+        f"({', '.join(repr(word[:30]) for word in own[:3])})"
+        for one, many, own in what
+        if own
+    ]
+    return _without(table, np.arange(table.n_rows) >= end, f"without {' and '.join(said_of)}")
+
+
+def _words_of(table: Table, row: int) -> list[str]:
+    """Return the name and the annotations of a row, as far as it has them."""
+    name = [] if table.row_names is None else [table.row_names[row]]
+    own = [str(value) for value in table.annotations.iloc[row].dropna()]
+    return [word.strip() for word in [*name, *own] if word.strip() not in ("", "nan", "None")]
+
+
+def _without(table: Table, gone: np.ndarray, remark: str) -> Table:
+    names = table.row_names
     return table._replace(
-        values=values[~empty],
-        annotations=table.annotations[~empty].reset_index(drop=True),
-        row_names=None if names is None else [names[i] for i in np.flatnonzero(~empty)],
-        remarks=(*table.remarks, f"without {empty.sum():,} rows that have no value"),
+        values=table.values[~gone],
+        annotations=table.annotations[~gone].reset_index(drop=True),
+        row_names=None if names is None else [names[i] for i in np.flatnonzero(~gone)],
+        remarks=(*table.remarks, remark),
     )

@@ -1,5 +1,6 @@
 """From files to the two sets of a fit, and new rows in the form that a model was fitted to."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,16 +13,21 @@ from contrastive_lvm.io.tables.choose_rows import (
     Choice,
     Condition,
     matching_rows,
+    refuse_merged_labels,
     refuse_similar_labels,
     rows_of,
     split_rows,
 )
-from contrastive_lvm.io.tables.layout import Layout
-from contrastive_lvm.io.tables.preparation import Origin, Preparation
-from contrastive_lvm.io.tables.read import read_table, with_index, without_identifiers
+from contrastive_lvm.io.tables.preparation import Origin, Preparation, fit_scaling
+from contrastive_lvm.io.tables.read import (
+    first_column,
+    read_table,
+    with_index,
+    without_identifiers,
+)
+from contrastive_lvm.io.tables.recognize import SIGNS
 from contrastive_lvm.io.tables.row_columns import categories_in
-from contrastive_lvm.io.tables.standardize import fit_scaling
-from contrastive_lvm.io.tables.table import Table, refuse_empty, some
+from contrastive_lvm.io.tables.table import Layout, Table, refuse_empty, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 
 
@@ -85,15 +91,17 @@ def read_sets(
     absent = sorted((only or set()).difference(target.features))
     if absent:
         raise ValueError(
-            f"--features: {target.source} has no column of numbers {some(absent)}; name others."
+            f"--features: {target.source} has no numeric column {some(absent)}; name other columns."
         )
     tables, empty = _without_empty(table for table in (target, background) if table is not None)
     scaling = fit_scaling(scale, [table.values for table in tables])
     about = (scaling, choice.layer, choice.sizes, origin, choice.replicates)
-    known = (tuple(choice.covariates), categories_in(tables, choice.covariates))
-    preparation = Preparation(tables[0].features, target.named, *about, *known)
-    scaled = [table._replace(values=scaling.apply(table.values)) for table in tables]
-    return Sets(scaled[0], (*scaled, None)[1], preparation, dropped, empty)
+    known = tuple(choice.covariates)
+    categories = categories_in(tables, known) if known else ()
+    preparation = Preparation(tables[0].features, target.named, *about, known, categories)
+    if scale != "none":
+        tables = [table._replace(values=scaling.apply(table.values)) for table in tables]
+    return Sets(tables[0], (*tables, None)[1], preparation, dropped, empty)
 
 
 def read_again(preparation: Preparation, origin: Origin, *, alone: bool) -> Sets:
@@ -132,7 +140,7 @@ def read_rows(
 
 
 def frame(table: Table, *, named: bool) -> Matrix | pd.DataFrame:
-    """Return values as the estimators take them: a frame, or what is sparse or has no names."""
+    """Return values as estimators take them: a frame, or a matrix that is sparse or nameless."""
     if not named or is_sparse(table.values):
         return table.values
     return pd.DataFrame(table.values, columns=table.features, copy=False)
@@ -149,8 +157,8 @@ def _prepare(table: Table, preparation: Preparation) -> Table:
         absent = [name for name in wanted if name not in set(table.features)]
         if absent:
             raise ValueError(
-                f"{table.source} lacks {len(absent)} of the {len(wanted)} columns of the model, "
-                f"{some(absent)}; add them, empty where nothing is known."
+                f"{table.source} lacks {len(absent)} of the {len(wanted)} columns of the model "
+                f"({some(absent)}); add them, with unknown values left empty."
             )
         table = _columns_of(table, wanted)
     else:
@@ -162,12 +170,12 @@ def _prepare(table: Table, preparation: Preparation) -> Table:
 def _chosen_sets(
     origin: Origin, features: set[str] | None, *, alone: bool, recognize: bool = False
 ) -> tuple[Table, Table | None, list[str]]:
-    """Return both sets as the files have them, and the features that only one of two files has."""
+    """Return both sets unscaled, and the features that only one of two files has."""
     choice, files = origin.choice, [path for path in origin[:2] if path is not None]
     other = [path for path in files if path.suffix.lower() != ".h5ad"]
     if choice.layer is not None and other:
         raise ValueError(
-            f"--layer={choice.layer} needs .h5ad files, but {other[0]} is none; leave it out."
+            f"--layer={choice.layer} needs .h5ad files, but {other[0]} is not one; leave it out."
         )
     tables = [
         read_table(
@@ -181,22 +189,39 @@ def _chosen_sets(
     ]
     if recognize:
         tables = without_identifiers(*tables)
+    if len(tables) > 1:
+        _refuse_other_signs(*tables)
     conditions = [choice.conditions(name) for name in ("target", "background")]
     for table in tables if any(conditions) else ():
         refuse_similar_labels(table, [*conditions[0], *conditions[1]])
+        refuse_merged_labels(table, [*conditions[0], *conditions[1]])
     if len(tables) == 1:
         return *_from_one_file(tables[0], choice, alone=alone), []
-    return _with_common_features(*map(_choose, tables, conditions))
+    chosen = zip(tables, conditions, strict=True)
+    return _with_common_features(*(_choose(table, own) if own else table for table, own in chosen))
+
+
+def _refuse_other_signs(one: Table, other: Table) -> None:
+    """Refuse a feature that has per cent or currency signs in one of two files only."""
+    ways = [dict(table.rewritten) for table in (one, other)]
+    for name in set(one.features).intersection(other.features, {*ways[0], *ways[1]}):
+        signs = [
+            set(SIGNS.values()).intersection(re.split(" and ", own.get(name, ""))) for own in ways
+        ]
+        if signs[0] != signs[1]:
+            raise ValueError(
+                f"Column {name!r} has {min(signs[0] ^ signs[1])} in only one of {one.source} and "
+                f"{other.source}, so its numbers may have different units; write both alike, or "
+                f"keep the column out of the model with --annotation {name}."
+            )
 
 
 def _choose(table: Table, conditions: list[Condition]) -> Table:
-    if not conditions:
-        return table
     mask = matching_rows(table, conditions)
     if not mask.any():
         raise ValueError(
-            f"{table.source} has no row that meets all of {', '.join(map(str, conditions))}; drop "
-            "a condition."
+            f"{table.source} has no row that meets all conditions "
+            f"({', '.join(map(str, conditions))}); drop one of them."
         )
     return rows_of(table, mask)
 
@@ -208,8 +233,8 @@ def _from_one_file(table: Table, choice: Choice, *, alone: bool) -> tuple[Table,
         raise ValueError(_how_to_choose(table, choice))
     if not choice.background and choice.by is None:
         raise ValueError(
-            "--background is not given; say which rows are background with --background "
-            "COLUMN=VALUE, or name a second file."
+            "--background is missing; choose the background rows with --background COLUMN=VALUE, "
+            "or name a second file."
         )
     first, second = (matching_rows(table, choice.conditions(s)) for s in ("target", "background"))
     if not choice.background:
@@ -217,8 +242,8 @@ def _from_one_file(table: Table, choice: Choice, *, alone: bool) -> tuple[Table,
     both = int((first & second).sum())
     if both:
         raise ValueError(
-            f"{both} rows of {table.source} are target and background; "
-            "make --target and --background exclude each other."
+            f"{both} rows of {table.source} are in both target and background; "
+            "make --target and --background exclusive."
         )
     for option, mask in (("target", first), ("background", second)):
         if not mask.any():
@@ -250,18 +275,22 @@ def _with_common_features(target: Table, background: Table) -> tuple[Table, Tabl
         named = target if target.named else background
         target = target._replace(features=named.features, named=named.named)
         return target, background._replace(features=named.features, named=named.named), []
+    if target.features == background.features:
+        return target, background, []
     for one, other in ((target, background), (background, target)):
         odd = [name for name in one.features if name in other.annotations.columns]
         if odd:
             raise ValueError(
-                f"{one.source} has numbers in column {some(odd)}, {other.source} has words; "
+                f"{one.source} has numbers in column {some(odd)}, {other.source} has text; "
                 f"correct one, or keep it out of the model with --annotation {odd[0]}."
             )
     shared = [name for name in target.features if name in set(background.features)]
     if not shared:
+        same = set(first_column(target)).intersection(first_column(background))
         raise ValueError(
-            f"{target.source} and {background.source} have no column of numbers in common "
-            f"({some(target.features)}; {some(background.features)}); give both the same names."
+            f"{target.source} and {background.source} have no numeric column in common "
+            f"({some(target.features)}; {some(background.features)}); give both the same names"
+            f"{', or add --transpose if lines are features' if same else ''}."
         )
     dropped = sorted(set(target.features) ^ set(background.features))
     return _columns_of(target, shared), _columns_of(background, shared), dropped
@@ -270,9 +299,8 @@ def _with_common_features(target: Table, background: Table) -> tuple[Table, Tabl
 def _refuse_other_number(table: Table, n_features: int, source: str) -> None:
     if len(table.features) != n_features:
         raise ValueError(
-            f"{table.source} has {len(table.features)} columns of numbers, {source} has "
-            f"{n_features}, and they have no names to tell which belong together; give both the "
-            "same columns."
+            f"{table.source} has {len(table.features)} numeric columns, {source} has {n_features}, "
+            "and without names they cannot be matched; give both the same columns."
         )
 
 
@@ -295,12 +323,14 @@ def _without_empty(sets: Iterable[Table]) -> tuple[list[Table], list[str]]:
             observed[i] |= ~np.isnan(np.asarray(table.values[rows])).all(axis=0)
             if observed[i].all():
                 break
+    if observed.all():
+        return tables, []
     found, names = observed.any(axis=0), tables[0].features
     for table, own in zip(tables, observed, strict=True):
         absent = [names[i] for i in np.flatnonzero(found & ~own)]
         if absent:
             raise ValueError(
-                f"{table.source} has no value in column {some(absent)} among the rows of one set; "
+                f"{table.source} has no value in column {some(absent)} in one of the sets; "
                 f"keep it out of the model with --annotation {absent[0]}."
             )
     kept = [names[i] for i in np.flatnonzero(found)]

@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.io.atomic import is_special, kind_of, refuse_holes
+from contrastive_lvm.io.atomic import refuse_holes, special_kind
 from contrastive_lvm.io.tables.from_frame import table_from_records
-from contrastive_lvm.io.tables.layout import Layout
 from contrastive_lvm.io.tables.read_csv import read_csv
-from contrastive_lvm.io.tables.recognize import is_identifier
-from contrastive_lvm.io.tables.table import Table, refuse_empty, some
+from contrastive_lvm.io.tables.recognize import (
+    SENTINELS,
+    is_identifier,
+    looks_measured,
+    sentinel_in,
+)
+from contrastive_lvm.io.tables.table import Layout, Table, some
 from contrastive_lvm.linalg.matrices import is_sparse, row_slices
 
+MOST_ROWS = 2000  # that are searched for numbers that may stand for no value
 TEXT = re.compile(r"\.(csv|tsv|tab|txt)(\.gz)?$", re.IGNORECASE)
 WORKBOOK = re.compile(r"\.(xlsx|xlsm|xls|ods)$", re.IGNORECASE)
 
@@ -42,7 +47,7 @@ def read_table(
     layer : str, optional
         Which matrix of an h5ad file; other formats have one.
     layout : Layout
-        What is said about the layout of the file.
+        The layout of the file.
 
     Raises
     ------
@@ -63,30 +68,56 @@ def read_table(
     aside = {*annotations, *index, *layout.drop}
     try:
         table = _read(path, aside, features, layer, layout)
-    except FileNotFoundError as error:
-        if error.errno is None:  # a sentence of our own
+    except (FileNotFoundError, PermissionError) as error:
+        if error.errno is None:  # already a sentence of our own
             raise
-        raise FileNotFoundError(f"{path} is not there; check its name.") from error
-    except PermissionError as error:
-        raise PermissionError(
-            f"{path} cannot be opened (permission denied); allow reading it, or copy it."
-        ) from error
+        denied = "cannot be opened (permission denied); allow reading it, or copy it"
+        why = denied if isinstance(error, PermissionError) else "does not exist; check its name"
+        raise type(error)(f"{path} {why}.") from error
     known = [*table.annotations.columns, *table.features]
     for option, names in (("", annotations), ("--index: ", index), ("--drop: ", layout.drop)):
         absent = set(names).difference(known)
         if absent and (features is None or option):
-            lying = absent & set(_first_column(table))
+            lying = absent & set(first_column(table))
             way = "its lines seem to be features: add --transpose" if lying else ""
             raise ValueError(
                 f"{option}{path} has no column {some(sorted(absent))}; "
                 f"{way or f'it has {some(known)}'}."
             )
-    table = _set_aside(table, aside)
+    if aside.intersection(table.features):  # of a format that reads all numbers as features
+        table = _set_aside(table, aside)
     codes = pd.to_numeric(pd.Series(layout.missing, dtype=object), errors="coerce").dropna()
     if len(codes) and not is_sparse(table.values):  # numbers that stand for no value
         for rows in row_slices(*table.values.shape):
             table.values[rows][np.isin(table.values[rows], codes.to_numpy(np.float64))] = np.nan
-    return with_index(table, layout)
+    table = table._replace(remarks=(*table.remarks, *_doubts(table, aside)))
+    return with_index(table, layout) if index or layout.drop else table
+
+
+def _doubts(table: Table, aside: set[str]) -> list[str]:
+    """Say which columns may mean something else, as far as their first rows tell."""
+    found = []
+    for name in table.annotations.columns.difference(list(aside), sort=False):
+        words = table.annotations[name].dropna().head(200)
+        digits = [str(word).strip() for word in words if isinstance(word, str)]
+        texts = [word for word in digits if re.match("[^A-Za-z]{0,4}[0-9]", word)]
+        if len(texts) >= 0.7 * len(words) and looks_measured(texts):
+            found.append(
+                f"{name} as text, because it says more than numbers ({texts[0]!r}); to use it, "
+                "write numbers alone"
+            )
+    codes: dict[float, list[str]] = {}
+    if table.named and not is_sparse(table.values):
+        rows = np.asarray(table.values[:MOST_ROWS], dtype=np.float64)
+        extremes = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
+        for j in np.flatnonzero(np.isin(extremes, SENTINELS).any(axis=0)):
+            if (code := sentinel_in(rows[:, j])) is not None:
+                codes.setdefault(code, []).append(table.features[j])
+    for code, names in codes.items():
+        found.append(
+            f"{code:g} in {some(names)} as a number; if it stands for no value, add --na {code:g}"
+        )
+    return found
 
 
 def _read(
@@ -96,20 +127,20 @@ def _read(
     layer: str | None,
     layout: Layout,
 ) -> Table:
-    if is_special(path):
-        raise ValueError(f"{path} is a {kind_of(path)}; save what it gives in a file.")
+    if kind := special_kind(path):
+        raise ValueError(f"{path} is a {kind}; save its contents to a file first.")
     if path.is_file():
         refuse_holes(path)
     if not path.is_dir() and TEXT.search(path.name):
         return read_csv(path, annotations=annotations, features=features, layout=layout)
     if not path.is_dir() and WORKBOOK.search(path.name):
         return _read_workbook(path, annotations, features, layout)
-    from contrastive_lvm.io.tables.binary import read_binary  # which imports much
+    from contrastive_lvm.io.tables.binary import read_binary  # a slow import
 
     said = {"--skip-rows": layout.skip, "--decimal": layout.decimal, "--sheet": layout.sheet}
     for option, given in (said | {"--transpose": layout.transpose}).items():
         if given:
-            raise ValueError(f"{option} has no meaning for {path}; leave it out.")
+            raise ValueError(f"{option} does not apply to {path}; leave it out.")
     return read_binary(path, annotations, features, layer)
 
 
@@ -126,13 +157,19 @@ def _read_workbook(
         raise ValueError(f"--sheet: {path} has no sheet {layout.sheet!r}; it has {some(known)}.")
     sheet = layout.sheet or known[0]
     with reading(path, "workbook", "save it again"):
-        lines = book.get_sheet_by_name(sheet).to_python(skip_empty_area=False)
+        found = book.get_sheet_by_name(sheet)
+        lines = found.to_python(skip_empty_area=False)
+    for (top, left), (bottom, right) in found.merged_cell_ranges or ():
+        for line in lines[top + 1 : bottom + 1]:  # a merged cell has its value in all of its rows
+            line[left : right + 1] = lines[top][left : right + 1]
     cells = [
         [_value(cell) for cell in line]
         for number, line in enumerate(lines, start=1)
         if number not in layout.skip
     ]
-    table = table_from_records(cells, f"{path}, sheet {sheet}", annotations, features, layout)
+    source = f"{path}, sheet {sheet}"
+    # A workbook knows its numbers, so that marks of numbers kept as text may mean anything.
+    table = table_from_records(cells, source, annotations, features, layout, doubt=True)
     said = f"its sheet {sheet!r} of {len(known)}" if len(known) > 1 else f"its sheet {sheet!r}"
     return table._replace(source=str(path), remarks=(said, *table.remarks))
 
@@ -164,7 +201,7 @@ def _value(cell: object) -> object:
 
 
 def with_index(table: Table, layout: Layout) -> Table:
-    """Name the rows after a column, and drop what is to be left out."""
+    """Take the names of rows from a column, and drop columns that are to be left out."""
     names, notes = table.row_names, table.annotations
     if layout.row_names is not None:
         names = [str(name) for name in notes[layout.row_names]]
@@ -181,26 +218,27 @@ def without_identifiers(*tables: Table) -> list[Table]:
         for name, values in zip(table.features, table.values.T, strict=True)
         if is_identifier(name, values)
     }
-    return [_name_rows(table, [n for n in table.features if n in named]) for table in tables]
+    return [_name_rows(t, named) if named.intersection(t.features) else t for t in tables]
 
 
-def _name_rows(table: Table, named: list[str]) -> Table:
-    if not named:
-        return table
+def _name_rows(table: Table, columns: set[str]) -> Table:
+    named = [name for name in table.features if name in columns]
     found = _set_aside(table, named)
-    refuse_empty(found.n_rows, len(found.features), found.source)
+    if not found.features:
+        raise ValueError(
+            f"{table.source} has no numbers but those that seem to name its rows ({some(named)}); "
+            "if they are measurements, add --features all."
+        )
     whole = {
         name: np.int64 for name in named if np.isfinite(found.annotations[name]).all()
-    }  # a missing entry in one of two files keeps it a float
+    }  # with a missing entry in one of two files it stays a float
     notes = found.annotations.astype(whole)
     return found._replace(annotations=notes, identifiers=(*found.identifiers, *named))
 
 
 def _set_aside(table: Table, annotations: Collection[str]) -> Table:
-    """Make features annotations, in formats that read all columns as features."""
+    """Make features annotations."""
     aside = np.isin(table.features, list(annotations))
-    if not aside.any():
-        return table
     names, columns = np.array(table.features, dtype=object), table.values[:, aside]
     dense = columns.toarray() if is_sparse(columns) else columns
     notes = table.annotations.assign(**dict(zip(names[aside], dense.T, strict=True)))
@@ -210,7 +248,7 @@ def _set_aside(table: Table, annotations: Collection[str]) -> Table:
 
 def looks_transposed(table: Table) -> bool:
     """Return whether the lines of a file seem to be features, as their first column says."""
-    names, words = _first_column(table), {"gene", "genes", "protein", "probe", "feature", "symbol"}
+    names, words = first_column(table), {"gene", "genes", "protein", "probe", "feature", "symbol"}
     if len(set(names)) < len(names) or len(names) < 2:
         return False
     head = "" if table.row_names is not None else str(table.annotations.columns[0])
@@ -218,7 +256,7 @@ def looks_transposed(table: Table) -> bool:
     return bool(words & set(re.findall("[a-z]+", head.lower()))) or 2 * ensembl > len(names)
 
 
-def _first_column(table: Table) -> list[str]:
+def first_column(table: Table) -> list[str]:
     """Return the first column of words, which names features if a file is to be transposed."""
     if table.row_names is not None or not len(table.annotations.columns):
         return table.row_names or []

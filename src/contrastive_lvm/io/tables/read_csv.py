@@ -3,7 +3,7 @@
 Most files have lines of numbers without quotes, with the same columns of words all the way down;
 pyarrow reads those in parallel. Whatever it might read differently from pandas (quotes, blanks
 before values, odd line ends, infinities, lines of other lengths, words among numbers) raises
-`NotPlainError`, and the file is pandas' to read or to refuse.
+`NotPlainError`, and pandas reads or refuses the file.
 """
 
 import codecs
@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
@@ -27,21 +27,19 @@ from contrastive_lvm.io.tables.from_frame import (
     has_only_words,
     name_columns,
     ragged,
+    separator_of,
     table_from_frame,
     table_from_records,
     without_empty,
 )
-from contrastive_lvm.io.tables.layout import MISSING, Layout
 from contrastive_lvm.io.tables.recognize import NUMBER
-from contrastive_lvm.io.tables.table import Table, refuse_empty
+from contrastive_lvm.io.tables.table import MISSING, Layout, Table, refuse_empty
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK = 4 << 20  # bytes that are parsed at a time; fewer cost time, more cost memory
-START = 1 << 20  # bytes that tell the encoding of a file
 SPREADSHEET = "cp1252"  # what spreadsheets on Windows call ANSI; it has all of Latin-1
-CONTROLS = bytes(i for i in range(32) if i not in b"\t\n\f\r") + b"\x7f"
 
 
 class NotPlainError(Exception):
@@ -49,13 +47,13 @@ class NotPlainError(Exception):
 
 
 class Header(NamedTuple):
-    """The first line of a file, and what its reader wants to be kept out of the numbers."""
+    """The first line of a file, and the columns that are kept out of the numbers."""
 
     separator: str
     names: list[str]  # of all columns, one of which may name the rows
     encoding: str
     layout: Layout
-    doubt: bool  # whether points may separate thousands: no number shows that they do not
+    doubt: bool  # whether points may separate thousands, which no number rules out
     coded: set[str]  # columns of whole numbers with zeros before them
     annotations: frozenset[str] = frozenset()
 
@@ -85,6 +83,7 @@ def read_csv(
     """
     with one_sentence(path):
         encoding = encoding_of(path)
+        layout = _without_declaration(path, encoding, layout)
         if layout.transpose:
             return _read_transposed(path, annotations, features, layout, encoding)
         header = read_header(path, layout, encoding)
@@ -108,14 +107,14 @@ def _read(
     # Whether the bytes of the file are its lines, with numbers as Python writes them.
     unmarked = header.encoding == "utf-8-sig" and not header.layout.skip
     if unmarked and header.layout.decimal != "," and not header.doubt:
-        with suppress(NotPlainError, ValueError):  # refusals are worded by one reader alone
+        with suppress(NotPlainError, ValueError):  # only pandas' reader words the errors
             table = _read_with_pyarrow(path, header)
     table = _read_with_pandas(path, header) if table is None else table
     table = without_empty(
         table._replace(identifiers=tuple(sorted(coded.difference(others, annotations))))
     )
     if header.encoding == SPREADSHEET:
-        said = "as text of Windows (cp1252), because it is not in UTF-8"
+        said = "as Windows text (cp1252), because it is not UTF-8"
         return table._replace(remarks=(*table.remarks, said))
     return table
 
@@ -131,17 +130,15 @@ def _read_transposed(
     with open_text(path, encoding, layout.skip) as text:
         lines = text.read()
     separator = separator_of(path, [line for line in lines.splitlines() if line.strip()][:2])
-    cells = list(records(io.StringIO(lines, newline=""), separator))
-    return table_from_records(
-        cells, str(path), annotations, features, layout, doubt=separator == ";"
-    )
+    cells, doubt = list(records(io.StringIO(lines, newline=""), separator)), separator == ";"
+    return table_from_records(cells, str(path), annotations, features, layout, doubt=doubt)
 
 
 # Open text, and its first line
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open what a file holds, unzipped."""
+    """Open the content of a file, decompressed."""
     packed = path.suffix.lower() == ".gz"
     return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
 
@@ -156,19 +153,31 @@ def open_text(path: Path, encoding: str, skip: Collection[int] = ()) -> IO[str]:
     return io.StringIO("".join(kept), newline="")
 
 
+def _without_declaration(path: Path, encoding: str, layout: Layout) -> Layout:
+    """Leave out a first line such as `sep=;`, which tells spreadsheets the separator."""
+    with open_text(path, encoding, layout.skip) as text:
+        first = text.readline(100).strip("\r\n")
+    if not re.fullmatch('"?sep=."?', first, re.IGNORECASE):
+        return layout
+    number = next(n for n in count(1) if n not in layout.skip)
+    return layout._replace(skip=(*layout.skip, number))
+
+
 def encoding_of(path: Path) -> str:
     """Return the encoding that a text file begins with: that of its mark, UTF-8, or Windows'.
 
-    What is not UTF-8 is taken for text of Windows if it has no characters that no text has.
+    Text that is not UTF-8 is taken for Windows' if it has no control characters.
     """
+    size = 1 << 20  # bytes
     with open_bytes(path) as data:
-        start = data.read(START)
+        start = data.read(size)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:
-        codecs.getincrementaldecoder("utf-8-sig")().decode(start, final=len(start) < START)
+        codecs.getincrementaldecoder("utf-8-sig")().decode(start, final=len(start) < size)
     except UnicodeDecodeError:
-        return "utf-8-sig" if set(start) & set(CONTROLS) else SPREADSHEET
+        controls = {*range(32), 127}.difference(b"\t\n\f\r")
+        return "utf-8-sig" if controls.intersection(start) else SPREADSHEET
     return "utf-8-sig"
 
 
@@ -179,11 +188,10 @@ def records(text: IO[str], separator: str) -> Iterator[list[str]]:
 
 
 def read_header(path: Path, layout: Layout, encoding: str) -> Header:
-    """Return what the first hundred lines say about the columns."""
+    """Return the header, with what the first hundred lines say about the columns."""
     with open_text(path, encoding, layout.skip) as text:
-        lines = list(islice((line for line in text if line.strip()), 2))
-    separator = separator_of(path, lines)
-    with open_text(path, encoding, layout.skip) as text:
+        separator = separator_of(path, [*islice((line for line in text if line.strip()), 2)])
+        text.seek(0)
         first, *below = [*islice(records(text, separator), 100)] or [[]]
     names = name_columns(first, below, str(path))
     pointed = (NUMBER.fullmatch(cell.strip()) for line in below for cell in line if "." in cell)
@@ -198,18 +206,6 @@ def read_header(path: Path, layout: Layout, encoding: str) -> Header:
     return Header(separator, names, encoding, layout, doubt, coded - {ROW_NAMES})
 
 
-def separator_of(path: Path, lines: list[str]) -> str:
-    """Return the usual separator of a file's name, or another that its first lines agree on."""
-    bare = [re.sub('"[^"]*"', "", line) for line in lines]  # quoted names may hold anything
-    usual = "," if ".csv" in path.name.lower() else "\t"
-    counts = {mark: [line.count(mark) for line in bare] for mark in (usual, "\t", ";", ",")}
-    agreed = {mark: own[0] for mark, own in counts.items() if own and own[0] == own[-1] > 0}
-    if agreed and (usual not in agreed or max(agreed.values()) > agreed[usual]):
-        return max(agreed, key=agreed.__getitem__)
-    first = bare[0] if bare else ""
-    return next((mark for mark in (usual, "\t", ";", ",") if mark in first), usual)
-
-
 @contextmanager
 def one_sentence(path: Path) -> Iterator[None]:
     """Turn errors inside a file into sentences."""
@@ -217,26 +213,20 @@ def one_sentence(path: Path) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path} is not text in UTF-8 (byte {error.object[error.start]:#04x} cannot be read); "
-            "save it with the encoding UTF-8."
+            f"{path} is not UTF-8 text (byte {error.object[error.start]:#04x} cannot be decoded); "
+            "save it in UTF-8."
         ) from error
     except UnicodeError as error:
-        raise ValueError(
-            f"{path} is not text in UTF-16 ({error}); save it with the encoding UTF-8."
-        ) from error
-    except pd.errors.ParserError as error:
+        raise ValueError(f"{path} is not UTF-16 text ({error}); save it in UTF-8.") from error
+    except (pd.errors.ParserError, csv.Error) as error:
         detail = str(error).rpartition("C error: ")[2].strip().rstrip(".")
         raise ValueError(
-            f"{path} cannot be read as a table ({detail}); give every row as many values as the "
-            "first line names columns."
-        ) from error
-    except csv.Error as error:
-        raise ValueError(
-            f"{path} cannot be read as a table ({error}); name a text file."
+            f"{path} cannot be read as a table ({detail}); check that it is a text file whose rows "
+            "have as many values as its first line has names."
         ) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(
-            f"{path} is not a whole gzip file ({error}); copy or compress it again."
+            f"{path} is not a complete gzip file ({error}); copy or compress it again."
         ) from error
 
 
@@ -294,7 +284,7 @@ def _column_types(file: IO[bytes], header: Header) -> tuple[dict[str, str], byte
     for name, column in frame.items():
         if name == ROW_NAMES or pd.api.types.infer_dtype(column, skipna=True) == "string":
             types[str(name)] = "string"
-        elif column.dtype.kind not in "fi":  # truth values, for one
+        elif column.dtype.kind not in "fi":  # truth values, for example
             raise NotPlainError
         else:
             whole = column.dtype.kind == "i" and name in header.annotations
@@ -315,7 +305,7 @@ def _parsed_blocks(
     before_value = (b"\n ", f"{separator} ".encode())
     for block in _whole_lines(file, start):
         odd = b'"' in block or b"\0" in block or block.count(b"\r") != block.count(b"\r\n")
-        # Most blocks have no blank at all, which is found much sooner than where it stands.
+        # Most blocks have no blank at all, which is much faster to find out than where one is.
         blank = b" " in block and (block[:1] == b" " or any(two in block for two in before_value))
         if odd or blank:
             raise NotPlainError
@@ -356,7 +346,8 @@ def _annotations(blocks: "list[pa.Table]", header: Header) -> pd.DataFrame:
 
 
 def _read_with_pandas(path: Path, header: Header) -> Table:
-    _refuse_nul(path, header)
+    if header.encoding != "utf-16":
+        _refuse_nul(path, header)
     as_text = header.doubt or header.layout.decimal == ","  # where it is seen what points mean
     frame = _frame(path, header, as_text=as_text)
     words = [
@@ -399,8 +390,6 @@ def _frame(path: Path, header: Header, *, as_text: bool) -> pd.DataFrame:
 def _refuse_nul(path: Path, header: Header) -> None:
     """Refuse a byte that pandas takes for the end of a value."""
     line = 1
-    if header.encoding == "utf-16":
-        return
     with open_bytes(path) as data:
         for block in _whole_lines(data):
             before, nul, _ = block.partition(b"\0")

@@ -4,20 +4,21 @@ Spreadsheets in many countries write decimal commas, thousands with separators, 
 per cent sign. A number that identifies a row (a sample number, a date such as 20250301) is no
 measurement.
 
-`1,234` may be 1.234 or 1234. It is read as the other numbers of its file are written, which say
-without a doubt what their commas and points mean, or not at all.
+`1,234` may be 1.234 or 1234. It is read in the way of other numbers of its file in which the
+meaning of commas and points is certain; without such numbers it is refused.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.io.tables.layout import CENSORED, Layout
+from contrastive_lvm.io.tables.table import CENSORED, Layout
 from contrastive_lvm.linalg.matrices import column_variances, widen
 
 # The name of the group that matches says what the marks of a number mean.
@@ -35,6 +36,13 @@ NUMBER = re.compile(
 )
 SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:[ '\u00a0\u2009\u202f\u2019][0-9]{3})+(?:[.,][0-9]+)?")
 SPACES = str.maketrans(dict.fromkeys(" '\u00a0\u2009\u202f\u2019"))
+# Signs that stand before or behind a number, and how they are called.
+SIGNS = {"%": "per cent signs"} | dict.fromkeys("$\u00a2\u00a3\u00a5\u20ac\u20b9", "currency signs")
+SIGNED = re.compile(
+    rf"([+-]?)\s*([{''.join(SIGNS)}])?\s*([+-]?.*?)\s*([{''.join(SIGNS)}])?", re.DOTALL
+)
+AROUND = re.compile(r"(\D*?)([+-]?(?:\d(?:[\d.,'\s]*\d)?|[.,]\d+))(\D*)")  # text around a number
+DATE = re.compile(r"\d{1,4}[-./]\s?\d{1,2}[-./]\s?\d{1,4}\b.*")
 # The decimal mark without a doubt.
 CERTAIN = {
     "comma": ",",
@@ -51,7 +59,8 @@ class Written(NamedTuple):
     positions: list[int]  # those of the numbers
     text: list[str]  # the numbers, without signs and blanks
     kinds: Counter[str]  # how many numbers there are of each kind
-    percent: int  # how many have a per cent sign
+    typed: set[int]  # which of them are numbers in the file, so that no mark is in doubt
+    signs: Counter[str]  # how many have a per cent or currency sign
     spaced: bool  # whether thousands are separated by blanks or apostrophes
     censored: int  # how many values lie below or above what can be measured
     odd: list[int]  # positions of words that are neither numbers nor stand for no value
@@ -63,18 +72,24 @@ def examine(name: str, values: Sequence[object], layout: Layout) -> Written:
     Examples
     --------
     >>> found = examine("a", ["1,5", None, "-", "12 %", "<LOD", "x"], Layout())
-    >>> found.text, dict(found.kinds), found.percent, found.censored, found.odd
+    >>> found.text, dict(found.kinds), found.signs["%"], found.censored, found.odd
     (['1,5', '12'], {'comma': 1, 'whole': 1}, 1, 1, [5])
     """
     positions: list[int] = []
-    text, odd, kinds = [], [], Counter[str]()
-    percent = censored = 0
+    text, odd, typed = list[str](), list[int](), set[int]()
+    kinds, signs = Counter[str](), Counter[str]()
+    censored = 0
     spaced = False
     for i, value in enumerate(values):
         word = "" if value is None else str(value).strip()
         if not word or word in layout.missing:
             continue
-        number = word.removesuffix("%").rstrip().replace("\u2212", "-")
+        if isinstance(value, Real) and not isinstance(value, bool):
+            typed.add(len(text))
+            positions.append(i)
+            text.append(repr(float(value)))
+            continue
+        number, sign = _without_sign(word)
         match = NUMBER.fullmatch(number)
         if match is None and SPACED.fullmatch(number):
             number, spaced = number.translate(SPACES), True
@@ -83,16 +98,35 @@ def examine(name: str, values: Sequence[object], layout: Layout) -> Written:
             positions.append(i)
             text.append(number)
             kinds[match.lastgroup or ""] += 1
-            percent += word.endswith("%")
+            signs[sign] += 1
         elif CENSORED.fullmatch(word):
             censored += 1
         elif not layout.is_missing(word):
             odd.append(i)
-    return Written(name, positions, text, kinds, percent, spaced, censored, odd)
+    signs[""] += len(typed)
+    return Written(name, positions, text, kinds, typed, signs, spaced, censored, odd)
+
+
+def _without_sign(word: str) -> tuple[str, str]:
+    """Return a number without its per cent or currency sign, and that sign; "" if it has none.
+
+    An apostrophe that marks a number as text is left out, unless zeros that follow make it a code.
+
+    >>> _without_sign("12,5 %"), _without_sign("-$3"), _without_sign("'4.5"), _without_sign("'007")
+    (('12,5', '%'), ('-3', '$'), ('4.5', ''), ("'007", ''))
+    """
+    word = re.sub(r"^'(?=[+-]?(?:0?[.,]|[1-9]|0$))", "", word.replace("\u2212", "-"))
+    if not SIGNS.keys() & {*word[:2].strip(), word[-1:]}:
+        return word, ""
+    found = SIGNED.fullmatch(word)
+    assert found is not None
+    plus, before, number, after = found.groups(default="")
+    both = bool(before and after) or bool(plus and number[:1] in "+-") or before == "%"
+    return (word, "") if both else (plus + number, before + after)
 
 
 def certain_marks(columns: Iterable[Written]) -> frozenset[str]:
-    """Return the decimal marks that some number of the columns has without a doubt."""
+    """Return the decimal marks that are certain in some number of the columns."""
     kinds = {kind for column in columns for kind in column.kinds}
     return frozenset(CERTAIN[kind] for kind in kinds if kind in CERTAIN)
 
@@ -107,10 +141,10 @@ def parse_written(
 ) -> tuple[Array, str]:
     """Return the numbers of a column, and in what other way they were written, if in any.
 
-    `marks` are the decimal marks that some number of the file has without a doubt, and `given` the
-    one that its user names; `doubt` says whether points may separate thousands, as in files with
-    semicolons. A per cent sign must stand in every value or in none; the numbers are read as they
-    are written.
+    `marks` are the decimal marks that are certain in some number of the file, and `given` is the
+    one that the user names; `doubt` says whether points may separate thousands, as in files with
+    semicolons. A per cent or currency sign must stand in every value or in none; the numbers are
+    read as they are written.
 
     Raises
     ------
@@ -124,16 +158,29 @@ def parse_written(
     (array([ 1.5 , -0.25,  3.  ]), 'decimal commas')
     """
     mark = _decimal_mark(column, marks, given, doubt=doubt)
-    if mark is None or 0 < column.percent < len(column.text):
-        told = [t for t in column.text if mark is not None or "," in t or "." in t]
-        odd = f"{told[0]}%" if mark is not None else told[0]
+    signs = [sign for sign in column.signs if column.signs[sign]]
+    if len(signs) > 1:
+        shown = " and ".join(repr(sign) for sign in signs if sign)
+        how = "with and without" if "" in signs else "with"
         raise ValueError(
-            f"{source} has {odd!r} in column {column.name!r}, which can be read in more than one "
-            "way among its values; write all alike, or name the decimal mark with --decimal point "
-            "or --decimal comma."
+            f"{source} has numbers {how} {shown} in column {column.name!r}, which is ambiguous; "
+            "write all with the same sign or without one, or keep the column out of the model with "
+            f"--annotation {column.name}."
+        )
+    if mark is None:
+        told = [
+            t for i, t in enumerate(column.text) if i not in column.typed and re.search("[.,]", t)
+        ]
+        raise ValueError(
+            f"{source} has {told[0]!r} in column {column.name!r}, which is ambiguous among its "
+            "values; write all in the same way, or give the decimal mark with --decimal point or "
+            "--decimal comma."
         )
     group = "," if mark == "." else "."
-    numbers = [float(t.replace(group, "").replace(",", ".")) for t in column.text]
+    numbers = [
+        float(t if i in column.typed else t.replace(group, "").replace(",", "."))
+        for i, t in enumerate(column.text)
+    ]
     return np.array(numbers), _ways_of_writing(column, mark)
 
 
@@ -159,7 +206,7 @@ def _decimal_mark(
 
 
 def _ways_of_writing(column: Written, mark: str) -> str:
-    """Say in what other way numbers were written than with decimal points; nothing if in none."""
+    """Describe how numbers were written if not with decimal points; an empty string otherwise."""
     kinds = column.kinds
     decimal = kinds["comma"] or kinds["grouped_by_points"] or (kinds["maybe_comma"] and mark == ",")
     doubtful = kinds["maybe_point" if mark == "," else "maybe_comma"]
@@ -167,7 +214,8 @@ def _ways_of_writing(column: Written, mark: str) -> str:
         column.spaced or kinds["grouped_by_commas"] or kinds["grouped_by_points"] or doubtful
     )
     ways = ["decimal commas"] * bool(decimal) + ["thousands separators"] * bool(thousands)
-    return " and ".join(ways + ["per cent signs"] * bool(column.percent))
+    signs = [SIGNS[sign] for sign in column.signs if sign and column.signs[sign]]
+    return " and ".join(ways + signs)
 
 
 # Words that name what a number identifies, at the end of the name of a column.
@@ -179,6 +227,13 @@ NUMBERED = {
 }  # fmt: skip
 COUNTED = {"number", "nr", "no", "num", "nummer", "code"}
 ONCE = {"case", "index", "record", "row", "unnamed", ""}  # if they never repeat
+# Words for a point in time, which may be a number of days or of seconds.
+TIMES = {
+    "birth", "birthday", "collected", "date", "datetime", "datum", "day", "dob", "epoch", "sampled",
+    "stamp", "time", "timestamp", "ts", "visit", "when", "zeit",
+}  # fmt: skip
+# Days since 1900 as spreadsheets count them, and (milli)seconds since 1970, of about 1955 to 2065.
+MOMENTS = ((20_000, 60_000), (2e8, 3e9), (2e11, 3e12))
 
 
 def is_identifier(name: str, values: Array) -> bool:
@@ -186,7 +241,9 @@ def is_identifier(name: str, values: Array) -> bool:
 
     So do whole numbers under a name such as `id`, `barcode` or `date`, and those of things that
     have numbers (`sample`, `machine number`); whole numbers that never repeat under a name such as
-    `index` or `number`; consecutive numbers, and dates such as 20250301.
+    `index` or `number`; numbers in equal steps, as clocks and counters give them; dates such as
+    20250301, and under a name such as `visit` or `time` dates as spreadsheets and computers keep
+    them, and what grows from row to row.
 
     Examples
     --------
@@ -196,24 +253,50 @@ def is_identifier(name: str, values: Array) -> bool:
     True
     >>> is_identifier("ID2", np.array([0.0, 3.0, 0.0, 1.0]))  # a gene
     False
+    >>> is_identifier("seconds", np.tile(np.arange(0.0, 3.0, 0.1), 2))  # of two recordings
+    True
     """
-    values = values[np.isfinite(values)] if np.isnan(values[:100]).any() else values
-    if not _all_whole(values[:100]) or not _all_whole(values):
-        return False
     words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
     last = words[-1] if words else ""
+    timed = bool(TIMES.intersection(words))
+    if not (timed or _all_whole(values[:100]) or _has_equal_steps(values[:12])):
+        return False
+    values = values[~np.isnan(values)]
+    if _is_clock(values, named=timed):
+        return True
+    if not _all_whole(values):
+        return False
     things = [word for word in words if word not in COUNTED]
     distinct = len(np.unique(values)) == len(values) >= 3
     gene = bool(re.search(r"\d\W*$", name))  # a name with a number, such as that of the gene ID2
     if last in ALWAYS or (len(things) == 1 and things[0] in NUMBERED):
         return distinct or not gene
     counted = last in COUNTED or (len(words) <= 1 and last in ONCE)
-    consecutive = len(values) >= 10 and bool((np.diff(values) == 1).all())
-    return (distinct and (counted or consecutive)) or _all_dates(values)
+    return (distinct and counted) or _all_dates(values) or (timed and _all_moments(values))
 
 
 def _all_whole(values: Array) -> bool:
+    values = values[~np.isnan(values)]
     return bool(len(values) and np.isfinite(values).all() and (values == np.round(values)).all())
+
+
+def _has_equal_steps(values: Array) -> bool:
+    """Return whether at least ten numbers rise in steps that are equal but for rounding."""
+    steps = np.diff(values[~np.isnan(values)])
+    return len(steps) >= 9 and bool(steps[0] > 0) and bool(np.ptp(steps) <= 0.1 * steps.mean())
+
+
+def _is_clock(values: Array, *, named: bool) -> bool:
+    """Return whether numbers rise in equal steps, in one recording or in several of ten rows.
+
+    Under the name of a time it is enough that they rise.
+    """
+    if len(values) < 10 or not np.isfinite(values).all():
+        return False
+    steps = np.diff(values)
+    step = float(np.median(steps))
+    rising = steps > 0 if named else np.abs(steps - step) <= 0.05 * step
+    return step > 0 and int((~rising).sum()) <= len(values) // 10 - 1
 
 
 def _all_dates(values: Array) -> bool:
@@ -224,6 +307,56 @@ def _all_dates(values: Array) -> bool:
         pd.Series(values.astype(np.int64).astype(str)), format="%Y%m%d", errors="coerce"
     )
     return bool(days.notna().all())
+
+
+def _all_moments(values: Array) -> bool:
+    """Return whether all numbers are days since 1900, or seconds since 1970, of our times."""
+    return any(bool(((values >= low) & (values <= high)).all()) for low, high in MOMENTS)
+
+
+# Numbers by which people say that there is none.
+SENTINELS = (-99.0, -999.0, -9999.0, -99999.0, 999.0, 9999.0, 99999.0)
+
+
+def sentinel_in(values: Array) -> float | None:
+    """Return a number such as -999 that seems to stand for no value; None if there is none.
+
+    All other numbers are far from it: none is negative where it is, or none is a fifth as large.
+    A positive one occurs at least twice.
+
+    >>> sentinel_in(np.array([1.5, -999.0, 2.5])), sentinel_in(np.array([-998.0, -999.0, 2.5]))
+    (-999.0, None)
+    """
+    for code in {float(np.nanmin(values)), float(np.nanmax(values))}.intersection(SENTINELS):
+        others = values[(values != code) & ~np.isnan(values)]
+        alone = (others >= 0).all() if code < 0 else (np.abs(others) < code / 5).all()
+        if len(others) and alone and (code < 0 or len(values) - len(others) > 1):
+            return code
+    return None
+
+
+def looks_measured(words: Sequence[str]) -> bool:
+    """Return whether texts are numbers with something around them, the same in each, or in digits.
+
+    Dates, times and numbered names such as `S12` are none.
+
+    >>> looks_measured(["3.2 kg", "12 kg"]), looks_measured(["(1.5)"]), looks_measured(["S1", "S2"])
+    (True, True, False)
+    >>> looks_measured(["1.5 \u00b1 0.2", "2"]), looks_measured(["2025-03-01"])
+    (True, False)
+    """
+    if not words:
+        return False
+    parts = [part for word in words if (part := AROUND.fullmatch(word.strip()))]
+    around = {part.group(1, 3) for part in parts}
+    if len(parts) == len(words) and around != {("", "")} and len(around) <= 3:
+        fractions = any(re.search("[.,]", part[2]) for part in parts)
+        units = all(not re.match(r"[_\d-]", after) for _, after in around)
+        return units and (fractions or not any(before for before, _ in around))
+    return any(re.search(r"[.,\u00b7\u00b1]", word) for word in words) and all(
+        re.fullmatch(r"[-+~<>(]*\d[^A-Za-z/:_]*", word) and not DATE.fullmatch(word)
+        for word in words
+    )
 
 
 def look_like_counts(values: Matrix) -> bool:

@@ -1,4 +1,4 @@
-"""Columns of a file that describe its rows: size factors, and replicates or signs of some."""
+"""Columns of a file that describe its rows: size factors, covariates, and replicates."""
 
 import re
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Array
+from contrastive_lvm.io.tables.choose_rows import alike
 from contrastive_lvm.io.tables.preparation import Preparation
 from contrastive_lvm.io.tables.table import Column, Table
 
@@ -59,7 +60,7 @@ def covariate(table: Table, name: str, *, is_text: bool) -> Column:
     if len(wrong):
         raise ValueError(
             f"--covariate: column {name!r} of {table.source} has {str(values.iloc[wrong[0]])!r} in "
-            f"row {table.labels()[wrong[0]]}, but has numbers in the fit; give a number."
+            f"row {table.labels()[wrong[0]]}, but had numbers in the fit; give a number."
         )
     return numbers.astype(np.float64)
 
@@ -107,18 +108,25 @@ def replicates_in(
             )
         names.append([str(label) for label in labels])
     together = [name for own in names for name in own]
+    spellings: dict[str, str] = {}
+    for name in together:
+        if spellings.setdefault(alike(name), name) != name:
+            raise ValueError(
+                f"--replicates: column {column!r} has {name!r} besides {spellings[alike(name)]!r}; "
+                "use one spelling for each replicate."
+            )
     if len(set(together)) == len(together):
         if not _numbered(together):
             raise ValueError(
-                f"--replicates: every row has a value of its own in column {column!r}, so it names "
-                "no replicates; name a column whose values repeat, or leave the option out."
+                f"--replicates: the values of column {column!r} are all different; name a column "
+                "whose values repeat, or leave the option out."
             )
         names = [[NUMBERED.sub(r"\1", name) for name in own] for own in names]
     return [np.array(own, dtype=object) for own in names]
 
 
 def replicate_sign(tables: Sequence[Table], known: Sequence[str] = ()) -> str | None:
-    """Say what suggests that rows are repeated measurements; None if nothing does.
+    """Describe signs that rows are repeated measurements; None if there are none.
 
     Signs are row names or a column of text made of stems and numbers (309_1, 309_2, ...), and a
     column with a telling name (donor, mouse, ...) whose values repeat. Columns that are `known` as
@@ -130,7 +138,8 @@ def replicate_sign(tables: Sequence[Table], known: Sequence[str] = ()) -> str | 
             words = set(re.split(r"[^a-z]+", str(name).lower()))
             counts = values.value_counts()
             repeats = words & WORDS and len(counts) >= 3 and float(counts.median()) >= 2
-            if repeats or (values.is_unique and _numbered([str(value) for value in values])):
+            text = values.is_unique and not pd.api.types.is_numeric_dtype(values)
+            if repeats or (text and _numbered([str(value) for value in values])):
                 return f"The column {name!r} may name replicates"
     if any(_numbered(table.row_names) for table in tables):
         return "The names of the rows (such as a_1, a_2, b_1) look like repeated measurements"

@@ -1,4 +1,4 @@
-"""Results as tables: text, NumPy or Parquet, as the name says."""
+"""Writing results as tables: text, NumPy or Parquet, chosen by the name of the file."""
 
 import gzip
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from contrastive_lvm.io.tables.table import Table
 
 
 def described(table: Table, columns: Sequence[str], values: Array) -> pd.DataFrame:
-    """Put computed values of rows beside their names and annotations.
+    """Join computed values of rows to their names and annotations.
 
     Where a computed column has the name of an annotation, the annotation gives way.
     """
@@ -32,7 +32,7 @@ def ending_of(path: Path) -> str:
         if ending.endswith(known):
             return known
     raise ValueError(
-        f"--output={path} has an ending that is not known; use .csv, .tsv, .csv.gz, .tsv.gz, .npy "
+        f"--output={path} has an unknown ending; use .csv, .tsv, .csv.gz, .tsv.gz, .npy "
         "or .parquet."
     )
 

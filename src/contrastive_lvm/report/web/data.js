@@ -54,11 +54,11 @@ function jitter() {
 
 const axes = [];
 for (let k = 0; k < nTargetDims; k++) {
-  const axis = { label: `target dimension ${k + 1}`, column: `target${k + 1}`, std: { part: points.target_std, k, set: "target" } };
+  const axis = { label: `target ${k + 1}`, column: `target${k + 1}`, std: { part: points.target_std, k, set: "target" } };
   axes.push(lazily(axis, () => stacked(points.target, points.background_target, k)));
 }
 for (let k = 0; k < nSharedDims; k++) {
-  const axis = { label: `shared dimension ${k + 1}`, column: `shared${k + 1}`, std: { part: points.shared_std, k, other: points.background_shared_std } };
+  const axis = { label: `shared ${k + 1}`, column: `shared${k + 1}`, std: { part: points.shared_std, k, other: points.background_shared_std } };
   axes.push(lazily(axis, () => stacked(points.shared, points.background_shared, k)));
 }
 

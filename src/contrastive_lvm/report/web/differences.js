@@ -72,6 +72,22 @@ function featureButton(name, j) {
   return make("button", { type: "button", class: "link", text: name, title: "Colour the rows by this feature", onclick: () => colourBy(null, j) });
 }
 
+// Who the selected rows are: their names if they are few, and how many there are of each group.
+function whoIsSelected(set) {
+  const rows = rowsWhere((i) => i >= set[0] && i < set[1] && selection.chosen[i]), lines = [];
+  if (rows.length <= 12) lines.push(`Rows: ${rows.map(rowName).join(", ")}.`);
+  for (const column of columns.filter((c) => c.kind === "group" && !c.sets)) {
+    const chosen = column.levels.map(() => 0), all = column.levels.map(() => 0);
+    for (let i = set[0]; i < set[1]; i++) if (column.codes[i] >= 0) all[column.codes[i]]++;
+    for (const row of rows) if (column.codes[row] >= 0) chosen[column.codes[row]]++;
+    const met = chosen.map((n, code) => [n, code]).filter(([n]) => n).sort((p, q) => q[0] - p[0]);
+    const named = met.slice(0, 6).map(([n, code]) => `${column.levels[code]} ${n} of ${all[code]}`);
+    const total = all.filter((n) => n).length;
+    if (met.length) lines.push(`${column.name}: ${named.join(", ")}${met.length > 6 ? `, and ${met.length - 6} more` : ""}${total > 6 ? ` (${met.length} of ${total} values)` : ""}.`);
+  }
+  return lines;
+}
+
 function drawDifferences() {
   const root = document.getElementById("differences");
   const heading = make("h2", { text: "How the selected rows differ" });
@@ -84,7 +100,7 @@ function drawDifferences() {
   for (let i = set[0]; i < set[1]; i++) n += selection.chosen[i];
   const name = set[0] === 0 ? "target" : "background";
   const carried = values.shape[1] < report.features.length
-    ? ` Of ${report.features.length.toLocaleString("en")} features, the page has the values of the ${values.shape[1]} with the largest target loadings.` : "";
+    ? ` Of ${report.features.length.toLocaleString("en")} features, the page holds the values of the ${values.shape[1]} with the largest target loadings.` : "";
   const largest = Math.max(...found.map((f) => Math.abs(f.size) + 2 * f.error), 1e-9);
   const rows = found.map((f) => make("tr", {}, make("td", { class: "name" }, featureButton(f.name, f.j)),
     make("td", { class: "number", text: shortNumber(f.selected.mean) }), make("td", { class: "number", text: shortNumber(f.rest.mean) }),
@@ -92,8 +108,9 @@ function drawDifferences() {
   const head = make("tr", {}, ...["feature", "selected", "rest", "difference (std)", ""].map((text, k) =>
     make("th", { class: k && k < 4 ? "number" : "", scope: "col", text })));
   root.replaceChildren(heading,
-    make("p", { text: `${plural(n, "row")} of the ${name} compared with the other ${(set[1] - set[0] - n).toLocaleString("en")}: means of the observed values.` }),
+    make("div", { id: "selected-who" }, ...whoIsSelected(set).map((text) => make("p", { class: "small", text }))),
+    make("p", { text: `${plural(n, "row")} of the ${name} compared with the other ${(set[1] - set[0] - n).toLocaleString("en")}, by the means of their observed values.` }),
     found.length ? make("div", { class: "scroll" }, make("table", { id: "differences-table" }, make("thead", {}, head), make("tbody", {}, ...rows)))
-      : make("p", { text: "No feature can be compared: too few values are observed." }),
-    make("p", { class: "small", text: `Differences are in pooled standard deviations; whiskers show two standard errors. Rows selected by their latents differ by construction in the features of those dimensions: this is a description, not a test.${carried}` }));
+      : make("p", { text: "Too few values are observed to compare any feature." }),
+    make("p", { class: "small", text: `Differences are in pooled standard deviations; whiskers show two standard errors. Rows that were selected by their latents differ by construction in the features of those dimensions, so this table is a description, not a test.${carried}` }));
 }

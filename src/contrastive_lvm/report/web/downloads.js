@@ -5,10 +5,6 @@ function save(name, parts, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-function savePicture(scatter, name) {
-  scatter.base.toBlob((blob) => save(name, [blob], "image/png"), "image/png");
-}
-
 // Spreadsheets run text that begins like a formula; an apostrophe before it makes it text. Numbers stay.
 function harmless(text) {
   return /^[=+\-@\t\r\n]/.test(text) && !/^[+-]?\d+(\.\d*)?(e[+-]?\d+)?$/i.test(text) ? `'${text}` : text;
@@ -69,5 +65,5 @@ function drawDownloads() {
     onclick: () => save("summary.json", [JSON.stringify(facts, null, 1)], "application/json") }));
   on("selection", () => document.querySelectorAll(".of-selection").forEach((button) => { button.disabled = !selection.count; }));
   document.getElementById("downloads").replaceChildren(make("h2", { text: "Download" }), make("div", { class: "controls" }, ...buttons),
-    make("p", { class: "small", text: "This file contains everything; it loads nothing from the network and sends nothing." }));
+    make("p", { class: "small", text: "This page is self-contained: it loads nothing from the network and sends nothing." }));
 }

@@ -1,5 +1,6 @@
 // Loadings of one dimension, ranked, with a search.
 const loadings = unpack(report.loadings);
+const rankingWeights = unpack(report.ranking_weights).values;  // 1, unless loadings are on a log scale
 const loadingErrors = report.loading_errors ? unpack(report.loading_errors).values : null;
 const nLoadings = loadings.shape[0];
 const hasErrors = (k) => loadingErrors !== null && k < nTargetDims;
@@ -14,7 +15,8 @@ function rankedFeatures() {
   for (let j = 0; j < nFeatures; j++) {
     if (!wanted || report.features[j].toLowerCase().includes(wanted)) found.push(j);
   }
-  return found.sort((a, b) => Math.abs(loadings.values[from + b]) - Math.abs(loadings.values[from + a]));
+  const size = (j) => rankingWeights[j] * Math.abs(loadings.values[from + j]);
+  return found.sort((a, b) => size(b) - size(a));
 }
 
 function drawLoadingRows() {
@@ -42,14 +44,14 @@ function drawLoadings() {
     oninput: () => { table.search = search.value; table.most = SHOWN; drawLoadingRows(); } });
   const more = make("button", { type: "button", id: "loading-more", text: "Show more", onclick: () => { table.most += 50; drawLoadingRows(); } });
   const head = make("tr", {}, make("th", { scope: "col", text: "feature" }), make("th", { class: "number", scope: "col", text: "loading" }),
-    make("th", { class: "number", scope: "col", text: loadingErrors ? "error" : "" }), make("th"));
+    make("th", { class: "number", scope: "col", text: loadingErrors ? "std. error" : "" }), make("th"));
   const what = report.facts.estimator === "ContrastiveLVM" ? "What one unit of this dimension adds to each feature"
-    : "Half of what a step from -1 to 1 along this dimension changes";
+    : "Half of the change from -1 to 1 along this dimension, for each feature";
   const scaled = report.facts.scale === "none" ? "." : ", in scaled units.";
   document.getElementById("loadings").replaceChildren(make("h2", { text: "Loadings" }),
     make("div", { class: "controls" }, make("label", {}, "Dimension ", dimension), make("label", {}, "Search ", search)),
     make("div", { class: "scroll" }, make("table", { id: "loadings-table" }, make("thead", {}, head), make("tbody", { id: "loading-rows" }))),
     make("p", {}, make("span", { id: "loading-count", class: "small", role: "status" }), " ", more),
-    make("p", { class: "small", text: `${what}${scaled}${loadingErrors ? " Standard errors of the target loadings come from resampled rows or from draws of the posterior; whiskers show two of them." : ""}` }));
+    make("p", { class: "small", text: `${what}${scaled}${loadingErrors ? " Standard errors of the target loadings come from resampled rows or from posterior draws; whiskers show two standard errors." : ""}` }));
   drawLoadingRows();
 }

@@ -76,6 +76,13 @@ function start() {
   colouring.column = first;
   setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   byId("theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
+  let scheme = null; // paper is white; the plots must be drawn before the page is printed
+  const print = (name) => {
+    setTheme(name);
+    views.forEach((each) => each.draw());
+  };
+  window.addEventListener("beforeprint", () => { scheme = document.documentElement.dataset.theme; print("light"); });
+  window.addEventListener("afterprint", () => print(scheme ?? "light"));
   window.clvm = { views, selection, select, ready: true }; // for tests and the curious
 }
 

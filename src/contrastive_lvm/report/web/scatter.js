@@ -62,7 +62,7 @@ class Scatter {
 
   // Pixels of every row; NaN where it is not drawn.
   place() {
-    this.box = this.zoomed ?? this.around(() => true);
+    this.box = this.zoomed ?? withEllipses(this, this.around(() => true));
     this.px ??= new Float32Array(nRows);
     this.py ??= new Float32Array(nRows);
     this.drawn = 0;

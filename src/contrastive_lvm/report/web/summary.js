@@ -2,7 +2,7 @@
 function lead() {
   const f = report.facts;
   const sets = [["target", nTarget], ["background", nBackground]].filter(([name]) => f[name] && f[name].rows)
-    .map(([name, shown]) => `${f[name].rows.toLocaleString("en")} ${name} rows${shown < f[name].rows ? ` (${shown.toLocaleString("en")} of them drawn, at random)` : ""}`);
+    .map(([name, shown]) => `${f[name].rows.toLocaleString("en")} ${name} rows${shown < f[name].rows ? ` (a random ${shown.toLocaleString("en")} of them are drawn)` : ""}`);
   return `${sets.join(" and ")}, ${plural(f.features, "feature")}; ${plural(f.n_target, "target dimension")} and ${plural(f.n_shared, "shared dimension")}.`;
 }
 
@@ -10,22 +10,34 @@ function lead() {
 function drawVerdict() {
   const f = report.facts;
   const parts = [make("h2", { text: "Is it real?" }), make("p", { class: `answer ${report.level}`, text: f.verdict })];
-  if (f.pvalues.length) {
-    const rows = f.pvalues.map((p, k) => make("tr", {}, make("th", { scope: "row", text: `target ${k + 1}` }),
-      make("td", { class: "number", text: shortNumber(p, 2) }),
-      make("td", { text: k < f.n_supported ? "supported" : "not supported" }),
-      make("td", { class: "number", text: k < f.variance.target.length && f.variance.target.length === nTargetDims ? percent(f.variance.target[k]) : "" })));
-    const head = make("tr", {}, ...["dimension", "p-value", "at 5 %", "share of variance"].map((text, k) =>
-      make("th", { scope: "col", class: k % 2 ? "number" : "", text })));
+  const tested = f.pvalues.length > 0, count = Math.max(f.pvalues.length, f.dimensions.length);
+  if (count) {
+    const shares = f.variance.target.length === nTargetDims ? f.variance.target : [];
+    const rows = Array.from({ length: count }, (_, k) => make("tr", {}, make("th", { scope: "row", text: `target ${k + 1}` }),
+      ...tested ? [make("td", { class: "number", text: k in f.pvalues ? shortNumber(f.pvalues[k], 2) : "" }),
+        make("td", { text: k in f.pvalues ? (k < f.n_supported ? "supported" : "not supported") : "" })] : [],
+      make("td", { class: "number share-of", text: k in shares ? percent(shares[k]) : "" }),
+      make("td", { class: "leading", text: leading(f.dimensions[k]) })));
+    const head = make("tr", {}, ...[["dimension", ""], ...tested ? [["p-value", "number"], ["at 5%", ""]] : [], ["share of variance", "number share-of"],
+      ["largest loadings", "leading"]].map(([text, kind]) => make("th", { scope: "col", class: kind, text })));
     parts.push(make("div", { class: "scroll" }, make("table", { id: "verdict-table" }, make("thead", {}, head), make("tbody", {}, ...rows))));
-    parts.push(make("p", { class: "small", text: `${f.method}. The p-value of a dimension is the chance of seeing as much in data without it; each dimension is tested given those before it.` }));
+  }
+  if (report.subgroups) parts.push(make("p", { id: "subgroup-sizes", text: subgroupSizes() }));
+  if (tested) {
+    parts.push(make("p", { class: "small", text: `By ${f.method}. The p-value of a dimension is the probability of a contrast at least as large in data without it. Each dimension is tested given those before it. The test finds directions of its own, the clearest first, which need not be those of the model in the same order.` }));
   }
   if (report.stability) parts.push(make("p", { text: report.stability }));
   if (f.means) {
     const each = f.means.features.map((m) => `${m.feature} ${m.difference < 0 ? "" : "+"}${shortNumber(m.difference, 3)} \u00b1 ${shortNumber(m.standard_error, 2)}`);
-    parts.push(make("p", { id: "means", text: each.length ? `${f.means.sentence} Clearest: ${each.join(", ")}.` : f.means.sentence }));
+    parts.push(make("p", { id: "means", text: each.length ? `${f.means.sentence} The clearest are ${each.join(", ")}.` : f.means.sentence }));
   }
   document.getElementById("verdict").replaceChildren(...parts);
+}
+
+// The features with the largest loadings, with the sign of each.
+function leading(dimension) {
+  const found = dimension?.features?.slice(0, 4) ?? [];
+  return found.map((one) => `${one.feature} ${one.loading < 0 ? "\u2212" : "+"}`).join(", ");
 }
 
 function drawDiagnostics() {
@@ -39,7 +51,7 @@ function drawShares() {
   const { target, shared, noise } = report.facts.variance;
   const total = (list) => list.reduce((a, b) => a + b, 0);
   const parts = [
-    ...target.map((share, k) => [target.length === nTargetDims ? `target dimension ${k + 1}` : "target dimensions", share, groupColour(0)]),
+    ...target.map((share, k) => [target.length === nTargetDims ? `target ${k + 1}` : "target dimensions", share, groupColour(0)]),
     ["shared dimensions", total(shared), groupColour(1)], ["noise", noise, GREY],
   ];
   const strip = make("div", { class: "share", role: "img", "aria-label": parts.map(([name, share]) => `${name} ${percent(share)}`).join(", ") });
@@ -55,7 +67,7 @@ function drawShares() {
     make("table", {}, make("tbody", {}, ...rows)), ...trace);
 }
 
-function percent(share) { return `${(100 * share).toFixed(1)} %`; }
+function percent(share) { return `${(100 * share).toFixed(1)}%`; }
 
 function tracePicture() {
   const trace = report.trace, low = Math.min(...trace), range = Math.max(...trace) - low || 1;

@@ -141,6 +141,7 @@ function view(id, title, x, y, shows) {
   on("selection", () => { zoom.disabled = !selection.count; });
   caption.append(make("strong", { text: title }), make("label", {}, "x ", across), make("label", {}, "y ", up), zoom,
     make("button", { type: "button", text: "All", "aria-label": `show all rows of ${title.toLowerCase()}`, onclick: () => scatter.zoomTo(null) }),
-    make("button", { type: "button", text: "PNG", "aria-label": `save ${title.toLowerCase()} as PNG`, onclick: () => savePicture(scatter, `${id}.png`) }));
+    ...["PNG", "SVG"].map((kind) => make("button", { type: "button", text: kind, "aria-label": `save ${title.toLowerCase()} as ${kind}`,
+      title: "180 mm wide, with a legend", onclick: () => saveFigure(scatter, id, kind.toLowerCase()) })));
   return scatter;
 }
