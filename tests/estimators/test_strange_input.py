@@ -137,9 +137,13 @@ SAME = {
 def test_numbers_of_other_kinds(kind: str) -> None:
     rows, expected = SAME[kind]
     model, other = fit(rows), fit(np.asarray(expected, dtype=float))
-    same = {"rtol": 1e-9, "atol": 1e-12}  # dimensions that vanish are rounding errors
-    np.testing.assert_allclose(model.target_components_, other.target_components_, **same)
-    np.testing.assert_allclose(model.transform(rows), other.transform(expected), **same)
+    # Dimensions that vanish are rounding errors.
+    np.testing.assert_allclose(
+        model.target_components_, other.target_components_, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        model.transform(rows), other.transform(expected), rtol=1e-9, atol=1e-12
+    )
 
 
 # What is refused

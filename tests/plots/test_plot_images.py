@@ -149,7 +149,9 @@ def draw_outliers(ax: Axes) -> None:
     rng = np.random.default_rng(2)
     far, misfit = rng.uniform(0.5, 3.0, 75).round(2), rng.uniform(1.0, 1.4, 75).round(2)
     misfit[3] = 4.0
-    latents = clvm.Latents(far[:, None], None, np.zeros((75, 0)), np.zeros((75, 0)), None)
+    latents = clvm.Latents(
+        far[:, None], None, np.zeros((75, 0)), np.zeros((75, 0)), np.zeros((75, 1, 1))
+    )
     model = SimpleNamespace(
         n_features_in_=8,
         outliers=lambda X, of: SimpleNamespace(rows=np.argsort(-misfit)),
