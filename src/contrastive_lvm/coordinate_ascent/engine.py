@@ -34,7 +34,7 @@ from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear, left_out
 from contrastive_lvm.priors.mixture import Mixture
-from contrastive_lvm.rows.data import Data, check_memory, prepare
+from contrastive_lvm.rows.data import Data, check_memory, least_bytes, prepare
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.scale_mixture_rows import ScaleMixtureRows
 from contrastive_lvm.rows.threads import one_blas_thread
@@ -46,6 +46,10 @@ SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
 # row) count as converged. On 2,000 cells of 500 genes that takes 257 sweeps instead of more than
 # 2,000, and loses six nats of 870,000.
 STANDS_STILL = 1e-7
+LESS_MEMORY = (
+    "use fewer columns or dimensions, or keep the rows out of core (a memory map, an HDF5 or "
+    "zarr array, or a Dask array)"
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,9 @@ class CoordinateAscent(Engine):
         of the size factors of rows of counts, 0 by default.
         """
         alike = model.likelihood._is_isotropic and model.treats_features_alike
-        check_memory(sets, 0 if model.drops_columns else model.n_columns, model.likelihood)
+        n_columns = 0 if model.drops_columns else model.n_columns
+        needed = least_bytes(sets, n_columns, model.likelihood)
+        check_memory(sets, needed, f"a fit of {n_columns} dimensions", LESS_MEMORY)
         if not model.likelihood._has_closed_form:
             none = [np.zeros(X.shape[0]) for X in sets]
             return prepare_generalised(model, sets, weights, log_sizes or none, covariates)

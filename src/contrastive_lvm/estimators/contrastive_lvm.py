@@ -308,7 +308,7 @@ class ContrastiveLVM(LinearPredictions):
             warn_about_convergence(given.engine)
         if self.n_target_ == 0 and given.model.drops_columns:
             warn_about_dropped_target(given.model)
-        for said in objections(given.model, given.engine, run.data, run.best):
+        for said in objections(run.model, given.engine, run.data, run.best):
             warnings.warn(said, UserWarning, stacklevel=3)
         return self
 

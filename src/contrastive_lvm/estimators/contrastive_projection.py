@@ -18,7 +18,7 @@ from contrastive_lvm.estimators.input_rows import (
 )
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.linalg.matrices import row_slices, widen
-from contrastive_lvm.rows.data import bytes_of_rows, refuse_beyond_memory
+from contrastive_lvm.rows.data import bytes_of_rows, check_memory
 from contrastive_lvm.rows.reader import Rows
 
 
@@ -85,7 +85,7 @@ class ContrastiveProjection(Estimator):
 def check_projection_memory(sets: list[Rows], numbers: int) -> None:
     """Refuse sets whose covariances or coordinates, so many numbers, do not fit into memory."""
     needed = bytes_of_rows(sets) + 8 * numbers
-    refuse_beyond_memory(sets, needed, "a fit", "use fewer columns, or ContrastiveLVM")
+    check_memory(sets, needed, "a fit", "use fewer columns, or ContrastiveLVM")
 
 
 def _row_sets(background: Any) -> list[Any]:

@@ -224,10 +224,11 @@ def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]
 
 
 class EngineRun(NamedTuple):
-    """The best of several fits, and the rows as coordinate ascent uses them."""
+    """The best of several fits, and the model and the rows as coordinate ascent uses them."""
 
     best: Posterior  # the fit with the highest bound
     n_iter: int  # sweeps of all fits together
+    model: Model  # with its priors in units of the data; blocks may still be automatic
     data: Data | None = None
 
 
@@ -235,14 +236,14 @@ def run_engine(
     given: FitInput, size_factors: Sizes, n_init: int, rng: np.random.RandomState
 ) -> EngineRun:
     """Fit the model `n_init` times, from different starts."""
-    data, closed = None, given.model.likelihood._has_closed_form
+    asked, data, closed = given.model, None, given.model.likelihood._has_closed_form
     if isinstance(given.engine, CoordinateAscent):
         sizes, profile = None, None
         if not closed or any(factors is not None for factors in size_factors):
             sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
-        model, data = compress(given, given.engine, sizes)
-        if any(block.automatic for block in model.blocks):
-            model = given.engine._sized(model, data)
+        asked, data = compress(given, given.engine, sizes)
+        automatic = any(block.automatic for block in asked.blocks)
+        model = given.engine._sized(asked, data) if automatic else asked
         seeds = (None, *rng.randint(MOST, size=n_init - 1).tolist())  # the first is not random
         runs = _ascents(given.engine, model, data, seeds)
         if not closed:
@@ -259,7 +260,7 @@ def run_engine(
             best = posterior
     if best is None:
         raise KeyboardInterrupt
-    return EngineRun(best, n_iter, data)
+    return EngineRun(best, n_iter, asked, data)
 
 
 def _ascents(

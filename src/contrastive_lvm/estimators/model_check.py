@@ -41,7 +41,6 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.ard_rank import price
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.starts import leading_eigenpairs
-from contrastive_lvm.estimators.linear_fit import in_units_of_data
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import CONSTANT, FLOOR
 from contrastive_lvm.model import LoadingBlock, Model
@@ -153,22 +152,26 @@ def _excess(
 def objections(
     model: Model, engine: Engine, data: "Data | None", posterior: Posterior
 ) -> list[str]:
-    """Return sentences that say what to change: about its noise, its sizes and its background."""
+    """Return sentences that say what to change: about its noise, its sizes and its background.
+
+    The model has its priors in units of the data; its blocks may still be automatic.
+    """
     if data is None or not isinstance(engine, CoordinateAscent) or data.linearized is not None:
         return []
-    model = in_units_of_data(model, data)
-    automatic = any(block.automatic for block in model.blocks)
-    sized = model.with_sizes({name: L.shape[1] for name, L in posterior.loadings.items()})
+    automatic, sized = any(block.automatic for block in model.blocks), model
+    if automatic:
+        sized = model.with_sizes({name: L.shape[1] for name, L in posterior.loadings.items()})
     with one_blas_thread:
-        none_left, whole = _no_noise_left(sized, data, posterior), _can_check(sized, data)
-        if none_left is None and whole:
-            unequal = _noise_by_feature(model if automatic else sized, engine, data, posterior)
+        none_left, sets = None, _covariances(sized, data)
+        if not model.likelihood._is_isotropic:  # one variance cannot vanish for some features
+            none_left = _no_noise_left(sized, data, posterior)
+        if none_left is None and sets:
+            unequal = _noise_by_feature(model, engine, data, posterior, sets)
             if unequal is not None:  # it makes the other checks fail too
                 return [unequal]
-        few = _too_few_shared(sized, data, posterior, automatic=automatic)
-        found = [none_left, few]
-        if found == [None, None] and whole:
-            found.append(_better_model(sized, engine, data, posterior))
+        found = [none_left, _too_few_shared(sized, data, posterior, automatic=automatic)]
+        if found == [None, None] and sets:
+            found.append(_better_model(sized, engine, data, posterior, sets))
     return [said for said in found if said is not None]
 
 
@@ -182,8 +185,6 @@ def _at_floor(model: Model, data: "Data", posterior: Posterior) -> npt.NDArray[n
 
 
 def _no_noise_left(model: Model, data: "Data", posterior: Posterior) -> str | None:
-    if model.likelihood._is_isotropic:  # one variance for all features cannot vanish for some
-        return None
     n = int(_at_floor(model, data, posterior).sum())
     if n == 0:
         return None
@@ -227,13 +228,17 @@ def _too_few_shared(
 
 
 def _noise_by_feature(
-    model: Model, engine: CoordinateAscent, data: "Data", posterior: Posterior
+    model: Model,
+    engine: CoordinateAscent,
+    data: "Data",
+    posterior: Posterior,
+    sets: list[SetCovariance],
 ) -> str | None:
     """Object if noise differs by feature, so that the target dimensions point elsewhere.
 
     A model with a noise variance of each feature must have enough shared dimensions itself.
     """
-    unequal = _unequal_noise(data) if model.likelihood._is_isotropic else 1.0
+    unequal = _unequal_noise(sets) if model.likelihood._is_isotropic else 1.0
     if unequal < UNEQUAL:
         return None
     noise = model.likelihood._with_feature_noise()
@@ -253,10 +258,14 @@ def _noise_by_feature(
 
 
 def _better_model(
-    model: Model, engine: CoordinateAscent, data: "Data", posterior: Posterior
+    model: Model,
+    engine: CoordinateAscent,
+    data: "Data",
+    posterior: Posterior,
+    sets: list[SetCovariance],
 ) -> str | None:
     """Return a sentence about a model whose target dimensions point elsewhere, or None."""
-    found = check_background(posterior, *_covariances(data))
+    found = check_background(posterior, *sets)
     own_noise = model.likelihood._with_own_noise() if found.noise_differs else None
     if own_noise is not None:
         better = replace(model, likelihood=own_noise)
@@ -288,14 +297,21 @@ def _quick_fit(
     return other
 
 
-def _covariances(data: "Data") -> list[SetCovariance]:
-    """Return the covariance of some features in each set."""
+def _covariances(model: Model, data: "Data") -> list[SetCovariance]:
+    """Return the covariance of some features in each set; none where these checks do not apply."""
+    plain = not model.drops_columns and not model.covariates and model.has_standard_latents
+    if not plain or len(model.sets) != 2:
+        return []
     chosen = some_features(data.n_features)
-    columns = np.eye(data.n_features)[:, chosen]
-    return [SetCovariance(s.product(columns)[chosen], s.weight) for s in data.covariances()]
+    found = [
+        SetCovariance(s.matrix[np.ix_(chosen, chosen)] / s.n_rows, s.n_rows)
+        for s in data.sets
+        if isinstance(s, DenseScatter) and len(s.mean) == data.n_features  # not in a span
+    ]
+    return found if len(found) == len(model.sets) else []
 
 
-def _unequal_noise(data: "Data") -> float:
+def _unequal_noise(sets: list[SetCovariance]) -> float:
     """Return how much the noise of features differs, the 90 % over the 10 % quantile; 1 if equal.
 
     The variance `v` of a feature given all others is one over the diagonal of the inverse
@@ -304,7 +320,7 @@ def _unequal_noise(data: "Data") -> float:
     features is the covariance of both `ln v`, if the correlation of their ranks is beyond chance.
     """
     logs = []
-    for matrix, n_rows in _covariances(data):
+    for matrix, n_rows in sets:
         values, vectors = np.linalg.eigh(matrix)
         if n_rows < LEAST_ROWS * len(values) or not values[0] > 1e-12 * values[-1]:
             return 1.0
@@ -323,16 +339,6 @@ def _unequal_noise(data: "Data") -> float:
 def _is_identified(model: Model, n_features: int) -> bool:
     """Tell whether covariances of the features determine a noise variance of each (Ledermann)."""
     return model.n_columns <= n_features + 0.5 - math.sqrt(2 * n_features + 0.25)
-
-
-def _can_check(model: Model, data: "Data") -> bool:
-    """Tell whether both sets have scatters, and a model that these checks apply to."""
-    whole = all(
-        isinstance(s, DenseScatter) and len(s.mean) == data.n_features  # not in a span of few rows
-        for s in data.sets
-    )
-    plain = not model.drops_columns and not model.covariates and model.has_standard_latents
-    return whole and plain and len(model.sets) == 2
 
 
 def _turned(posterior: Posterior, other: Posterior) -> float:

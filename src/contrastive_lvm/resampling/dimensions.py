@@ -144,6 +144,7 @@ def choose_dimensions(
 class _Scored(NamedTuple):
     """The fit and the scores of a pair of sizes."""
 
+    model: Model  # with its priors in units of the data
     fit: Posterior  # to all rows
     scores: list[Array]  # held-out log-likelihoods of the rows of each set
 
@@ -188,7 +189,7 @@ class _Folded(NamedTuple):
             for i, (name, rows, own) in enumerate(zip(SETS, self.sets, self.folds, strict=True)):
                 known = None if self.covariates is None else self.covariates[i]
                 scores[i][own == fold] = _scores(predicted, name, rows, own == fold, known)
-        return _Scored(fit, scores)
+        return _Scored(model, fit, scores)
 
 
 def _training(rows: ScatterRows | EngineRows, folds: tuple[Integers, ...], cv: int) -> list[Data]:
@@ -236,6 +237,7 @@ class _Grid:
     def __init__(self, folded: _Folded, replicates: Replicates, targets: list[int]) -> None:
         self.folded, self.replicates, self.targets = folded, replicates, targets
         self.pairs: list[tuple[int, int]] = []  # n_shared, n_target
+        self.models: list[Model] = []
         self.fits: list[Posterior] = []  # to all rows
         self.totals: list[Array] = []  # (replicates,) of each pair
 
@@ -257,6 +259,7 @@ class _Grid:
         scored = self.folded.scored(n_shared, n_target)
         numbers, n = np.concatenate(self.replicates.rows), self.replicates.n_replicates
         self.pairs.append((n_shared, n_target))
+        self.models.append(scored.model)
         self.fits.append(scored.fit)
         totals = np.bincount(numbers, weights=np.concatenate(scored.scores), minlength=n)
         self.totals.append(np.asarray(totals, dtype=np.float64))
@@ -272,8 +275,8 @@ class _Grid:
         close = np.flatnonzero(behind.sum(axis=1) <= errors)
         least = min(close, key=lambda i: (sum(self.pairs[i]), self.pairs[i][1]))
         n_shared, n_target = self.pairs[least]
-        model, engine, whole = self.folded.model, self.folded.engine, self.folded.whole
-        for said in objections(model, engine, whole, self.fits[least]):
+        engine, whole = self.folded.engine, self.folded.whole
+        for said in objections(self.models[least], engine, whole, self.fits[least]):
             warnings.warn(said, UserWarning, stacklevel=4)
         table = pd.DataFrame(self.pairs, columns=["n_shared", "n_target"])
         table["log_likelihood"] = np.sum(self.totals, axis=1)

@@ -187,7 +187,11 @@ def prepare(
         most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
         dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
         make = ScaleMixtureRows if scale_mixture else partial(summarize, dense=dense)
-        found = _row_sets(make, readers, given, known, at_once=clustered)
+        if clustered:
+            own = list(zip(readers, given, known, strict=True))
+            found = _at_once(lambda rows: make(*rows), own, readers)
+        else:
+            found = list(map(make, readers, given, known))
     variances, pooled = variances_of(found)
     return Data(
         found,
@@ -202,20 +206,6 @@ def prepare(
         row_weights=given,
         row_covariates=known,
     )
-
-
-def _row_sets(
-    make: Callable[[RowReader, Array | None, Array | None], RowSet],
-    readers: list[RowReader],
-    weights: Sequence[Array | None],
-    covariates: Sequence[Array | None],
-    *,
-    at_once: bool,
-) -> list[RowSet]:
-    if not at_once:
-        return list(map(make, readers, weights, covariates))
-    every = range(len(readers))
-    return _at_once(lambda i: make(readers[i], weights[i], covariates[i]), every, readers)
 
 
 def variances_of(sets: Sequence[RowSet]) -> tuple[list[Array], Array]:
@@ -259,18 +249,7 @@ def _at_once(
     return together(function, items, cancel)
 
 
-def check_memory(sets: Sequence[Rows], n_columns: int, likelihood: Likelihood) -> None:
-    """Refuse sets whose fit needs more memory than this machine, or this container, has."""
-    refuse_beyond_memory(
-        sets,
-        least_bytes(sets, n_columns, likelihood),
-        f"a fit of {n_columns} dimensions",
-        "use fewer columns or dimensions, or keep the rows out of core (a memory map, an HDF5 or "
-        "zarr array, or a Dask array)",
-    )
-
-
-def refuse_beyond_memory(sets: Sequence[Rows], needed: int, what: str, instead: str) -> None:
+def check_memory(sets: Sequence[Rows], needed: int, what: str, instead: str) -> None:
     """Refuse sets of which something needs more bytes than this machine or container has."""
     total = total_memory()
     if total is not None and needed > total:
@@ -283,21 +262,18 @@ def refuse_beyond_memory(sets: Sequence[Rows], needed: int, what: str, instead: 
 
 
 def bytes_of_rows(sets: Sequence[Rows]) -> int:
-    """Return the bytes that rows in memory take."""
-    local = _in_memory(sets)
+    """Return the bytes of the sets that are arrays or sparse matrices; readers count nothing."""
+    local = [X for X in sets if not isinstance(X, RowReader)]
     parts = [(X.data, X.indices, X.indptr) if is_sparse(X) else (X,) for X in local]
     return sum(part.nbytes for own in parts for part in own)
-
-
-def _in_memory(sets: Sequence[Rows]) -> list[Matrix]:
-    held = [X for X in sets if not isinstance(X, RowReader) or X.in_memory]
-    return [X.load() if isinstance(X, RowReader) else X for X in held]
 
 
 def least_bytes(sets: Sequence[Rows], n_columns: int, likelihood: Likelihood) -> int:
     """Return the bytes that a fit holds at once, with its rows if they are in memory."""
     D, sizes = int(sets[0].shape[1]), [int(X.shape[0]) for X in sets]
-    local, rows = _in_memory(sets), bytes_of_rows(sets)
+    held = (X for X in sets if not isinstance(X, RowReader) or X.in_memory)
+    local = [X.load() if isinstance(X, RowReader) else X for X in held]
+    rows = bytes_of_rows(local)
     if not likelihood._has_closed_form:  # rows in which predictors are linear, and q of each row
         rows *= 2 if likelihood._has_counts(D).any() else 1
         kept, squares = n_columns * (n_columns + 3), 0
