@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.priors.base import AnyPrior
@@ -122,9 +123,15 @@ class Model:
         blocks = (replace(block, latent_prior=None) for block in self.blocks)
         return replace(self, blocks=tuple(blocks))
 
-    def in_units_of(self, variance: float) -> "Model":
-        """Return the model with priors for data of a given mean variance of the features."""
-        blocks = (replace(b, prior=b.prior._in_units_of(variance)) for b in self.blocks)
+    def in_units_of(self, variances: Array, n_features: int) -> "Model":
+        """Return the model with priors in units of data, given the variances of its features.
+
+        In a span of few rows there are fewer variances than features, with the same sum.
+        """
+        if not self.likelihood._has_closed_form:  # predictors of counts and binary data: no units
+            variances = np.where(self.likelihood._is_on_data_scale(n_features), variances, 1.0)
+        unit = float(variances.sum()) / n_features
+        blocks = (replace(b, prior=b.prior._in_units_of(unit)) for b in self.blocks)
         return replace(self, blocks=tuple(blocks))
 
     def with_priors(self, priors: Mapping[str, AnyPrior]) -> "Model":

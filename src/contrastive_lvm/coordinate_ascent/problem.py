@@ -262,7 +262,8 @@ class Problem:
         n_sweeps = found.carry.n_sweeps
         bound_by_floor = self.model.drops_columns or bool((psi <= self.floor).any())
         if n_sweeps < CHANGED_SWEEPS or bound_by_floor:
-            loadings = self._in_best_coordinates(loadings, found.statistics)
+            R = self._best_change(loadings, found.statistics)
+            loadings = loadings if R is None else loadings.transformed(R)
         df = old.df
         if self.likelihood._has_df_step:
             df = self.likelihood._df_step(found.log_excess, found.n_scales)
@@ -335,11 +336,6 @@ class Problem:
         pull = equations.cross[:, columns] - np.einsum("dij,dj->di", matrix, rest)
         slope: Array = pull / np.atleast_2d(p.psi)[0][:, None]
         return slope
-
-    def _in_best_coordinates(self, loadings: Loadings, sets: list[SetStatistics]) -> Loadings:
-        """Return loadings in the latent coordinates where the bound is greatest."""
-        R = self._best_change(loadings, sets)
-        return loadings if R is None else loadings.transformed(R)
 
     def _best_change(self, loadings: Loadings, sets: list[SetStatistics]) -> Array | None:
         """Return the change of latent coordinates, (K, K), that raises the bound most.

@@ -192,15 +192,7 @@ def compress(
             refuse_empty_columns(rows.counts, name)
     of_sets = [float(v.mean()) for v in data.variances] if data.linearized is None else ()
     check_variances(data.variance, [rows.mean for rows in data.sets], of_sets)
-    return in_units_of_data(given.model, data), data
-
-
-def in_units_of_data(model: Model, data: Data) -> Model:
-    """Return a model with priors in units of compressed sets, which is what engines fit."""
-    unit = data.variance
-    if data.linearized is not None:  # predictors of counts and binary data have no units
-        unit = np.where(model.likelihood._is_on_data_scale(len(unit)), unit, 1.0)
-    return model.in_units_of(float(unit.sum()) / data.n_features)
+    return given.model.in_units_of(data.variance, data.n_features), data
 
 
 def with_found_sizes(given: FitInput) -> tuple[FitInput, dict[str, BlockSupport]]:
@@ -300,9 +292,7 @@ def _black_box(
     pooled = np.average(variances, axis=0, weights=[X.shape[0] for X in given.sets])
     units = given.model.likelihood._has_closed_form  # counts and binary rows have none
     check_variances(pooled, means, [float(v.mean()) for v in variances] if units else ())
-    # Predictors of counts and binary data have no units.
-    unit = np.where(given.model.likelihood._is_on_data_scale(len(pooled)), pooled, 1.0)
-    model = given.model.in_units_of(float(unit.mean()))
+    model = given.model.in_units_of(pooled, len(pooled))
     sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
     for i, seed in enumerate(seeds.tolist()):
         options = {"log_sizes": sizes, "seed": seed, "restart": i > 0}

@@ -24,7 +24,7 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import check_variances
-from contrastive_lvm.estimators.linear_fit import FitInput, in_units_of_data, read_input
+from contrastive_lvm.estimators.linear_fit import FitInput, read_input
 from contrastive_lvm.estimators.model_check import objections
 from contrastive_lvm.estimators.prediction_model import (
     AVERAGE,
@@ -179,7 +179,7 @@ class _Folded(NamedTuple):
     def scored(self, n_shared: int, n_target: int) -> _Scored:
         """Fit the model to all rows and outside of each fold, and score the folds."""
         sized = self.model.with_sizes({"shared": n_shared, "target": n_target})
-        model = in_units_of_data(sized, self.whole)
+        model = sized.in_units_of(self.whole.variance, self.whole.n_features)
         fit = self.engine._run(model, self.whole)
         model = model.with_sizes({name: L.shape[1] for name, L in fit.loadings.items()})
         refit = Refit(model, self.engine, self.rows, self.whole, fit, n_refits=len(self.training))

@@ -16,7 +16,7 @@ import numpy as np
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.problem import Carry, Problem
-from contrastive_lvm.estimators.linear_fit import FitInput, in_units_of_data
+from contrastive_lvm.estimators.linear_fit import FitInput
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.linalg.anderson import ascend
 from contrastive_lvm.linalg.gauge import canonical_rotation
@@ -105,7 +105,8 @@ class Refit:
         model = given.model.with_sizes({n: L.shape[1] for n, L in posterior.loadings.items()})
         rows = refit_rows(model, engine, given.sets, given.covariates)
         whole = rows.data([np.ones(X.shape[0]) for X in rows.sets])
-        model, posterior = in_units_of_data(model, whole), rows.in_coordinates(posterior)
+        model = model.in_units_of(whole.variance, whole.n_features)
+        posterior = rows.in_coordinates(posterior)
         return cls(model, engine, rows, whole, posterior, n_refits=n_refits)
 
     @property
