@@ -16,6 +16,7 @@ from contrastive_lvm.estimators.covariates import checked_encoding
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import refuse_background_as_y
 from contrastive_lvm.estimators.linear_fit import (
+    normal_components,
     read_input,
     run_engine,
     supported_dimensions,
@@ -32,7 +33,7 @@ from contrastive_lvm.estimators.parse_params import (
 )
 from contrastive_lvm.estimators.prediction_model import contrastive_predictions
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.estimators.score_rows import enrichment, monitor, normal_components
+from contrastive_lvm.estimators.score_rows import enrichment, monitor
 from contrastive_lvm.estimators.subgroups import (
     has_subgroups,
     predict,

@@ -30,19 +30,23 @@ from contrastive_lvm.estimators.prediction_model import sizes_of_sets
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.linalg.anderson import AscentInterrupted
+from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import column_variances
+from contrastive_lvm.linalg.packed import unpack
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.progress import noting_interrupts
 from contrastive_lvm.rows.data import Data
+from contrastive_lvm.rows.masked_rows import MaskedRows
 from contrastive_lvm.rows.reader import RowReader, Rows
-from contrastive_lvm.rows.scatter import first_pass
+from contrastive_lvm.rows.scatter import Scatter, first_pass
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 
 logger = logging.getLogger(__name__)
 MOST = np.iinfo(np.int32).max  # of a seed
+EM_STEPS, EM_TOL = 20, 1e-3  # of the covariance of the background's latents
 Sizes: TypeAlias = Sequence[RowNumbers]  # of the rows of each set
 
 
@@ -308,6 +312,35 @@ def _moments(rows: Rows) -> tuple[Array, Array]:
     with np.errstate(over="ignore", invalid="ignore"):
         found = first_pass(rows, scatter=False)
     return found.square / np.maximum(found.counts, 1.0), found.mean
+
+
+def normal_components(model: Model, data: Data | None, posterior: Posterior) -> Array | None:
+    """Return the loadings of the background, (K, D), scaled by how much its own rows vary.
+
+    Latents have unit variance in both sets together. Where the target varies more along a shared
+    dimension, as a plant with a fault may, the background varies less than the model says, and its
+    limits would be too wide. EM finds the covariance of its latents while everything else stays:
+    `S <- S R` with `R R' = mean_i E[z_i z_i']` over its rows.
+
+    None for rows that were not compressed as Gaussian ones are, and for models with covariates.
+    """
+    at = len(model.sets) - 1
+    if data is None or at == 0 or model.covariates or data.span or data.linearized:
+        return None
+    rows = data.sets[at]
+    if not isinstance(rows, Scatter | MaskedRows):
+        return None
+    name = model.sets[at]
+    own = (block.name for block in model.blocks if name in block.sets)
+    L = posterior.joint_loadings(tuple(n for n in own if n in posterior.loadings)).mean
+    psi, mean = np.atleast_2d(posterior.noise_variance)[-1], posterior.means[name]
+    for _ in range(EM_STEPS):
+        sums = rows.statistics(Loadings(L, None), psi, mean)
+        moment = unpack(sums.latent[:, None])[0] / sums.n_rows
+        L = L @ np.linalg.cholesky(moment)
+        if np.abs(moment - np.eye(len(moment))).max(initial=0.0) < EM_TOL:
+            break
+    return np.ascontiguousarray(L.T)
 
 
 def warn_about_convergence(engine: Engine) -> None:

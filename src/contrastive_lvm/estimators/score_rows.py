@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, noise_of
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_positive
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.monitoring import (
@@ -17,20 +17,11 @@ from contrastive_lvm.estimators.monitoring import (
     limits,
 )
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
-from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import densify
-from contrastive_lvm.linalg.packed import unpack
-from contrastive_lvm.model import Model
-from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Linear
-from contrastive_lvm.rows.masked_rows import MaskedRows
-from contrastive_lvm.rows.scatter import Scatter
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-    from contrastive_lvm.rows.data import Data
-
-EM_STEPS, EM_TOL = 20, 1e-3  # of the covariance of the background's latents
 
 
 def enrichment(
@@ -152,32 +143,3 @@ def _normal_rows(model: "ContrastiveLVM") -> NormalRows:
     W = fitted.posterior.loadings.get("target", np.zeros((len(view.mean), 0)))
     scaled = getattr(model, "normal_components_", None)
     return NormalRows(view.mean, view.psi, view.L if scaled is None else scaled.T, W)
-
-
-def normal_components(model: Model, data: "Data | None", posterior: Posterior) -> Array | None:
-    """Return the loadings of the background, (K, D), scaled by how much its own rows vary.
-
-    Latents have unit variance in both sets together. Where the target varies more along a shared
-    dimension, as a plant with a fault may, the background varies less than the model says, and its
-    limits would be too wide. EM finds the covariance of its latents while everything else stays:
-    `S <- S R` with `R R' = mean_i E[z_i z_i']` over its rows.
-
-    None for rows that were not compressed as Gaussian ones are, and for models with covariates.
-    """
-    at = len(model.sets) - 1
-    if data is None or at == 0 or model.covariates or data.span or data.linearized:
-        return None
-    rows = data.sets[at]
-    if not isinstance(rows, Scatter | MaskedRows):
-        return None
-    name = model.sets[at]
-    own = (block.name for block in model.blocks if name in block.sets)
-    L = posterior.joint_loadings(tuple(n for n in own if n in posterior.loadings)).mean
-    psi, mean = noise_of(posterior.noise_variance, at), posterior.means[name]
-    for _ in range(EM_STEPS):
-        sums = rows.statistics(Loadings(L, None), psi, mean)
-        moment = unpack(sums.latent[:, None])[0] / sums.n_rows
-        L = L @ np.linalg.cholesky(moment)
-        if np.abs(moment - np.eye(len(moment))).max(initial=0.0) < EM_TOL:
-            break
-    return np.ascontiguousarray(L.T)
