@@ -19,17 +19,17 @@ from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs, tabu
 NOTES = """
 Accuracy is that of 20 nearest neighbours among rows of the target, for held-out rows with other
 digits and other patches of grass; 0.1 is chance. Latents are posterior means after 30 steps of
-refinement; "by encoder" is what the encoder alone says, as in the paper.
+refinement; "by encoder" means that the encoder alone is used, as in the paper.
 
-The paper says that the digits are confounded in a standard autoencoder and shows a picture; a t-SNE
-of ten dimensions does separate them here, and neighbours in all ten dimensions even more. Two
-dimensions of the contrastive autoencoder identify 1.2 to 1.4 times as many digits as those of a
-standard one, with four seeds.
+The paper shows a picture and says that a standard autoencoder confounds the digits. Here, a t-SNE
+of its ten dimensions does separate them, and neighbours in all ten dimensions do so even better.
+Two dimensions of the contrastive autoencoder identify 1.2 to 1.4 times as many digits as two
+dimensions of a standard one, with four seeds.
 
 Shared latents should say nothing about the digits. docs/digits.md compares them with and without
 the penalty `separation`, on several textures.
 
-The paper's pictures show rows of the data too; the photographs of grass are not ours to show.
+The paper's pictures also show rows of the data; we may not publish the photographs of grass.
 """
 
 

@@ -52,5 +52,5 @@ def run(*, quick: bool = False) -> Outcome:
                 {name: own[0] for name, own in latents.items()}, [f"type {i + 1}" for i in labels]
             )
         },
-        notes=["The paper gives no sizes for this set; these are ours."],
+        notes=["The paper gives no sizes for this set; we chose them."],
     )

@@ -6,9 +6,10 @@ from contrastive_lvm.experiments.outcome import Claim, Outcome
 
 INTRODUCTION = """# The paper, reproduced
 
-What `clvm reproduce all` found: every experiment of Severson, Ghosh & Ng (2019) and of its
-supplement, with the paper's claims as numbers that can miss their thresholds. Numbers over seeds
-are means, with the smallest and the largest in brackets; claims are judged by the worst seed.
+This page shows the output of `clvm reproduce all`: every experiment of Severson, Ghosh & Ng (2019)
+and of its supplement. Each claim of the paper is a number with a threshold that it can miss.
+Numbers over seeds are means, with the smallest and the largest in brackets; the worst seed decides
+whether a claim is met.
 """
 
 

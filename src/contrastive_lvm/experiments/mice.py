@@ -24,18 +24,18 @@ from contrastive_lvm.experiments.outcome import (
 LEVELS = {"natural": 0.0, "25 % missing": 0.25, "50 % missing": 0.5, "75 % missing": 0.75}
 OURS = "robust cLVM"
 NOTES = """
-Rows are 15 repeated measurements of a mouse, so held-out accuracy leaves out whole mice; the models
-see no labels and are fitted to all rows. The data as they are involve no chance, hence no spread.
+Each mouse has 15 rows (repeated measurements), so held-out accuracy leaves out whole mice. The
+models see no labels and are fitted to all rows. The data without removed entries involve no chance
+and therefore have no spread.
 
-The target is 18 animals measured 15 times each, and the background 9. The test of contrast gives
-p = .004 (8 dimensions) if rows are permuted and p between .20 and .98 (eleven random seeds, none
-supported) if animals are. The
-picture thus shows differences among these animals; whether they hold for other animals, this study
-cannot say. See docs/contrast_test.md.
+The target is 18 animals measured 15 times each, and the background 9. The test of contrast gives p
+= .004 (8 dimensions) if rows are permuted and p between .20 and .98 (eleven random seeds, none
+supported) if animals are. The picture thus shows differences among these animals; this study cannot
+say whether they hold for other animals. See docs/contrast_test.md.
 
-Entries are removed as in the paper: runs of three to five rows of a protein. PCA and cPCA see
-column means in their place. Proteins are divided by their standard deviation about each set's mean;
-the paper does not say how it scales.
+Entries are removed as in the paper: runs of three to five rows of a protein. For PCA and cPCA,
+column means take their place. Proteins are divided by their standard deviation about each set's
+mean; the paper does not say how it scales.
 """
 
 

@@ -19,8 +19,8 @@ from contrastive_lvm.plots.style import INK, PALETTE, finish, name_at, panels
 NOTES = """
 Displacements are relative to the spread of the latents, after the best rotation and scale.
 
-The paper gives no sizes for this set; these are ours. It shows one robust variant, weights of
-single entries; weights of whole rows fit these outliers better.
+The paper gives no sizes for this set; we chose them. It shows one robust variant, weights of single
+entries; weights of whole rows fit these outliers better.
 """
 
 

@@ -30,14 +30,14 @@ from contrastive_lvm.priors.ard import ARD
 NEGLIGIBLE = 1e-5  # of the variance: columns below are not used
 WITHOUT, WITH = "cLVM without ARD", "cLVM with ARD"
 NOTES = """
-Counts are divided by each cell's total, times 10,000, plus one, logarithm. The paper uses bone
-marrow (10x Genomics); where its files cannot be downloaded, blood cells with and without interferon
-take their place.
+Counts x become log(1 + 10,000 x / total), with the total of each cell. The paper uses bone marrow
+(10x Genomics); if its files cannot be downloaded, blood cells with and without interferon take
+their place.
 
-There may be as many shared columns as features less one with ARD, less two without, since more
-could not be told apart. A column is in use if it explains a thousandth of a percent of the shared
-variance. Without ARD only the first draw is fitted, and the fit stops after 100 iterations:
-hundreds of columns without a prior have not converged after two thousand.
+With ARD there may be as many shared columns as features minus one, and without ARD minus two,
+because more could not be told apart. A column is in use if it explains a thousandth of a per cent
+of the shared variance. Without ARD only the first draw is fitted, and the fit stops after 100
+iterations: hundreds of columns without a prior do not converge within two thousand.
 """
 
 

@@ -24,11 +24,12 @@ NAMES = {8: "squatting", 9: "cycling", 15: "cycling", 17: "rowing"}
 NOTES = """
 Signals are divided by their standard deviation in both sets together.
 
-The paper has 20 shared dimensions for 23 signals and rho = 400; here there is one. Nothing
-penalises the shared loadings, so with many of them a strong penalty on the target's moves the
-activities into the shared space instead of dropping signals: with 20 shared dimensions on daily
-sports they are no longer apart at any strength of the path. Daily sports' magnetometers see
-posture, in which cycling and rowing differ, so they stay.
+The paper uses 20 shared dimensions for 23 signals and rho = 400; here there is one shared
+dimension. The shared loadings have no penalty. With many shared dimensions, a strong penalty on the
+target loadings therefore moves the activities into the shared space instead of dropping signals:
+with 20 shared dimensions, the activities of daily sports do not separate at any strength of the
+path. The magnetometers of daily sports stay, because they measure posture, in which cycling and
+rowing differ.
 """
 
 

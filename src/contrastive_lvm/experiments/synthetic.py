@@ -11,9 +11,9 @@ from contrastive_lvm.experiments.outcome import Claim, Outcome, paragraphs
 
 SHARED = (0, 1, 5, 10, 15, 20)  # numbers of shared dimensions that are compared
 NOTES = """
-The paper does not say which shared dimensions its figure has. Ten features are noise of standard
-deviation 10, independent of each other, so fewer than ten shared dimensions leave some of it to the
-target latents.
+The paper does not say how many shared dimensions its figure uses. Ten features are independent
+noise of standard deviation 10, so with fewer than ten shared dimensions some of this noise remains
+in the target latents.
 """
 
 
