@@ -154,6 +154,8 @@ def _identifier(sheet: Sheet) -> None:
         "row": [str(i) for i in range(1, sheet.n + 1)],
         "plate": [f"{i % 4:03d}" for i in range(sheet.n)],
         "code": [f"{i:05d}" for i in numbers],
+        "Probennummer": [str(i) for i in numbers],
+        "visit id": [f"{i // 3 + 10}{sheet.mark}{i % 3}" for i in range(sheet.n)],
         "": [f"r{i}" for i in range(sheet.n)],
     }
     name, values = pick(sheet.rng, kinds)
@@ -164,8 +166,10 @@ def _identifier(sheet: Sheet) -> None:
 def _dates(sheet: Sheet) -> None:
     days = sheet.rng.integers(1, 29, sheet.n)
     formats = ["2025-03-{:02d}", "{:02d}.03.2025", "202503{:02d}", "{:02d}/03/25", "{}. M\u00e4rz"]
+    formats += ["2503{:02d}", "{:02d}0325", "{}.03", "45{:03d}", "45{:03d}.75"]
     pattern = str(sheet.rng.choice(formats))
-    sheet.columns.append(("when", [pattern.format(day) for day in days]))
+    name = str(sheet.rng.choice(["when", "visit date", "Datum", "Entnahmedatum"]))
+    sheet.columns.append((name, [pattern.format(day) for day in days]))
 
 
 def _notes(sheet: Sheet) -> None:
@@ -221,6 +225,30 @@ def _empty_lines(sheet: Sheet) -> None:
             cells.insert(int(sheet.rng.integers(2, len(cells) + 1)), [""] * len(cells[0]))
 
     sheet.edits.append(spoil)
+
+
+def _summary(sheet: Sheet) -> None:
+    word = str(sheet.rng.choice(["Mean", "total", "Sum of all", "SD:", ""]))
+
+    def spoil(cells: list[list[str]]) -> None:
+        first = len(cells[0]) - len(sheet.names)
+        sums = np.nansum(sheet.values, axis=0)
+        own = [
+            f"{x:.{k}f}".replace(".", sheet.mark) for x, k in zip(sums, sheet.decimals, strict=True)
+        ]
+        cells.append([word, *[""] * (first - 1), *own])
+
+    sheet.edits.append(spoil)
+
+
+def _beside(sheet: Sheet) -> None:
+    def spoil(cells: list[list[str]]) -> None:
+        for i, line in enumerate(cells):
+            own = ["what", "value"] if i == 0 else [f"mean {i}", "7"] if i < 4 else ["", ""]
+            line.extend(["", *own])
+
+    sheet.edits.append(spoil)
+    sheet.refused = True
 
 
 def _empty_columns(sheet: Sheet) -> None:
@@ -283,7 +311,9 @@ CHANGES: dict[str, Callable[[Sheet], None]] = {
     "a line of units": _units,
     "no names": _no_header,
     "empty lines": _empty_lines,
+    "a summary below": _summary,
     "empty columns": _empty_columns,
+    "a table beside": _beside,
     "blanks around values": _blanks,
     "labels nearly alike": _labels,
     "another encoding": _encoding,

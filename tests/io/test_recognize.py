@@ -8,7 +8,7 @@ import pytest
 from contrastive_lvm.io.tables.choose_rows import Choice
 from contrastive_lvm.io.tables.prepare import Sets, read_sets
 from contrastive_lvm.io.tables.read import read_table, without_identifiers
-from contrastive_lvm.io.tables.row_columns import replicates_in
+from contrastive_lvm.io.tables.row_columns import covariate, replicates_in
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.normal(1.0, 3.0, (30, 2)).round(3)
@@ -75,6 +75,7 @@ def test_per_cent_signs(tmp_path: Path) -> None:
         (["1.234", "5.678"], r"'1\.234' in column 'a', which is ambiguous"),
         (["1.234", "2,5"], "ambiguous"),
         (["1,234", "2.5"], "ambiguous"),
+        (["1,234", "5,678", "2.5"], "ambiguous"),
     ],
 )
 def test_what_can_be_read_in_two_ways_is_refused(
@@ -174,6 +175,11 @@ def test_labels_that_differ_in_capitals_or_blanks(other: str, tmp_path: Path) ->
         ("visit", RNG.integers(44000, 46000, 30)),
         ("measured when", RNG.integers(1_600_000_000, 1_700_000_000, 30)),
         ("time", np.cumsum(RNG.integers(1, 9, 30))),
+        ("Probennummer", RNG.permutation(9000)[:30]),
+        ("Entnahmedatum", 250300 + RNG.integers(1, 29, 30)),
+        ("jahr", RNG.integers(2019, 2024, 30)),
+        ("col7", 1032025 + 10**6 * RNG.integers(9, 27, 30)),
+        ("col8", 240300 + RNG.integers(1, 29, 30)),
     ],
 )
 def test_clocks_and_dates_are_no_features(name: str, column: np.ndarray, tmp_path: Path) -> None:
@@ -186,12 +192,37 @@ def test_clocks_and_dates_are_no_features(name: str, column: np.ndarray, tmp_pat
         ("reads", RNG.integers(44000, 46000, 30)),
         ("survival time", RNG.integers(1, 900, 30)),
         ("sorted", np.sort(RNG.integers(1, 900, 30))),
+        ("DENR", RNG.permutation(9000)[:30]),
+        ("ID2", RNG.permutation(9000)[:30]),
     ],
 )
 def test_numbers_that_only_look_like_times_stay(
     name: str, column: np.ndarray, tmp_path: Path
 ) -> None:
     assert sets_of(tmp_path, name, column).preparation.features == [name, "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("month", [f"{i % 9 + 1}.2025" for i in range(30)]),
+        ("when", [f"{i % 9 + 11}.03" for i in range(30)]),
+        ("date", [f"{45000 + 7 * i % 13}.25" for i in range(30)]),
+        ("sample id", [f"{i // 3}.{i % 3}" for i in range(30)]),
+    ],
+)
+def test_dates_and_names_with_points_are_no_features(
+    name: str, values: list[str], tmp_path: Path
+) -> None:
+    rows = [f"{x},{row}" for x, row in zip(values, lines(VALUES, ",", comma=False), strict=True)]
+    sets = read_sets(write(tmp_path / "rows.csv", f"{name},group,a,b", rows), None, BY)
+    assert sets.preparation.features == ["a", "b"]
+
+
+def test_whole_numbers_that_never_repeat_are_mentioned(tmp_path: Path) -> None:
+    said = sets_of(tmp_path, "Kartei", RNG.permutation(900)[:30]).target.remarks
+    assert said[0].startswith("'Kartei' as a measurement, although its whole numbers never repeat")
+    assert sets_of(tmp_path, "age", RNG.integers(20, 60, 30)).target.remarks == ()
 
 
 def test_a_sample_number_that_is_missing_far_below(tmp_path: Path) -> None:
@@ -209,6 +240,33 @@ def test_composed_and_decomposed_labels_are_alike(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.csv", "group,a,b", rows)
     with pytest.raises(ValueError, match="use one spelling, or name each"):
         read_sets(path, None, BY._replace(target=["f\u00e4lle"]))
+
+
+def test_numbers_that_are_labels_are_alike(tmp_path: Path) -> None:
+    rows = [
+        line.replace("case", "1").replace("control", ("x", "01")[i == 1])
+        for i, line in enumerate(lines(VALUES, ",", comma=False))
+    ]
+    path = write(tmp_path / "rows.csv", "group,a,b", rows)
+    with pytest.raises(ValueError, match="has '01' besides '1'; use one spelling"):
+        read_sets(path, None, BY._replace(target=["1"]))
+
+
+@pytest.mark.parametrize(("second", "is_text"), [("40,5", False), ("Berlin", True)])
+def test_covariates_as_spreadsheets_write_them(second: str, is_text: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """Decimal commas make a number, not one category for each row."""
+    ages = [second if i % 2 else second.replace("0,", "7,") for i in range(30)]
+    rows = [f"{age};{row}" for age, row in zip(ages, lines(VALUES, ";", comma=True), strict=True)]
+    path = write(tmp_path / "rows.csv", "age;group;a;b", rows)
+    sets = read_sets(path, None, BY._replace(covariates=["age"]))
+    assert sets.preparation.categories == (("age",) if is_text else ())
+    if not is_text:
+        numbers = covariate(sets.target, "age", is_text=False)
+        assert numbers.tolist() == [47.5] * 15
+        return
+    path = write(tmp_path / "rows.csv", "age;group;a;b", [rows[0].lower(), *rows[1:]])
+    with pytest.raises(ValueError, match=r"--covariate: .* has 'Berlin' besides 'berlin'; use one"):
+        read_sets(path, None, BY._replace(covariates=["age"]))
 
 
 def test_replicates_that_differ_in_capitals(tmp_path: Path) -> None:

@@ -331,13 +331,45 @@ def test_lines_below_the_data_are_left_out(tmp_path: Path) -> None:
         ),
         ("means", "without 2 summaries at the end ('Mean:', 'SD')", "Mean:,1,2,3", "SD,1,1,1"),
         ("both", "without a footnote at the end", "total,1,2,3", "n.d. = not determined,,,"),
+        (
+            "tests",
+            "without 2 summaries at the end ('Mean case', 'n')",
+            "Mean case,1,2,3",
+            "n,9,9,9",
+        ),
+        ("sums", "without a summary at the end ('sums')", ",{:.2f},{:.2f},{:.2f}"),
     ):
-        sets = read(write(tmp_path / f"{name}.csv", HEAD, *LINES, *below))
+        ends = [line.format(*VALUES.sum(axis=0)) for line in below]
+        sets = read(write(tmp_path / f"{name}.csv", HEAD, *LINES, *ends))
         np.testing.assert_array_equal(sets.background.values, VALUES[1::2])  # type: ignore[union-attr]
         assert sets.target.remarks[-1].startswith(said)
     doses = [f"{label},{i},2.5,3" for label in ("min", "max") for i in range(5)]
     assert read_table(write(tmp_path / "doses.csv", HEAD, *doses)).n_rows == 10
     assert read_table(write(tmp_path / "last.csv", HEAD, *LINES, "case 21,,,")).n_rows == 21
+
+
+def test_rows_of_totals_are_no_background(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", HEAD, *LINES[:9], "Total,1,2,3", *LINES[9:])
+    with pytest.raises(
+        ValueError, match=r"--by group: .* rows of 'Total', which seem to summarize"
+    ):
+        read(path)
+    named = read_sets(path, None, BY._replace(background=["control"]))
+    assert (named.target.n_rows, named.background.n_rows) == (10, 10)  # type: ignore[union-attr]
+
+
+def test_a_table_beside_the_other_is_refused(tmp_path: Path) -> None:
+    beside = [",,mean,1", ",,sd,2", *[",,,"] * 18]
+    lines = [line + end for line, end in zip(LINES, beside, strict=True)]
+    with pytest.raises(ValueError, match="column 'what', behind an empty column, in its first 2"):
+        read_table(write(tmp_path / "rows.csv", HEAD + ",,what,value", *lines))
+
+
+@pytest.mark.parametrize("row", ["71,5,180", "1.25,71,5"])
+def test_decimal_commas_between_commas_are_no_row_names(row: str, tmp_path: Path) -> None:
+    lines = [row.replace("5", str(i)) for i in range(10)]
+    with pytest.raises(ValueError, match="name no rows; if commas are both decimal marks and"):
+        read_table(write(tmp_path / "rows.csv", "weight,height", *lines))
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])

@@ -1,5 +1,6 @@
 """The choice of rows of a table by conditions on its annotations, such as `Treatment=Saline`."""
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.io.tables.from_frame import is_summary
 from contrastive_lvm.io.tables.table import Layout, Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
@@ -104,11 +106,12 @@ def matching_rows(table: Table, conditions: Sequence[Condition]) -> Mask:
 def alike(label: str) -> str:
     """Return what labels that look alike have in common, whatever their capitals and blanks.
 
-    >>> alike(" Patient\u00a0A"), alike("patient  a")
-    ('patient a', 'patient a')
+    >>> alike(" Patient\u00a0A"), alike("patient  a"), alike("01"), alike("1.0")
+    ('patient a', 'patient a', '1', '1')
     """
     shown = normalize("NFKC", label).translate(dict.fromkeys(map(ord, "\u200b\u200c\u200d\ufeff")))
-    return " ".join(shown.split()).casefold()
+    word = " ".join(shown.split()).casefold()
+    return f"{float(word):g}" if re.fullmatch(r"\d{1,6}(\.0+)?", word, re.ASCII) else word
 
 
 def refuse_similar_labels(table: Table, conditions: Sequence[Condition]) -> None:
@@ -126,6 +129,19 @@ def refuse_similar_labels(table: Table, conditions: Sequence[Condition]) -> None
                     f"{option}: column {column!r} of {table.source} has {some(sorted(near))} "
                     f"besides {value!r}; use one spelling, or name each."
                 )
+
+
+def refuse_summaries(table: Table, by: str | None, known: Sequence[Condition]) -> None:
+    """Refuse values such as `Total` of a column whose other values are the background."""
+    named = {condition.value for condition in known if condition.column == by}
+    column = table.annotations[by].dropna() if by in table.annotations else pd.Series(dtype=object)
+    values = [str(value) for value in pd.unique(column)]
+    summaries = [value for value in values if is_summary(value) and value not in named]
+    if summaries:
+        raise ValueError(
+            f"--by {by}: {table.source} has rows of {some(summaries)}, which seem to summarize "
+            "others and would be background; remove them, or name the background with --background."
+        )
 
 
 def refuse_merged_labels(table: Table, conditions: Sequence[Condition]) -> None:

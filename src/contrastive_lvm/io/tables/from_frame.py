@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.recognize import (
     NUMBER,
     Written,
@@ -25,11 +26,14 @@ from contrastive_lvm.io.tables.table import (
 )
 
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
+NO_NAME = frozenset({"", "nan", "None"})  # of a row whose name is missing
 UNNAMED = "\0column "  # a column without a name, which must be empty
 SUMMARIES = {
     "average", "avg", "cv", "max", "maximum", "mean", "median", "min", "minimum", "mittelwert",
-    "sd", "se", "sem", "std", "std dev", "stdev", "sum", "summe", "total", "totals", "variance",
+    "sd", "se", "sem", "std", "std dev", "stdev", "subtotal", "sum", "summe", "total", "totals",
+    "variance",
 }  # fmt: skip
+BESIDE = {"anova", "count", "n", "p", "p value", "t test"}  # beside one of those
 FOOTNOTE = re.compile(
     r"[^\w\s(].*|(?:notes?|sources?|legend|key|abbreviations?|footnotes?|comments?|remarks?)\b.*"
     r"|\S+\s*[=:].*|(?:\S+\s+){3,}\S+",
@@ -46,6 +50,7 @@ def table_from_frame(
     typed: bool = False,
     layout: Layout = Layout(),  # noqa: B008
     doubt: bool = False,
+    semicolons: bool = False,
 ) -> Table:
     """Make columns of words annotations, and all others features.
 
@@ -53,7 +58,8 @@ def table_from_frame(
     has both numbers and words is refused, by its first value of the rarer kind. `source` is the
     file, for messages; `annotations` are kept out of the numbers even if they hold numbers; `typed`
     files declare their types, so that text that looks like a number is text; `doubt` is that of
-    `parse_written`.
+    `parse_written`, and `semicolons` says whether they separate the columns, so that commas may be
+    decimal marks even where other columns have points.
 
     Examples
     --------
@@ -73,6 +79,8 @@ def table_from_frame(
     marks = certain_marks(written.values())
     if not doubt and any(_has_fractions(frame[name]) for name in numbers):
         marks |= {"."}
+    if semicolons and marks == {"."}:
+        marks = frozenset()
     features = [name for name in own if name in written or name not in found]
     refuse_empty(len(frame), len(features), source)
     kept, rewritten = frame[features], {}
@@ -160,6 +168,7 @@ def table_from_records(
     layout: Layout,
     *,
     doubt: bool = False,
+    semicolons: bool = False,
 ) -> Table:
     """Return the table of lines of values, the first of which names the columns.
 
@@ -186,7 +195,8 @@ def table_from_records(
     rows = frame.pop(ROW_NAMES).map(_text).tolist() if ROW_NAMES in frame else None
     others = set() if features is None else set(names).difference(features)
     aside = {*annotations, *others, *(name for name in names if name.startswith(UNNAMED))}
-    table = table_from_frame(frame, source, aside, row_names=rows, layout=layout, doubt=doubt)
+    said = {"doubt": doubt, "semicolons": semicolons}
+    table = table_from_frame(frame, source, aside, row_names=rows, layout=layout, **said)
     return without_empty(table)
 
 
@@ -222,16 +232,44 @@ def name_columns(first: Sequence[str], below: Sequence[Sequence[str]], source: s
     if names[0] == "" and len(names) > 1:
         names = [ROW_NAMES, *names[1:]]
     elif len(below[0]) == len(names) + 1 and below[0][-1] != "":
+        _refuse_split_numbers([line[0] for line in below], source)
         names = [ROW_NAMES, *names]  # as R writes row names
     if len(below[0]) != len(names):
         raise ragged(source, len(below[0]), 1, len(names))
     refuse_repeated([name for name in names if name], source)
+    _refuse_table_beside(names, below, source)
     if _is_data(names, below):
         raise ValueError(
             f"{source} has numbers such as {names[-1]!r} in its first line, where column names are "
             "expected; add a line of names or, if these are names, put a letter before each."
         )
     return [name or f"{UNNAMED}{i}" for i, name in enumerate(names, start=1)]
+
+
+def _refuse_split_numbers(first: Sequence[str], source: str) -> None:
+    """Refuse row names of R that repeat or have points, as where a decimal comma splits numbers."""
+    if len(set(first)) < len(first) or any(re.fullmatch(r"[+-]?\d*\.\d+", x) for x in first):
+        raise ValueError(
+            f"{source} has one value more in its rows than names in its first line, and the first "
+            f"values, such as {first[0]!r}, name no rows; if commas are both decimal marks and "
+            "separators, export the file with semicolons."
+        )
+
+
+def _refuse_table_beside(names: Sequence[str], below: Sequence[Sequence[str]], source: str) -> None:
+    """Refuse columns behind an empty one that end long before the others."""
+    filled = [[cell.strip() != "" for cell in column] for column in zip(*below, strict=False)]
+    for j in range(1, min(len(names), len(filled)) - 1):
+        beside = [k for k in range(j + 1, min(len(names), len(filled))) if names[k]]
+        if names[j] or any(filled[j]) or not beside:
+            continue
+        end = max((i + 1 for k in beside for i, own in enumerate(filled[k]) if own), default=0)
+        rows = [i + 1 for i in range(len(below)) if any(column[i] for column in filled[:j])]
+        if 0 < end < 0.75 * max(rows, default=0):
+            raise ValueError(
+                f"{source} has values in column {names[beside[0]]!r}, behind an empty column, in "
+                f"its first {end} rows only, as a table beside the other has; move it elsewhere."
+            )
 
 
 def ragged(source: str, found: int, row: int, expected: int) -> ValueError:
@@ -282,9 +320,11 @@ def without_empty(table: Table) -> Table:
                 "column, or skip lines above the header with --skip-rows."
             )
     table = table._replace(annotations=table.annotations.drop(columns=unnamed))
+    if table.row_names is not None and NO_NAME.issuperset(table.row_names):
+        table = table._replace(row_names=None)
     names, values, empty = table.row_names, np.asarray(table.values), np.zeros(table.n_rows, bool)
     for i in np.flatnonzero(np.isnan(values[:, 0])):
-        named = names is not None and names[i] not in ("", "nan", "None")
+        named = names is not None and names[i] not in NO_NAME
         empty[i] = not named and bool(np.isnan(values[i]).all())
     if empty.any() and len(table.annotations.columns):
         empty &= table.annotations.isna().all(axis=1).to_numpy()
@@ -299,18 +339,19 @@ def _without_last_lines(table: Table) -> Table:
     """Leave out footnotes and summaries of columns (`mean`, `total`) that end a spreadsheet.
 
     A footnote is a line with nothing but a sentence. A summary begins with a word for it, which no
-    other row has.
+    other row has, or has no words and is the sum of all rows above.
     """
     end, notes, summaries = table.n_rows, list[str](), list[str]()
     while end > 1:
         words = _words_of(table, end - 1)
-        said = re.sub(r"[^a-z]+", " ", words[0].lower()).strip() if words else ""
-        if said in SUMMARIES:
+        if words and is_summary(words[0], alone=len(words) == 1):
             summaries.insert(0, words[0])
         elif len(words) == 1 and FOOTNOTE.fullmatch(words[0]):
             if not np.isnan(np.asarray(table.values[end - 1])).all():
                 break
             notes.insert(0, words[0])
+        elif not words and not summaries and _is_sum(np.asarray(table.values[:end])):
+            summaries.insert(0, "sums")
         else:
             break
         end -= 1
@@ -319,7 +360,8 @@ def _without_last_lines(table: Table) -> Table:
         word for words in (*above.to_numpy().T, table.row_names or ()) for word in words[:end]
     }
     repeated = len(set(summaries)) < len(summaries) or common.intersection(summaries)
-    if end == table.n_rows or repeated:
+    only_beside = bool(summaries) and all(_plain(word) in BESIDE for word in summaries)
+    if end == table.n_rows or repeated or only_beside:
         return table
     what = [("a footnote", "footnotes", notes), ("a summary", "summaries", summaries)]
     said_of = [
@@ -331,11 +373,38 @@ def _without_last_lines(table: Table) -> Table:
     return _without(table, np.arange(table.n_rows) >= end, f"without {' and '.join(said_of)}")
 
 
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z]+", " ", text.lower()).strip()
+
+
+def is_summary(text: str, *, alone: bool = False) -> bool:
+    """Return whether a label says that its row summarizes others.
+
+    Longer labels (`Mean of cases`) and words such as `n` count where nothing else describes the
+    row.
+
+    >>> is_summary("Total:"), is_summary("Mean case"), is_summary("Mean case", alone=True)
+    (True, False, True)
+    """
+    said = _plain(text)
+    longer = {"average", "mean", "median", "mittelwert", "sd", "sem", "sum", "summe", "total"}
+    return said in SUMMARIES or (alone and (said in BESIDE or said.split(" ")[0] in longer))
+
+
+def _is_sum(values: Array) -> bool:
+    """Return whether the last row is the sum of the others, in two columns or more."""
+    above, last = values[:-1], values[-1]
+    sums = np.nansum(above, axis=0)
+    held = np.flatnonzero(~np.isnan(last))
+    several = len(above) >= 3 and len(held) >= 2 and bool((sums[held] != 0).sum() >= 2)
+    return several and bool(np.allclose(last[held], sums[held], rtol=1e-4, atol=0.0))
+
+
 def _words_of(table: Table, row: int) -> list[str]:
     """Return the name and the annotations of a row, as far as it has them."""
     name = [] if table.row_names is None else [table.row_names[row]]
     own = [str(value) for value in table.annotations.iloc[row].dropna()]
-    return [word.strip() for word in [*name, *own] if word.strip() not in ("", "nan", "None")]
+    return [word.strip() for word in [*name, *own] if word.strip() not in NO_NAME]
 
 
 def _without(table: Table, gone: np.ndarray, remark: str) -> Table:

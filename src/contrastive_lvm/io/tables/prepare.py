@@ -15,6 +15,7 @@ from contrastive_lvm.io.tables.choose_rows import (
     matching_rows,
     refuse_merged_labels,
     refuse_similar_labels,
+    refuse_summaries,
     rows_of,
     split_rows,
 )
@@ -238,6 +239,7 @@ def _from_one_file(table: Table, choice: Choice, *, alone: bool) -> tuple[Table,
         )
     first, second = (matching_rows(table, choice.conditions(s)) for s in ("target", "background"))
     if not choice.background:
+        refuse_summaries(table, choice.by, choice.conditions("target"))
         second = second & ~first & table.annotations[choice.by].notna().to_numpy()
     both = int((first & second).sum())
     if both:

@@ -167,7 +167,7 @@ def _read_workbook(
         for number, line in enumerate(lines, start=1)
         if number not in layout.skip
     ]
-    source = f"{path}, sheet {sheet}"
+    source = f"{path}, sheet {sheet}" + f" (of {some(known)}; see --sheet)" * (len(known) > 1)
     # A workbook knows its numbers, so that marks of numbers kept as text may mean anything.
     table = table_from_records(cells, source, annotations, features, layout, doubt=True)
     said = f"its sheet {sheet!r} of {len(known)}" if len(known) > 1 else f"its sheet {sheet!r}"
@@ -218,7 +218,28 @@ def without_identifiers(*tables: Table) -> list[Table]:
         for name, values in zip(table.features, table.values.T, strict=True)
         if is_identifier(name, values)
     }
-    return [_name_rows(t, named) if named.intersection(t.features) else t for t in tables]
+    found = [_name_rows(t, named) if named.intersection(t.features) else t for t in tables]
+    return [_with_doubtful_numbers(table) for table in found]
+
+
+def _with_doubtful_numbers(table: Table) -> Table:
+    """Mention one or two columns of whole numbers without repetition among other features."""
+    if not table.named or is_sparse(table.values) or table.n_rows < 10:
+        return table
+    rows = np.asarray(table.values[:MOST_ROWS], dtype=np.float64)
+    whole = np.flatnonzero((rows[:10] == np.round(rows[:10])).all(axis=0))
+    if not len(whole) or len(whole) >= max(3, len(table.features) / 2):
+        return table
+    own = (rows[:, j][~np.isnan(rows[:, j])] for j in whole)
+    alone = [len(np.unique(x)) == len(x) and bool((x == np.round(x)).all()) for x in own]
+    names = [table.features[j] for j, is_alone in zip(whole, alone, strict=True) if is_alone]
+    if not names:
+        return table
+    said = (
+        f"{some(names)} as a measurement, although its whole numbers never repeat; if they name "
+        f"rows, add --annotation {names[0]}"
+    )
+    return table._replace(remarks=(*table.remarks, said))
 
 
 def _name_rows(table: Table, columns: set[str]) -> Table:

@@ -130,8 +130,9 @@ def _read_transposed(
     with open_text(path, encoding, layout.skip) as text:
         lines = text.read()
     separator = separator_of(path, [line for line in lines.splitlines() if line.strip()][:2])
-    cells, doubt = list(records(io.StringIO(lines, newline=""), separator)), separator == ";"
-    return table_from_records(cells, str(path), annotations, features, layout, doubt=doubt)
+    cells, has = list(records(io.StringIO(lines, newline=""), separator)), separator == ";"
+    said = {"doubt": has, "semicolons": has}
+    return table_from_records(cells, str(path), annotations, features, layout, **said)
 
 
 # Open text, and its first line
@@ -196,11 +197,11 @@ def read_header(path: Path, layout: Layout, encoding: str) -> Header:
     names = name_columns(first, below, str(path))
     pointed = (NUMBER.fullmatch(cell.strip()) for line in below for cell in line if "." in cell)
     doubt = separator == ";" and not any(found and found["point"] for found in pointed)
-    columns = zip(names, zip(*below[:20], strict=False), strict=False)
+    columns = zip(names, zip(*below, strict=False), strict=False)
     coded = {
         name
         for name, cells in columns
-        if any(re.fullmatch("0[0-9]+", cell) for cell in cells)
+        if any(cell[:1] == "0" and cell[1:].isdecimal() for cell in cells)
         and all(re.fullmatch("[0-9]*", cell) for cell in cells)
     }  # whole numbers that begin with zeros are codes, not quantities
     return Header(separator, names, encoding, layout, doubt, coded - {ROW_NAMES})
@@ -361,10 +362,9 @@ def _read_with_pandas(path: Path, header: Header) -> Table:
                 if row and len(record) != len(header.names):
                     raise ragged(str(path), len(record), row, len(header.names))
     rows = frame.pop(ROW_NAMES).astype(str).tolist() if ROW_NAMES in frame else None
+    said = {"doubt": header.doubt, "semicolons": header.separator == ";"}
     aside, layout = header.annotations, header.layout
-    return table_from_frame(
-        frame, str(path), aside, row_names=rows, layout=layout, doubt=header.doubt
-    )
+    return table_from_frame(frame, str(path), aside, row_names=rows, layout=layout, **said)
 
 
 def _frame(path: Path, header: Header, *, as_text: bool) -> pd.DataFrame:

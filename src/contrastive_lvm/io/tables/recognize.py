@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import NamedTuple
+from unicodedata import normalize
 
 import numpy as np
-import pandas as pd
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.io.tables.table import CENSORED, Layout
@@ -41,7 +41,8 @@ SIGNS = {"%": "per cent signs"} | dict.fromkeys("$\u00a2\u00a3\u00a5\u20ac\u20b9
 SIGNED = re.compile(
     rf"([+-]?)\s*([{''.join(SIGNS)}])?\s*([+-]?.*?)\s*([{''.join(SIGNS)}])?", re.DOTALL
 )
-AROUND = re.compile(r"(\D*?)([+-]?(?:\d(?:[\d.,'\s]*\d)?|[.,]\d+))(\D*)")  # text around a number
+# Text around a number.
+AROUND = re.compile(r"(\D*?)([+-]?(?:\d(?:[\d.,'\s]*\d)?|[.,]\d+)(?:[eE][+-]?\d+)?)(\D*)")
 DATE = re.compile(r"\d{1,4}[-./]\s?\d{1,2}[-./]\s?\d{1,4}\b.*")
 # The decimal mark without a doubt.
 CERTAIN = {
@@ -201,7 +202,7 @@ def _decimal_mark(
     if len(doubtful) == 2 or len(marks) == 2:
         return None
     if marks:
-        return min(marks)
+        return None if column.typed else min(marks)
     return "." if doubtful == {"."} and not doubt else None
 
 
@@ -219,31 +220,36 @@ def _ways_of_writing(column: Written, mark: str) -> str:
 
 
 # Words that name what a number identifies, at the end of the name of a column.
-ALWAYS = {"id", "ids", "identifier", "barcode", "uid", "uuid", "guid", "date", "timestamp"}
+ALWAYS = {"id", "identifier", "kennung", "barcode", "uid", "uuid", "guid"}
+# Words for a day, at either end of the name.
+DATES = {"date", "datetime", "datum", "fecha", "timestamp", "uhrzeit"}
 # Things that have numbers, if the column is named after them and nothing else.
 NUMBERED = {
-    "animal", "batch", "cage", "donor", "lane", "lot", "machine", "mouse", "participant",
-    "patient", "plate", "proband", "rat", "sample", "slide", "subject",
+    "animal", "batch", "cage", "centre", "center", "charge", "chip", "donor", "lane", "litter",
+    "lot", "machine", "maschinen", "maus", "mouse", "operator", "participant",
+    "patient", "patienten", "plate", "platte", "platten", "proband", "probanden", "probe", "proben",
+    "rat", "run", "sample", "site", "slide", "spender", "subject", "tier", "tube", "vial",
 }  # fmt: skip
-COUNTED = {"number", "nr", "no", "num", "nummer", "code"}
+COUNTED = {"number", "nr", "no", "num", "nummer", "numero", "code"}
 ONCE = {"case", "index", "record", "row", "unnamed", ""}  # if they never repeat
 # Words for a point in time, which may be a number of days or of seconds.
-TIMES = {
-    "birth", "birthday", "collected", "date", "datetime", "datum", "day", "dob", "epoch", "sampled",
-    "stamp", "time", "timestamp", "ts", "visit", "when", "zeit",
+TIMES = DATES | {
+    "birth", "birthday", "collected", "day", "dob", "epoch", "jahr", "monat", "month", "sampled",
+    "stamp", "time", "ts", "visit", "when", "year", "zeit",
 }  # fmt: skip
 # Days since 1900 as spreadsheets count them, and (milli)seconds since 1970, of about 1955 to 2065.
 MOMENTS = ((20_000, 60_000), (2e8, 3e9), (2e11, 3e12))
+YEARS = (1900, 2100)
 
 
 def is_identifier(name: str, values: Array) -> bool:
     """Return whether a column of numbers names its rows instead of measuring them.
 
-    So do whole numbers under a name such as `id`, `barcode` or `date`, and those of things that
-    have numbers (`sample`, `machine number`); whole numbers that never repeat under a name such as
+    So do numbers under a name such as `id`, `barcode` or `date`; whole numbers of things that have
+    numbers (`sample`, `machine number`); whole numbers that never repeat under a name such as
     `index` or `number`; numbers in equal steps, as clocks and counters give them; dates such as
-    20250301, and under a name such as `visit` or `time` dates as spreadsheets and computers keep
-    them, and what grows from row to row.
+    20250301 or 3.2025, and under a name such as `visit` or `time` dates as spreadsheets and
+    computers keep them, and what grows from row to row.
 
     Examples
     --------
@@ -255,24 +261,62 @@ def is_identifier(name: str, values: Array) -> bool:
     False
     >>> is_identifier("seconds", np.tile(np.arange(0.0, 3.0, 0.1), 2))  # of two recordings
     True
+    >>> is_identifier("Entnahmedatum", np.array([12.03, 14.03, 1.04]))  # days and months
+    True
     """
-    words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
+    words = _words_of_a_name(name)
     last = words[-1] if words else ""
     timed = bool(TIMES.intersection(words))
-    if not (timed or _all_whole(values[:100]) or _has_equal_steps(values[:12])):
+    certain = last in ALWAYS or bool(DATES.intersection(words[:1] + words[-1:]))
+    if not (timed or certain or _may_be_dates(values[:12]) or _has_equal_steps(values[:12])):
         return False
     values = values[~np.isnan(values)]
-    if _is_clock(values, named=timed):
+    gene = bool(re.search(r"\d\W*$", name))  # a name with a number, such as that of the gene ID2
+    distinct = len(np.unique(values)) == len(values) >= 3
+    named = not gene or (distinct and not name.isupper())
+    if (certain and named) or _is_clock(values, named=timed):
+        return bool(len(values))
+    if _all_dates(values, named=timed):
         return True
     if not _all_whole(values):
         return False
     things = [word for word in words if word not in COUNTED]
-    distinct = len(np.unique(values)) == len(values) >= 3
-    gene = bool(re.search(r"\d\W*$", name))  # a name with a number, such as that of the gene ID2
-    if last in ALWAYS or (len(things) == 1 and things[0] in NUMBERED):
-        return distinct or not gene
+    if len(things) == 1 and things[0] in NUMBERED:
+        return named
     counted = last in COUNTED or (len(words) <= 1 and last in ONCE)
-    return (distinct and counted) or _all_dates(values) or (timed and _all_moments(values))
+    return distinct and counted
+
+
+def _words_of_a_name(name: str) -> list[str]:
+    """Return the words of a name, without accents and in parts.
+
+    >>> _words_of_a_name("PatientID"), _words_of_a_name("Entnahmedatum")
+    (['patient', 'id'], ['entnahme', 'datum'])
+    """
+    plain = normalize("NFKD", name).encode("ascii", "ignore").decode()
+    words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", plain).lower())
+    if plain.isupper():  # names of genes, such as DENR
+        return words
+    parts = [re.sub(r"(?<=..)(datum|nummer|number|nr)$", r" \1", word).split() for word in words]
+    return [part for own in parts for part in own]
+
+
+def _may_be_dates(values: Array) -> bool:
+    """Return whether the first numbers are whole, or have years behind the point."""
+    values = values[~np.isnan(values)]
+    return _all_whole(values) or _are_months(values)
+
+
+def _are_months(values: Array) -> bool:
+    """Return whether numbers are months and years, such as 3.2025, at least five of them."""
+    years = np.round(1e4 * (values % 1.0), 6)
+    return len(values) >= 5 and bool(
+        (np.isin(np.floor(values), range(1, 13)) & _in_years(years) & (years % 1 == 0)).all()
+    )
+
+
+def _in_years(values: Array) -> np.ndarray:
+    return (values >= YEARS[0]) & (values <= YEARS[1])
 
 
 def _all_whole(values: Array) -> bool:
@@ -299,19 +343,37 @@ def _is_clock(values: Array, *, named: bool) -> bool:
     return step > 0 and int((~rising).sum()) <= len(values) // 10 - 1
 
 
-def _all_dates(values: Array) -> bool:
-    """Return whether all numbers are days of the years 1900 to 2099, written as YYYYMMDD."""
-    if not ((values >= 19000101) & (values <= 20991231)).all():
+def _all_dates(values: Array, *, named: bool) -> bool:
+    """Return whether all numbers are dates.
+
+    They are days of the years 1900 to 2099 written as YYYYMMDD or the other way round, or months
+    and years. Under the name of a time, or if they are at least ten, shorter forms are dates too:
+    YYMMDD, DDMMYY and YYYYMM. Under such a name so are days and months (12.03), years, and days
+    since 1900 or seconds since 1970 of our times.
+    """
+    if _are_months(values):
+        return True
+    if named and len(values) >= 5 and _are_days(np.floor(values), np.round(1e2 * (values % 1), 6)):
+        return True
+    if named and any(bool(((values >= low) & (values <= high)).all()) for low, high in MOMENTS):
+        return True
+    if not _all_whole(values) or not len(values):
         return False
-    days = pd.to_datetime(
-        pd.Series(values.astype(np.int64).astype(str)), format="%Y%m%d", errors="coerce"
-    )
-    return bool(days.notna().all())
+    if named and _in_years(values).all():
+        return True
+    first, middle, end = (values // 10**6, values // 10**4 % 100, values % 10**4)
+    short = (values // 10**4, values // 100 % 100, values % 100)
+    if values.min() > 10**6:
+        back = _in_years(end).all() and (_are_days(first, middle) or _are_days(middle, first))
+        return bool(back) or bool(_in_years(short[0]).all() and _are_days(short[2], short[1]))
+    if not (named or len(values) >= 10) or values.min() < 10**4 or values.max() >= 10**6:
+        return False
+    months = _in_years(values // 100).all() and np.isin(values % 100, range(1, 13)).all()
+    return bool(months) or _are_days(short[2], short[1]) or _are_days(short[0], short[1])
 
 
-def _all_moments(values: Array) -> bool:
-    """Return whether all numbers are days since 1900, or seconds since 1970, of our times."""
-    return any(bool(((values >= low) & (values <= high)).all()) for low, high in MOMENTS)
+def _are_days(days: Array, months: Array) -> bool:
+    return bool((np.isin(days, range(1, 32)) & np.isin(months, range(1, 13))).all())
 
 
 # Numbers by which people say that there is none.
@@ -336,7 +398,7 @@ def sentinel_in(values: Array) -> float | None:
 
 
 def looks_measured(words: Sequence[str]) -> bool:
-    """Return whether texts are numbers with something around them, the same in each, or in digits.
+    """Return whether texts are numbers with something around them, the same in most, or in digits.
 
     Dates, times and numbered names such as `S12` are none.
 
@@ -348,8 +410,9 @@ def looks_measured(words: Sequence[str]) -> bool:
     if not words:
         return False
     parts = [part for word in words if (part := AROUND.fullmatch(word.strip()))]
-    around = {part.group(1, 3) for part in parts}
-    if len(parts) == len(words) and around != {("", "")} and len(around) <= 3:
+    common = Counter(part.group(1, 3) for part in parts).most_common(3)
+    around = [text for text, _ in common]
+    if sum(n for _, n in common) >= 0.8 * len(words) and around != [("", "")]:
         fractions = any(re.search("[.,]", part[2]) for part in parts)
         units = all(not re.match(r"[_\d-]", after) for _, after in around)
         return units and (fractions or not any(before for before, _ in around))

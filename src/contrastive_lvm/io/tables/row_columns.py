@@ -1,7 +1,7 @@
 """Columns of a file that describe its rows: size factors, covariates, and replicates."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pandas as pd
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.choose_rows import alike
 from contrastive_lvm.io.tables.preparation import Preparation
-from contrastive_lvm.io.tables.table import Column, Table
+from contrastive_lvm.io.tables.recognize import certain_marks, examine, parse_written
+from contrastive_lvm.io.tables.table import Column, Layout, Table
 
 # Words by which people name a column of replicates.
 WORDS = {
@@ -55,7 +56,7 @@ def covariate(table: Table, name: str, *, is_text: bool) -> Column:
     values = given.reset_index(drop=True)
     if is_text:
         return values.map(str).astype(object)
-    numbers = pd.to_numeric(values.astype(object), errors="coerce")
+    numbers = _as_numbers(values, table.source)
     wrong = np.flatnonzero(numbers.isna())
     if len(wrong):
         raise ValueError(
@@ -71,9 +72,32 @@ def categories_in(tables: Sequence[Table], names: Sequence[str]) -> tuple[str, .
     for name in names:
         columns = [annotation(t, name, "--covariate", "name one that it has") for t in tables]
         values = pd.concat([column.dropna().astype(object) for column in columns])
-        if pd.to_numeric(values, errors="coerce").isna().any():
+        if _as_numbers(values, tables[0].source).isna().any():
+            _refuse_two_spellings("--covariate", name, values.map(str), "category")
             found.append(name)
     return tuple(found)
+
+
+def _as_numbers(values: Column, source: str) -> Column:
+    """Return a column as numbers, with decimal commas or not; NaN where it has words."""
+    plain: Column = pd.to_numeric(values.astype(object), errors="coerce")
+    found = examine(str(values.name), list(values), Layout()) if plain.isna().any() else None
+    if found is None or found.odd or not found.positions:
+        return plain
+    numbers = np.full(len(values), np.nan)
+    numbers[found.positions], _ = parse_written(found, certain_marks([found]), source)
+    return pd.Series(numbers, index=values.index)
+
+
+def _refuse_two_spellings(option: str, column: str, names: Iterable[str], what: str) -> None:
+    """Refuse values that differ only in capitals or blanks."""
+    spellings: dict[str, str] = {}
+    for name in names:
+        if spellings.setdefault(alike(name), name) != name:
+            raise ValueError(
+                f"{option}: column {column!r} has {name!r} besides {spellings[alike(name)]!r}; "
+                f"use one spelling for each {what}."
+            )
 
 
 def positive_numbers(column: Column) -> tuple[Array, np.ndarray]:
@@ -108,13 +132,7 @@ def replicates_in(
             )
         names.append([str(label) for label in labels])
     together = [name for own in names for name in own]
-    spellings: dict[str, str] = {}
-    for name in together:
-        if spellings.setdefault(alike(name), name) != name:
-            raise ValueError(
-                f"--replicates: column {column!r} has {name!r} besides {spellings[alike(name)]!r}; "
-                "use one spelling for each replicate."
-            )
+    _refuse_two_spellings("--replicates", column, together, "replicate")
     if len(set(together)) == len(together):
         if not _numbered(together):
             raise ValueError(
