@@ -106,9 +106,9 @@ def ascend(
     ascent early. The carried values can be as large as the data, so only those of one evaluation
     are kept. Ctrl-C raises `AscentInterrupted` after the first evaluation.
     """
-    value, info = problem.evaluate(start, carry)
+    at = _State(start, *problem.evaluate(start, carry))
     del carry
-    at, trace, sweeps, small = _State(start, value, info), [value], 1, 0
+    trace, sweeps, small = [at.value], 1, 0
     history = _History(memory, problem.steady_sweeps)
     try:
         while sweeps < max_sweeps and small < 2:

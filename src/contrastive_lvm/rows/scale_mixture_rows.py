@@ -184,8 +184,8 @@ class ScaleMixtureRows(KeptRows):
         Scales of None are all 1.
         """
         step = RowStep(loadings, psi, mean, scaler, distribution)
-        kind = _scales_precision(scaler, *self.reader.shape)
-        function = partial(_sweep_chunk, step, effects, kind, self._n_empty > 0)
+        kept = _kept_scales(scaler, *self.reader.shape)
+        function = partial(_sweep_chunk, step, effects, kept, self._n_empty > 0)
         return self.reader.renew(
             function,
             RowSums.plus,
@@ -271,8 +271,8 @@ def _clipped_sums(centre: Array, limit: Array, chunk: Chunk) -> Statistics:
     return reduce(RowSums.plus, found).statistics
 
 
-def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
-    """Choose the precision in which the scales of so many rows are kept.
+def _kept_scales(scaler: Scaler, n_rows: int, n_features: int) -> tuple[int, type]:
+    """Return how many scales a row has, and the precision in which those of so many rows are kept.
 
     Many scales are kept in single precision, since there may be one for every entry of the data.
     Scales are stationary points of the bound, so that rounding changes it only by its square. But
@@ -280,13 +280,13 @@ def _scales_precision(scaler: Scaler, n_rows: int, n_features: int) -> type:
     that few scales are kept in double precision.
     """
     n_columns = scaler(np.zeros((1, n_features)), np.ones(1)).weights.shape[1]
-    return np.float32 if n_rows * n_columns > EXACT else np.float64
+    return n_columns, np.float32 if n_rows * n_columns > EXACT else np.float64
 
 
 def _sweep_chunk(
     step: RowStep,
     effects: Array | None,
-    kind: type,
+    kept: tuple[int, type],
     has_empty_rows: bool,  # noqa: FBT001
     chunk: Chunk,
 ) -> tuple[RowSums, RowWeights]:
@@ -297,9 +297,10 @@ def _sweep_chunk(
         if not seen.all():
             rows, weights = rows[seen], None if weights is None else weights[seen]
             known = None if known is None else known[seen]
+    width, kind = kept
     scales = np.ones((rows.shape[0], 1), kind) if scales is None else scales
     found: list[RowSums] = []
-    renewed: list[Any] = []
+    renewed: RowWeights = np.empty((rows.shape[0], width), kind)
     slices = list(row_slices(*rows.shape, elements=SMALL_BLOCK)) or [slice(0, 0)]
     for at in slices:
         part = rows[at]
@@ -309,9 +310,8 @@ def _sweep_chunk(
         if known is not None:
             block = _with_covariates(block, known[at])
         found.append(_block_sums(block, None if weights is None else weights[at]))
-        renewed.append(block.scales.weights.astype(kind))
-    kept: RowWeights = np.concatenate(renewed)
-    return reduce(RowSums.plus, found), kept
+        renewed[at] = block.scales.weights
+    return reduce(RowSums.plus, found), renewed
 
 
 def _has_entries(rows: Matrix) -> np.ndarray:
