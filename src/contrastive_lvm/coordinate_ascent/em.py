@@ -15,14 +15,15 @@ class EM(CoordinateAscent):
     Parameters
     ----------
     max_iter : int
-        Most sweeps (E-steps). A `ConvergenceWarning` says when they did not suffice.
+        Maximum number of sweeps (E-steps). If these do not suffice, `fit` gives a
+        `ConvergenceWarning`.
     tol : float
-        Converged when two sweeps in a row raise the bound by less than `tol` nats. The unit does
-        not depend on the size of the data: at 1e-6 the parameters are well within a hundredth of
-        their standard errors of the optimum. For counts and binary data it is at least 1e-7 nats
-        for every entry of the data.
+        The fit has converged when two sweeps in a row raise the bound by less than `tol` nats. This
+        unit does not depend on the size of the data: at 1e-6 the parameters differ from the optimum
+        by much less than a hundredth of their standard errors. For counts and binary data the
+        tolerance is at least 1e-7 nats for every entry of the data.
     memory : int
-        Sweeps that Anderson acceleration combines; 0 is plain EM.
+        Number of sweeps that Anderson acceleration combines; 0 is plain EM.
 
     Examples
     --------

@@ -17,11 +17,11 @@ class VariationalBayes(CoordinateAscent):
     Parameters
     ----------
     max_iter : int
-        Most sweeps. A `ConvergenceWarning` says when they did not suffice.
+        Maximum number of sweeps. If these do not suffice, `fit` gives a `ConvergenceWarning`.
     tol : float
-        Converged when two sweeps in a row raise the bound by less than `tol` nats.
+        The fit has converged when two sweeps in a row raise the bound by less than `tol` nats.
     memory : int
-        Sweeps that Anderson acceleration combines; 0 is plain coordinate ascent.
+        Number of sweeps that Anderson acceleration combines; 0 is plain coordinate ascent.
 
     Examples
     --------

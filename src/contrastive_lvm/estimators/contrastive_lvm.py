@@ -52,49 +52,51 @@ class ContrastiveLVM(LinearPredictions):
     """Structure that a target set has and a background set lacks.
 
     Rows of the target follow `x = W t + S z + mean + noise`, rows of the background
-    `y = S z + background_mean + noise`, with standard normal latents `t` and `z` (Severson, Ghosh
-    & Ng 2019, eq. 2). `S` is shared; `W` holds what is enriched in the target. Fitted by exact
-    maximum likelihood, or by closed-form variational Bayes; NaN is a missing entry, marginalised
-    exactly in both sets and in every method. Rows with no observed entry do not inform the fit; a
-    column without any is refused.
+    `y = S z + background_mean + noise`, with standard normal latents `t` and `z` (Severson, Ghosh &
+    Ng 2019, eq. 2). `S` is shared, and `W` describes what is enriched in the target. The model is
+    fitted by exact maximum likelihood or by closed-form variational Bayes. NaN is a missing entry;
+    missing entries are marginalised exactly in both sets and in every method. Rows without any
+    observed entry do not affect the fit, and a column without any raises an error.
 
     Parameters
     ----------
     n_target : int or "auto"
-        Latent dimensions of the target; 0 leaves probabilistic PCA of both sets, each centred.
-        `"auto"` takes the number that `contrast_test` supports at 5 %, which may be 0.
+        Number of latent dimensions that only the target has. With 0 the model is probabilistic PCA
+        of both sets, each centred. `"auto"` uses the number that `contrast_test` supports at 5 %,
+        which may be 0.
     n_shared : int or "auto"
-        Latent dimensions shared with the background; at 0 the background may be left out, which
-        is probabilistic PCA of the target. `"auto"` counts, before the fit, the directions of both
-        sets that rise above the noise, of which it takes at most those that explain 99 % of the
-        variance, and at most 50 (20 where entries are missing or have heavy tails). With
-        `shared_prior="ard"` it starts from 50 and drops those that the data does not support.
+        Number of latent dimensions shared with the background. With 0 the background may be left
+        out, and the model is probabilistic PCA of the target. `"auto"` counts, before the fit, the
+        directions of both sets that stand out from the noise. It uses at most those that explain
+        99 % of the variance, and at most 50 (20 if entries are missing or have heavy tails). With
+        `shared_prior="ard"` it starts from 50 and drops those that the data do not support.
     n_background : int
-        Latent dimensions that only the background has, under `shared_prior` as given. Without them
-        structure of the background alone is taken for shared.
+        Number of latent dimensions that only the background has; their prior is `shared_prior`.
+        Without them, the model treats structure that only the background has as shared.
     likelihood : str or object
-        `"gaussian"`; `Gaussian(noise="feature")` gives every feature a noise variance of its own,
-        `Gaussian(sets="own")` each set;
-        `"student_t"`, `StudentT(df, per)`, has heavy tails, an entry or a row at a time;
-        `"poisson"` and `"negative_binomial"` are for counts, `"bernoulli"` for binary data, and
-        `Mixed({kind: features})` gives each feature its own.
+        `"gaussian"` has one noise variance; `Gaussian(noise="feature")` has one for each feature,
+        and `Gaussian(sets="own")` one for each set. `"student_t"`, or `StudentT(df, per)`, has
+        heavy tails for entries or for rows. `"poisson"` and `"negative_binomial"` are for counts,
+        `"bernoulli"` is for binary data, and `Mixed({kind: features})` gives each feature a
+        likelihood of its own.
     shared_prior, target_prior : None, "ard", "group_lasso", "horseshoe", or an object
-        Priors on `S` and `W`: `ARD` on columns, `GroupLasso` or `Horseshoe` on rows, or any
-        object with the methods of a prior; None is maximum likelihood, `Ridge` for binary data
-        and `ARD(drop=False)` for counts (`Ridge` where loadings are points).
+        Priors on `S` and `W`: `ARD` on columns, `GroupLasso` or `Horseshoe` on rows, or any object
+        with the methods of a prior. None means maximum likelihood, but `Ridge` for binary data and
+        `ARD(drop=False)` for counts (`Ridge` if loadings are points).
     latent_prior : None or Mixture
-        Prior of the target latents: None is standard normal, `Mixture(n_components)` one normal
-        distribution for each subgroup of the target's rows, of which there may be `"auto"`.
+        Prior of the target latents. None is a standard normal distribution. `Mixture(n_components)`
+        has a normal distribution for each subgroup of the target's rows; their number may be
+        `"auto"`.
     covariate_effects : {"shared", "own"}
-        Whether the covariates given to `fit` have the same effects in both sets, or effects of each
-        set's own.
+        Whether the covariates given to `fit` have the same effects in both sets, or separate
+        effects in each set.
     inference : "auto", "em", "vb", "svi", "nuts", or an object
-        The engine: `EM` for point loadings, `VariationalBayes` for loadings with a posterior;
-        `SVI` and `NUTS`, which need the extra `jax`, for every model. `"auto"` takes the first
+        The engine: `EM` for point loadings, `VariationalBayes` for loadings with a posterior, and
+        `SVI` or `NUTS`, which need the extra `jax`, for every model. `"auto"` uses the first engine
         that can fit the model.
     n_init : int
-        Fits to run, the first from a deterministic start, the others from random ones; the best
-        is kept.
+        Number of fits, the first from a deterministic start and the others from random ones. The
+        best fit is kept.
     random_state : int, RandomState instance or None
         Seeds the random starts of `n_init > 1`, the test behind `n_target="auto"`, and `SVI` and
         `NUTS`; nothing else is random.
@@ -110,28 +112,29 @@ class ContrastiveLVM(LinearPredictions):
     background_components_ : ndarray of shape (n_background, n_features)
         Loadings of what only the background has, in the same form.
     target_components_std_, shared_components_std_ : ndarray or None
-        Posterior standard deviations of the components; None where they are points, that is under
-        EM and in a block without a prior. They treat the latents as known and are therefore too
-        small: a quarter to three quarters of the exact ones on a small test problem.
+        Posterior standard deviations of the components; None if these are points, that is under EM
+        and in a block without a prior. They treat the latents as known and are therefore too small:
+        a quarter to three quarters of the exact ones on a small test problem.
     mean_, background_mean_ : ndarray of shape (n_features,)
-        Means of the two sets, of rows whose covariates are average where there are covariates.
+        Means of the two sets; with covariates, the means of rows whose covariates are average.
     mean_difference_ : ndarray of shape (n_features,)
-        `mean_ - background_mean_`: a shift that all rows of the target share, which is no contrast
-        and not part of the loadings. `contrastive_lvm.mean_difference` has its standard errors.
+        `mean_ - background_mean_`: a shift that all rows of the target share. It does not count as
+        contrast and is not part of the loadings. `contrastive_lvm.mean_difference` computes its
+        standard errors.
     normal_components_ : ndarray of shape (n_shared + n_background, n_features)
-        Loadings of the background scaled by how much its own rows vary along them, which `monitor`
-        compares new rows with. Only of Gaussian noise without covariates.
+        Loadings of the background, scaled by how much its own rows vary along them; `monitor` uses
+        them as the reference for new rows. Only for Gaussian noise without covariates.
     covariate_effects_, background_covariate_effects_ : DataFrame or None
-        Change of the mean of each feature (column) with each covariate (row), in the two sets,
-        which differ only with `covariate_effects="own"`. A category has a row for each level but
-        the first, such as `sex[male]`, with the difference from the first. None without covariates.
+        Change of the mean of each feature (column) with each covariate (row). The two sets differ
+        only with `covariate_effects="own"`. A category has a row for each level except the first,
+        such as `sex[male]`, with the difference from the first. None without covariates.
     covariate_mean_ : Series or None
         Means of the same columns over the rows of both sets, to which `mean_` belongs.
     noise_variance_, background_noise_variance_ : float or ndarray of shape (n_features,)
-        Noise variances of the two sets, which differ only with `sets="own"`: one number when
-        isotropic, zero where the likelihood has none.
+        Noise variances of the two sets, which differ only with `sets="own"`. One number if the
+        noise is isotropic; zero if the likelihood has no noise variance.
     dispersion_ : ndarray of shape (n_features,) or None
-        Of negative binomial features, zero for others.
+        Dispersion of negative binomial features, zero for others.
     target_variance_ratio_, shared_variance_ratio_ : ndarray
         Share of each dimension in the target set's modelled variance (of the linear predictor,
         for counts and binary data).
@@ -152,13 +155,13 @@ class ContrastiveLVM(LinearPredictions):
     lower_bound_error_ : float
         Monte-Carlo standard error of the bound under `SVI`, else 0.
     n_iter_ : int
-        Sweeps over the data, those of discarded starts included.
+        Number of sweeps, including those of discarded starts.
     converged_ : bool
         Whether the stopping rule was met.
     posterior_ : Posterior
         The fitted values together.
     n_samples_, n_background_samples_ : int
-        Rows of the two sets; the second is None where no background was given.
+        Number of rows of the two sets; the second is None without a background.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -249,27 +252,28 @@ class ContrastiveLVM(LinearPredictions):
             arrays of HDF5, Zarr or backed AnnData are read a chunk at a time.
         y : ignored
         background : array-like, sparse matrix, or rows out of core, of shape (m, d)
-            The background set, with the same features; may be left out when `n_shared=0`. The
-            cross-validation of scikit-learn slices every routed argument that has as many rows as
-            X, and passes others whole: give it a background of another length than X, for example
-            `background[1:]`, or each fold will see only a part of the background.
+            The background set, with the same features; may be left out if `n_shared=0`.
+            scikit-learn's cross-validation slices every routed argument that has as many rows as X,
+            and passes others unchanged. Pass a background with another number of rows than X, for
+            example `background[1:]`; otherwise each fold uses only a part of the background.
         groups, background_groups : array-like of shape (n,) and (m,), optional
             The replicate of each row, such as its donor, mouse or run. Rows of one replicate are
             not independent: the test behind `n_target="auto"` permutes whole replicates, or
             exchanges the sets within replicates that have rows in both. The fit itself does not
             depend on them.
         covariates, background_covariates : frame or array-like of shape (n, c) and (m, c), optional
-            Known columns such as age, sex or batch, whose effect on the mean of a row is estimated
-            with the rest of the model, so that it is not taken for structure. Columns of numbers
-            are used as they are; text and categories of a frame are coded by zeros and ones, one
-            column for each level but the first. Missing values are refused, and so are covariates
-            that the sets or other covariates determine. The other methods then need them too.
+            Known columns such as age, sex or batch. Their effects on the mean of a row are
+            estimated with the rest of the model, so that they are not mistaken for structure.
+            Columns of numbers are used as they are. Text and categories of a frame are coded by
+            zeros and ones, with one column for each level except the first. Missing values raise an
+            error, and so do covariates that the sets or other covariates determine. The other
+            methods then need covariates too.
         sample_weight, background_sample_weight : array-like of shape (n,) and (m,), optional
-            Weights of rows, 1 when left out: a row of weight 2 counts as two equal rows, and one
-            of weight 0 does not count. `SVI` and `NUTS` do not take them.
+            Weights of rows, 1 by default. A row of weight 2 counts as two equal rows, and a row of
+            weight 0 does not count. `SVI` and `NUTS` do not support weights.
         size_factors, background_size_factors : array-like of shape (n,) and (m,), optional
-            Sizes of rows of counts, in place of their totals over an average row's. The other
-            methods then need them too.
+            Size factors of rows of counts, which replace their totals divided by the total of an
+            average row. The other methods then need them too.
 
         Returns
         -------

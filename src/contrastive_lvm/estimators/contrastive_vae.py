@@ -47,42 +47,44 @@ class ContrastiveVAE(NetworkPredictions):
         (B, n_outputs) by functions of JAX. An encoder's outputs are means and log standard
         deviations.
     likelihood : {"gaussian", "bernoulli", "poisson", "negative_binomial"} or an object
-        What decoders predict: means, or the logarithms of odds or rates. `Gaussian` learns its
-        noise variance, `NegativeBinomial` its dispersions.
+        What the decoders predict: means, or log odds or log rates. `Gaussian` learns its noise
+        variance, `NegativeBinomial` its dispersions.
     separation : float
         Weight of a penalty on what the shared latents reveal about the target: the squared maximum
         mean discrepancy between the shared latents of the two sets, plus the dependence between
         shared and target latents, plus how much more precise the shared latents of target rows are
-        than those of background rows. It is measured in units of the cost of a row of which no
-        variance is explained at the present noise, so that the same weight suits any number of
-        features, any noise and any batch. 0 is the paper's model; see `leakage_`.
+        than those of background rows. Its unit is the cost, at the present noise, of a row of which
+        no variance is explained, so the same weight suits any number of features, noise and batch
+        size. 0 is the paper's model; see `leakage_`.
     learning_rate : float
-        Largest learning rate of Adam: it rises over 200 steps and falls to nothing in half a
-        cosine.
+        Largest learning rate of Adam. The rate rises over 200 steps and then falls to zero along
+        half a cosine.
     batch_size : int
         Rows of a minibatch, both sets together in proportion to their lengths.
     max_epochs : int or None
-        Passes over the data; None makes at least 40 epochs and 5,000 steps.
+        Number of passes over the data; None means at least 40 epochs and 5,000 steps.
     kl_warm_up : float
-        Share of the epochs over which the weight of the target latents' divergence rises from 0 to
-        1 while a floor under the noise falls, from 20 times the variance of the data: what only
-        the target has settles in the target latents. Afterwards the objective is the lower bound.
+        Share of the epochs during which the weight of the target latents' divergence rises from 0
+        to 1, while a lower limit of the noise falls from 20 times the variance of the data. This
+        makes the target latents describe what only the target has. Afterwards the objective is the
+        lower bound.
     clip : float
         Largest norm of a gradient of the lower bound, in nats per entry.
     validation_fraction : float
-        Share of the rows of each set (at most 4,096) that is held out. The networks with the best
-        lower bound there are kept; 0 keeps the last.
+        Share of the rows of each set (at most 4,096 rows) that is held out. The networks with the
+        best lower bound on these rows are kept; with 0, the last networks are kept.
     patience : int or None
-        Rounds (an epoch, and at least 50 steps) without a better lower bound of held-out rows
-        after which training ends.
+        Training ends after this many rounds without a better lower bound of held-out rows. A round
+        is an epoch, and at least 50 steps.
     checkpoint : path or None
         A file that is written after every round and that `fit(..., resume=path)` continues from.
     refine_steps : int
-        Gradient steps that improve the posterior of each row beyond its encoder's answer, whenever
-        latents of rows are computed; 0 uses the encoders alone, which is faster but less accurate
-        for rows that were not trained on. Training and `lower_bound_` use encoders alone.
+        Number of gradient steps that improve the posterior of each row, starting from the encoder's
+        result, whenever latents are computed. 0 uses the encoders alone, which is faster but less
+        accurate for rows outside the training set. Training and `lower_bound_` use the encoders
+        alone.
     n_devices : int or None
-        Devices of JAX over which the rows of a minibatch are spread; None uses all.
+        Number of JAX devices over which the rows of a minibatch are spread; None uses all.
     random_state : int, RandomState instance or None
         Seeds the networks, the held-out rows, the order of rows and the draws.
     verbose : bool
@@ -101,31 +103,31 @@ class ContrastiveVAE(NetworkPredictions):
         `background_shared_kl`), the `leak`, `validation_bound` (after the last epoch of a round,
         NaN elsewhere), `learning_rate`, `target_kl_weight`.
     lower_bound_, lower_bounds_ : float, ndarray
-        The lower bound of all rows of both sets at the end, and that of the rows that train after
-        each epoch.
+        The lower bound of all rows of both sets at the end, and the lower bound of the training
+        rows after each epoch.
     lower_bound_error_ : float
         Monte-Carlo standard error of `lower_bound_`.
     leakage_ : Leakage or None
-        What the shared latents of held-out rows, as encoded, reveal (see `leakage`); None with
-        fewer than 10 held-out rows in a set.
+        What the encoded shared latents of held-out rows reveal (see `leakage`); None with fewer
+        than 10 held-out rows in a set.
     target_gain_, target_gain_error_ : float
-        What the target latents add to the lower bound of a held-out row of the target, less what
-        they add to one of the background (through the target's encoder), nats per row, and the
-        standard error of this difference. Without a contrast rows of both sets are alike, and the
-        difference is zero on average. NaN with fewer than 10 held-out rows in a set.
+        How much the target latents add to the lower bound of a held-out row of the target, minus
+        how much they add for a row of the background (through the target's encoder), in nats per
+        row, and the standard error of this difference. Without contrast the rows of both sets are
+        alike, and the difference is zero on average. NaN with fewer than 10 held-out rows in a set.
     background_gain_ : float
-        What the target latents add to the lower bound of a held-out row of the background. They
-        should add nothing; if they add much, they describe what both sets have.
+        How much the target latents add to the lower bound of a held-out row of the background. This
+        should be nothing; if it is much, the target latents describe what both sets have.
     n_held_out_ : int
-        Rows of the set with fewer held-out rows.
+        Number of held-out rows, in the set that has fewer of them.
     n_target_, n_shared_ : int
     n_samples_, n_background_samples_ : int
         Rows of the two sets.
     n_iter_ : int
         Epochs.
     converged_ : bool
-        Whether training ended because held-out rows gained nothing for `patience` rounds; False
-        after all epochs, after an interrupt, and when training diverged repeatedly.
+        Whether training ended because the bound of held-out rows did not improve for `patience`
+        rounds. False if training used all epochs, was interrupted, or diverged repeatedly.
     state_ : TrainingState
         The state from which `fit(..., resume=model.state_)` continues; model files do not hold it.
     n_features_in_, feature_names_in_
@@ -255,10 +257,9 @@ class ContrastiveVAE(NetworkPredictions):
         background : array-like, memory map, sparse matrix or Dask array of shape (m, d)
             Cross-validation slices it by the folds of X if it is as long as X; pass one row less.
         covariates, background_covariates : frame or array-like of shape (n, c) and (m, c), optional
-            Known columns such as batch, age or sex, coded as by `ContrastiveLVM`. Both encoders
-            see them, and so does the shared decoder, `f_s(z, c)`, so that latents need not
-            describe what they explain; the target decoder does not. The other methods then want
-            them too.
+            Known columns such as batch, age or sex, coded as by `ContrastiveLVM`. They are inputs
+            of both encoders and of the shared decoder, `f_s(z, c)`, but not of the target decoder,
+            so the latents need not describe their effects. The other methods then need them too.
         resume : TrainingState, path or None
             `state_` of an earlier fit to the same data, or the file of its `checkpoint`.
         """

@@ -53,24 +53,24 @@ class MultiSetLVM(MultiSetPredictions):
     """Latent dimensions that some sets of rows share and others lack, for any number of sets.
 
     Row i of set s follows `x = sum_b L_b h_b + mean_s + noise`, summed over the blocks b that set s
-    has, with standard normal latents `h`. Two sets, a block that both have and one of the first
-    alone are `ContrastiveLVM`; a block for all sets and one for each are multi-study factor
-    analysis (De Vito et al. 2019). `contrastive_lvm.designs` has the blocks of common designs.
-    NaN is a missing entry, marginalised exactly.
+    has, with standard normal latents `h`. Two sets with a shared block and a block of the first set
+    give `ContrastiveLVM`. A block for all sets and one for each set give multi-study factor
+    analysis (De Vito et al. 2019). `contrastive_lvm.designs` has the blocks of common designs. NaN
+    is a missing entry and marginalised exactly.
 
     Parameters
     ----------
     blocks : dict of str to Block, int or "auto"; or "auto"
-        Latent dimensions by name. A number stands for a block that all sets have, and
-        `Block(2, sets=["a", "b"])` for one that only the named sets have. Two blocks of the same
-        sets are refused. A size `"auto"` is found from the data and may be 0; `blocks="auto"`
-        tries every choice of sets.
+        Latent dimensions by name. A number means a block that all sets have, and
+        `Block(2, sets=["a", "b"])` a block that only the named sets have. Two blocks of the same
+        sets raise an error. A size `"auto"` is found from the data and may be 0; `blocks="auto"`
+        tries every combination of sets.
     likelihood : str or object
         As in `ContrastiveLVM`; `Gaussian(noise="feature", sets="own")` gives each set and feature a
         noise variance of its own, as multi-study factor analysis has them.
     covariate_effects : {"shared", "own"}
-        Whether the covariates given to `fit` have the same effects in all sets, or effects of each
-        set's own.
+        Whether the covariates given to `fit` have the same effects in all sets, or separate effects
+        in each set.
     inference, n_init, random_state, verbose
         As in `ContrastiveLVM`.
 
@@ -80,9 +80,9 @@ class MultiSetLVM(MultiSetPredictions):
         Loadings of each block: orthogonal rows, ordered by variance, the largest loading of each
         positive.
     components_std_ : dict of str to ndarray or None
-        Posterior standard deviations of the components; None where they are points.
+        Posterior standard deviations of the components; None if these are points.
     mean_ : dict of str to ndarray of shape (n_features,)
-        Mean of each set, of rows whose covariates are average where there are covariates.
+        Mean of each set; with covariates, the mean of rows whose covariates are average.
     covariate_effects_ : dict of str to DataFrame, or None
         Change of the mean of each feature (column) with each covariate (row) in each set, as in
         `ContrastiveLVM`.
@@ -91,7 +91,7 @@ class MultiSetLVM(MultiSetPredictions):
     noise_variance_ : dict of str to float or ndarray of shape (n_features,)
         Noise variances of each set, equal in all sets unless the likelihood has `sets="own"`.
     blocks_ : dict of str to Block
-        The blocks with their sizes and sets as they were fitted; automatic ones that were not found
+        The fitted blocks with their sizes and sets. Automatic blocks that the data did not support
         are left out.
     activity_ : DataFrame
         Number of dimensions of each block (column) in each set (row), 0 where the set lacks it.
@@ -99,10 +99,10 @@ class MultiSetLVM(MultiSetPredictions):
         Share of each block (column), and of the noise, in each set's modelled variance; rows sum
         to 1.
     block_evidence_ : DataFrame or None
-        Where sizes were found: for each block (row) that was allowed, `n_components`, the `gain` of
-        the least of its dimensions in nats of the log-likelihood, the `next_gain` that one more
-        would have, and the gain that is `needed` (a dimension of pure noise gains about one nat
-        per feature).
+        If sizes were found from the data: for each block (row) that was tried, `n_components`, the
+        `gain` of its weakest dimension in nats of the log-likelihood, the `next_gain` of one more
+        dimension, and the gain that is `needed` (a dimension of pure noise gains about one nat per
+        feature).
     feature_relevance_ : dict of str to ndarray of shape (n_features,)
         Norm of each feature's loadings in a block.
     selected_features_ : dict of str to ndarray of bool of shape (n_features,)
@@ -187,17 +187,17 @@ class MultiSetLVM(MultiSetPredictions):
         sets : array-like of shape (n,)
             The set of each row. Labels that are not strings are converted to text.
         groups : array-like of shape (n,), optional
-            The replicate of each row, such as its donor; checked here and used by tests, folds and
-            intervals. The fit itself does not depend on it.
+            The replicate of each row, such as its donor. `fit` only checks it; tests, folds and
+            intervals use it.
         covariates : frame or array-like of shape (n, c), optional
-            Known columns such as age, sex or batch, whose effect on the mean of a row is estimated
-            with the rest of the model, as in `ContrastiveLVM`. The other methods then want them
-            too.
+            Known columns such as age, sex or batch. Their effects on the mean of a row are
+            estimated with the rest of the model, as in `ContrastiveLVM`. The other methods then
+            need covariates too.
         sample_weight : array-like of shape (n,), optional
             Weights of rows, as in `ContrastiveLVM`.
         size_factors : array-like of shape (n,), optional
-            Sizes of rows of counts, in place of their totals over an average row's. The other
-            methods then need them too.
+            Size factors of rows of counts, which replace their totals divided by the total of an
+            average row. The other methods then need them too.
 
         Returns
         -------

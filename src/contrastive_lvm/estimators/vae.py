@@ -99,8 +99,8 @@ class VAE(Autoencoder):
     def fit(self, X: Any, y: Any = None, *, covariates: Any = None, resume: Any = None) -> Self:
         """Train on rows (an array, memory map, sparse matrix or Dask array).
 
-        Encoder and decoder see the covariates of rows, such as their batch, `f(t, c)`; the other
-        methods then need them too.
+        The covariates of rows, such as their batch, are inputs of the encoder and the decoder,
+        `f(t, c)`. The other methods then need them too.
         """
         k = check_integer("n_components", self.n_components, 1)
         self._fit({"X": X}, {"covariates": covariates}, (k, 0), 0.0, resume)

@@ -44,31 +44,33 @@ class NUTS(Engine):
     """Draws from the exact posterior (Hoffman & Gelman 2014), for small data.
 
     Latents of Gaussian rows are integrated out and drawn exactly afterwards; under other
-    likelihoods they are sampled with the rest. Chains begin near the closed-form answer (that of a
-    Gaussian stand-in for counts and binary data). Draws are turned into one gauge, and
-    `posterior_.draws` has all of them with R-hat and effective sample sizes; the reported loadings,
-    means and noise are posterior means, and the trace is the log density of the draws, averaged
-    over chains. A fit has converged when no R-hat exceeds 1.05 and at most 1 % of the draws
-    diverged. Data of the same shapes is sampled without being compiled for again. An interrupt
-    (Ctrl-C) after the warm-up keeps the draws so far, with a warning; a second one ends the fit.
+    likelihoods they are sampled with the rest. Chains begin near the closed-form solution (for
+    counts and binary data, that of a Gaussian approximation). All draws are rotated to one
+    orientation, and `posterior_.draws` has them with R-hat and effective sample sizes. The reported
+    loadings, means and noise are posterior means, and the trace is the log density of the draws,
+    averaged over chains. A fit has converged if no R-hat exceeds 1.05 and at most 1 % of the draws
+    diverged. A second fit to data of the same shapes needs no compilation. An interrupt (Ctrl-C)
+    after the warm-up keeps the draws so far, with a warning; a second one ends the fit.
 
-    `GroupLasso` stands for its density here (the Bayesian group lasso): draws have no exact zeros.
-    Under `ARD` the columns are those that the closed form begins with. A posterior under `Flat`
-    needs more rows than features and columns together; with less it is improper, and refused.
+    Here `GroupLasso` means its density (the Bayesian group lasso), so draws have no exact zeros.
+    Under `ARD` the number of columns is the one with which the closed form begins. A posterior
+    under `Flat` needs more rows than features and columns together; with fewer rows it is improper
+    and raises an error.
 
     Parameters
     ----------
     n_warmup, n_draws : int
-        Draws of each chain. Those of the warm-up tune the sampler and are dropped.
+        Number of draws of each chain. The draws of the warm-up tune the sampler and are dropped.
     n_chains : int
         Number of chains, run side by side on as many cores as BLAS may use.
     target_accept : float
-        Mean acceptance to which the step size is tuned; nearer to 1 is slower and diverges less.
+        Mean acceptance probability to which the step size is tuned. Values nearer to 1 are slower,
+        with fewer divergences.
     max_tree_depth : int
         Depth of the trees: a draw takes at most `2 ** max_tree_depth` steps.
     given : dict or None
-        Values of sites that are known, such as `{"log noise": 0.0}`; `density` has their names.
-        Loadings that are given keep their columns.
+        Values of known sites, such as `{"log noise": 0.0}`; see `density` for their names. Given
+        loadings keep their columns.
 
     Examples
     --------

@@ -30,37 +30,38 @@ logger = logging.getLogger(__name__)
 class SVI(Engine):
     """Gradient ascent on Monte-Carlo estimates of the bound (reparameterised, Adam).
 
-    Algorithm 1 of the paper for every likelihood and prior: Gaussian latents and loadings,
-    log-normal scales, points where there is no prior. It begins at probabilistic PCA, one block
-    after another (for counts and binary data, of rows in which the predictor is about linear).
-    Every 100 steps the bound is estimated at the mean of the parameters since the last time, always
-    with the same draws, so that its changes are smooth; when it no longer rises the learning rate
-    drops to a third, and after four drops the fit has converged. Float32 rows are fitted in single
-    precision, others in double.
+    This is Algorithm 1 of the paper for every likelihood and prior, with Gaussian latents and
+    loadings and log-normal scales; loadings without a prior are points. It starts from
+    probabilistic PCA, one block after another (for counts and binary data, of transformed rows in
+    which the predictor is approximately linear). Every 100 steps it estimates the bound at the mean
+    of the parameters since the last estimate, always with the same draws, so that the estimates are
+    smooth. When the bound no longer rises, the learning rate falls to a third, and after four such
+    reductions the fit has converged. Float32 rows are fitted in single precision, others in double.
 
     Parameters
     ----------
     max_iter : int
-        Largest number of gradient steps. A `ConvergenceWarning` says when they did not suffice.
+        Maximum number of gradient steps. If these do not suffice, `fit` gives a
+        `ConvergenceWarning`.
     tol : float
-        Gain of the smoothed bound that counts, in nats per row.
+        Smallest gain of the smoothed bound that counts as a rise, in nats per row.
     learning_rate : float or callable
-        First learning rate of Adam, in units of the data's standard deviations; or a function of
-        the step (an optax schedule), which then decides alone when the rate falls.
+        Initial learning rate of Adam, in units of the data's standard deviations; or a function of
+        the step (an optax schedule), which then determines the rate alone.
     batch_size : int, "auto" or None
-        Rows of a minibatch, all sets together in proportion; None takes all rows at every step,
-        `"auto"` does so for up to 260,000 entries and otherwise takes minibatches with half as
-        many. Sparse rows are made dense a few minibatches at a time; rows of memory maps are read
-        when their minibatch is due, and those of Dask arrays, HDF5, Zarr and backed AnnData by
-        chunks, the rows of several shuffled together.
+        Number of rows of a minibatch, from all sets in proportion to their sizes. None uses all
+        rows at every step. `"auto"` does so for up to 260,000 entries, and otherwise uses
+        minibatches of 130,000 entries. Sparse rows are made dense a few minibatches at a time; rows
+        of memory maps are read when their minibatch is due, and those of Dask arrays, HDF5, Zarr
+        and backed AnnData by chunks, the rows of several shuffled together.
     n_particles : int
         Draws per step.
     family : {"structured", "mean_field", "low_rank"}
-        What is correlated in the posterior. `"structured"`: the latents of a row, and the loadings
-        of a feature, as under `VariationalBayes`. `"mean_field"`: nothing, as in the paper; target
-        loadings then turn away from shared ones, by 27 degrees on a small test problem.
-        `"low_rank"`: the latents of a row, and all loadings and scales, with a covariance of rank
-        `rank` plus a diagonal.
+        Which quantities are correlated in the posterior. `"structured"`: the latents of a row, and
+        the loadings of a feature, as under `VariationalBayes`. `"mean_field"`: none, as in the
+        paper; target loadings then rotate away from shared ones, by 27 degrees on a small test
+        problem. `"low_rank"`: the latents of a row, and all loadings and scales, with a covariance
+        of rank `rank` plus a diagonal.
     rank : int
         Rank of `"low_rank"`.
     augmented : bool
@@ -68,10 +69,10 @@ class SVI(Engine):
         log-normal posteriors, as in the paper and in `VariationalBayes`; False integrates them
         out, which has fewer parameters and a higher bound.
     start : SVIState or None
-        State to go on from, `model.posterior_.state` of an earlier fit to the same data.
+        State to continue from: `model.posterior_.state` of an earlier fit to the same data.
     n_devices : int or None
-        Devices of JAX over which the rows of a minibatch are spread; None takes all. All rows at
-        once (`batch_size=None`, or few entries) stay on one.
+        Number of JAX devices over which the rows of a minibatch are spread; None uses all. Fits
+        with all rows in every step (`batch_size=None`, or few entries) use one device.
 
     Examples
     --------
