@@ -17,7 +17,7 @@ POSITIVE = ("variance", "rho2", "tau2", "df", "dispersion")  # endings of names
 
 
 class Draws(NamedTuple):
-    """Draws of everything that is not observed, all in one gauge.
+    """Draws of all unobserved quantities, all in one orientation.
 
     `values` has the loadings of each block (`"target loadings"`) with the scales of their prior
     (`"target loadings variance"`, `"target loadings rho2"`, `"target loadings tau2"`), the latents

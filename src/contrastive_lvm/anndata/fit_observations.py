@@ -54,30 +54,29 @@ def fit(
     ----------
     adata : AnnData
         Changed in place; a view becomes a copy, as always when it is written to. Sparse values stay
-        sparse. Values in a backed file and Dask arrays are read a block at a time, where the
-        estimator does so (as for other data larger than memory); a backed matrix that is stored by
-        columns (CSC) is read whole.
+        sparse. Backed files and Dask arrays are read a block at a time if the estimator supports
+        data larger than memory; a backed matrix that is stored by columns (CSC) is read as a whole.
     estimator : ContrastiveLVM, MultiSetLVM, ContrastiveVAE, ContrastivePCA, PPCA or VAE
         Fitted in place. `PPCA` and `VAE` see the target alone; the sets of a `MultiSetLVM` are all
         groups of the column.
     groupby : str
         Column of `adata.obs` that says which group an observation belongs to.
     target, background : value or list of values
-        Values of that column. Observations with other values, or none, take no part in the fit;
-        `background` may be left out where the estimator needs none, and both with `MultiSetLVM`.
+        Values of that column. Observations with other values, or without one, are not used in the
+        fit. `background` may be left out if the estimator needs none, and both with `MultiSetLVM`.
     layer : str or None
         Layer to take in place of `adata.X`.
     key_added : str
         Prefix of all names that are written.
     size_factors : str or None
-        Column of `adata.obs` with the sizes of rows of counts, in place of their totals.
+        Column of `adata.obs` with the size factors of rows of counts, which replace their totals.
     replicates : str or None
         Column of `adata.obs` that names the replicate (donor, animal, run) of each observation,
         for `n_target="auto"`: whole replicates are then resampled.
     covariates : sequence of str
         Columns of `adata.obs` whose effects on the mean are estimated, such as age, sex or batch.
-        Observations of no set with missing values, or values that the fit has not seen, are placed
-        as if these were average.
+        For observations outside both sets, missing values and values that the fit has not seen
+        count as average.
 
     Returns
     -------

@@ -43,7 +43,7 @@ def density(
     log_sizes: Sequence[AnyArray | None] = (),
     repeats: Sequence[AnyArray | float] = (),
 ) -> Unobserved:
-    """Draw the sites of a model and of its data; to be called inside a NumPyro model.
+    """Draw the sites of a model and of its data. Call this function inside a NumPyro model.
 
     Sites are the loadings of each block (`"shared loadings"`) with the scales of their prior
     (`"shared loadings variance"` and so on), the mean of each set (`"target mean"`), the latents
@@ -57,10 +57,10 @@ def density(
     *rows : arrays
         Rows of each set, in the order of `model.sets`; NaN where missing.
     augmented : bool
-        Whether scales of priors and entries are sites of their own, with loadings drawn given
-        them: the model that `VariationalBayes` fits. False integrates the scales of entries out,
-        takes half-Cauchys as they are and draws standardised loadings, which is easier to sample
-        from.
+        Whether scales of priors and entries are sites of their own, and loadings are drawn given
+        them, as in the model that `VariationalBayes` fits. False integrates out the scales of
+        entries, keeps half-Cauchys as they are and draws standardised loadings, which is easier to
+        sample from.
     collapsed : bool
         Whether to integrate the latents out, which Gaussian noise allows in closed form.
     log_sizes : sequence of arrays of shape (N,), optional

@@ -34,15 +34,15 @@ LEARNED = {
 
 
 class ContrastivePCA(ContrastiveProjection):
-    """Directions of much variance in the target and little in the background.
+    """Directions of large variance in the target and small variance in the background.
 
-    The leading eigenvectors of `cov(target) - alpha cov(background)` (Abid et al. 2018; eq. 1 of
-    Severson, Ghosh & Ng 2019). With `alpha="auto"` the subspaces of a logarithmic grid of 40 values
-    and 0 are compared by the product of the cosines of their principal angles and grouped by
-    spectral clustering; the medoid of each group is a candidate, kept in `alphas_`. The cPCA paper
-    leaves the choice among them to the user. Here the candidate with the largest sum over
-    components of `(t - b)^2 / (t + b)` is chosen, where t and b are the variances of target and
-    background along the component.
+    The components are the leading eigenvectors of `cov(target) - alpha cov(background)` (Abid et
+    al. 2018; eq. 1 of Severson, Ghosh & Ng 2019). With `alpha="auto"` the subspaces of a
+    logarithmic grid of 40 values and 0 are compared by the product of the cosines of their
+    principal angles and grouped by spectral clustering; the medoid of each group is a candidate,
+    kept in `alphas_`. The cPCA paper leaves the choice among them to the user. Here the candidate
+    with the largest sum over components of `(t - b)^2 / (t + b)` is chosen, where t and b are the
+    variances of target and background along the component.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class ContrastivePCA(ContrastiveProjection):
     alphas_components_ : ndarray of shape (n_candidates, n_components, n_features)
         Their components.
     mean_, scale_ : ndarray of shape (n_features,)
-        What `transform` subtracts from new rows and divides them by.
+        `transform` subtracts `mean_` from new rows and divides them by `scale_`.
     n_samples_, n_background_samples_ : int
         Rows of the two sets.
     n_features_in_, feature_names_in_
@@ -87,10 +87,10 @@ class ContrastivePCA(ContrastiveProjection):
 
     @all_or_nothing
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Self:
-        """Fit to a target set and a background; neither may hold NaN.
+        """Fit the components to a target set and a background; neither may contain NaN.
 
-        Several backgrounds are given by name, as a dict of row sets: `cov(background)` is then
-        the mean of their covariances, whatever their numbers of rows.
+        Several backgrounds may be passed as a dict by name. `cov(background)` is then the mean of
+        their covariances, whatever their numbers of rows.
         """
         q = check_integer("n_components", self.n_components, 1)
         alpha = _check_alpha(self.alpha)

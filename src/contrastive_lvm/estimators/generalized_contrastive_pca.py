@@ -43,15 +43,16 @@ class GeneralizedContrastivePCA(ContrastiveProjection):
     - `"v3"`: `A - B` over `B`;
     - `"v4"`: `A - B` over `A + B`, whose objective lies between -1 and 1.
 
-    "N over D" stands for `D^-1/2 N D^-1/2`, whose eigenvectors `v` give the directions
-    `D^-1/2 v`. Both are taken within the leading principal directions of the two sets together,
-    as many as the smaller set has rows where that is less than the features. Where nothing is
-    singular, v2, v3 and v4 without `orthogonal` are the same directions, since all three solve
+    Here "N over D" means `D^-1/2 N D^-1/2`, whose eigenvectors `v` give the directions `D^-1/2 v`.
+    With fewer rows than features, both matrices are restricted to the leading principal directions
+    of the two sets together, as many as the smaller set has rows. If nothing is singular, v2, v3
+    and v4 without `orthogonal` give the same directions, because all three solve
     `A x = lambda B x`.
 
-    Features are first standardised within each set and divided by the root of its number of rows,
-    as in the authors' package, whose directions these are to rounding. The objective values here
-    are those of the standardised rows; the package reports them for the rows as given.
+    Features are first standardised within each set and divided by the square root of its number of
+    rows, as in the authors' package; the directions agree with that package up to rounding. The
+    objective values here belong to the standardised rows, whereas the authors' package reports
+    those of the original rows.
 
     Parameters
     ----------
@@ -60,8 +61,8 @@ class GeneralizedContrastivePCA(ContrastiveProjection):
         Which ratio is maximised.
     orthogonal : bool
         Make the directions orthogonal: the direction of the largest objective, then that of the
-        smallest, and so on in turn, each in the space that the earlier ones leave. That is the
-        authors' v2.1, v3.1 and v4.1; v1 is orthogonal anyway.
+        smallest, and so on in turn, each orthogonal to the earlier ones. These are the authors'
+        v2.1, v3.1 and v4.1; v1 is always orthogonal.
     scale : bool
         Standardise features within each set; otherwise they are only centred.
 
@@ -70,9 +71,9 @@ class GeneralizedContrastivePCA(ContrastiveProjection):
     components_ : ndarray of shape (n_components, n_features)
         Rows of length 1, the largest entry of each positive.
     objective_values_ : ndarray of shape (n_components,)
-        The objective along each component, of the largest first.
+        The objective along each component, the largest first.
     mean_, scale_ : ndarray of shape (n_features,)
-        What `transform` subtracts from new rows and divides them by: those of the target.
+        Mean and scale of the target, by which `transform` standardises new rows.
     n_samples_, n_background_samples_ : int
         Rows of the two sets.
     n_features_in_, feature_names_in_
@@ -104,9 +105,9 @@ class GeneralizedContrastivePCA(ContrastiveProjection):
 
     @all_or_nothing
     def fit(self, X: Any, y: object = None, *, background: Any = None) -> Self:
-        """Fit to a target set and a background; neither may hold NaN.
+        """Fit the components to a target set and a background; neither may contain NaN.
 
-        Several backgrounds are given by name, as a dict of row sets, and B is the mean of their
+        Several backgrounds may be passed as a dict by name; B is then the mean of their
         covariances.
         """
         q = check_integer("n_components", self.n_components, 1)

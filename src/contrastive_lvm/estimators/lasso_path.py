@@ -29,7 +29,7 @@ LEAST = 0.01  # of the strength at which the last feature of the unpenalised fit
 
 
 class LassoPath(NamedTuple):
-    """The target loadings that each strength leaves."""
+    """The target loadings for each strength."""
 
     rhos: Array  # (R,) ascending
     row_norms: Array  # (R, D) norm of each feature's target loadings, exactly zero when dropped
@@ -42,9 +42,10 @@ class LassoPath(NamedTuple):
     def steadiest(self) -> int:
         """Return the index of a strength to look at first: the middle of the longest plateau.
 
-        Features that say nothing about the target vanish one after the other as the strength grows;
-        those that do stay together for long. A plateau is a run of strengths that keep the same
-        features, some but not all. Without one this is the strongest penalty that keeps any.
+        As the strength grows, irrelevant features vanish one after the other, while relevant ones
+        stay for a long time. A plateau is a run of strengths that keep the same features, some but
+        not all. Without a plateau, this is the index of the strongest penalty that keeps any
+        feature.
         """
         kept = np.asarray(self.row_norms > 0)
         some = np.asarray(kept.any(axis=1) & ~kept.all(axis=1))
@@ -67,7 +68,7 @@ def group_lasso_path(
     covariates: Any = None,
     background_covariates: Any = None,
 ) -> LassoPath:
-    """Fit an estimator for a grid of group-lasso strengths, each from the one before.
+    """Fit an estimator for a grid of group-lasso strengths, each fit starting from the one before.
 
     Parameters
     ----------

@@ -66,12 +66,13 @@ def leakage(
 ) -> Leakage:
     """Measure what the shared latents reveal about the target, by cross-validated neighbours.
 
-    In a clean separation the shared latents of target rows look like those of background rows and
-    say nothing about the target latents or about labels that only the target has. Two things are
-    measured without labels: how well rows of the two sets can be told apart by their shared latents
-    (`set_auc`, by nearest neighbours or by a linear classifier, whichever separates them better),
-    and how much of the target latents they predict (`target_r2`). With labels, also how well
-    neighbours in the shared and in the target space predict them.
+    If the two kinds of structure are separated, the shared latents of target rows look like those
+    of background rows and say nothing about the target latents or about labels that only the target
+    has. Without labels, the function measures two things: how well the shared latents tell rows of
+    the two sets apart (`set_auc`, by nearest neighbours or by a linear classifier, whichever
+    separates them better), and how much of the target latents they predict (`target_r2`). With
+    labels, it also measures how well neighbours in the shared and in the target space predict the
+    labels.
 
     Parameters
     ----------

@@ -112,16 +112,16 @@ class LinearEstimator(Estimator):
     def rotate(self, method: str | None = "varimax", *, block: str = "target") -> Self:
         """Return the same fit with the loadings and latents of a block rotated together.
 
-        The rows have the same distribution, so that scores, reconstructions and imputed entries do
-        not change. Components are ordered by their size, the largest loading of each positive;
+        The distribution of the rows stays the same, so scores, reconstructions and imputed entries
+        do not change. Components are ordered by size, and the largest loading of each is positive.
         `bootstrap` rotates the fit of every resample in the same way.
 
         Parameters
         ----------
         method : {"varimax", "promax"} or None
             `"varimax"` is the orthogonal rotation to few large loadings in each component, as in
-            scikit-learn's `FactorAnalysis`; `"promax"` goes further and lets latents be correlated.
-            None goes back to orthogonal components, ordered by variance.
+            scikit-learn's `FactorAnalysis`. `"promax"` goes further and allows correlated latents.
+            None restores orthogonal components, ordered by variance.
         block : str
             The block of dimensions, such as `"target"` or `"shared"`.
 
@@ -160,12 +160,13 @@ class LinearEstimator(Estimator):
         return rotated
 
     def draws(self, n: int = 1000, *, random_state: RandomState = None) -> Draws:
-        """Draw everything that is not observed from its posterior, in the canonical gauge.
+        """Draw all unobserved quantities from their posterior, in one canonical orientation.
 
         Parameters
         ----------
         n : int
-            Number of draws from the approximation that SVI has fitted. NUTS has its own number.
+            Number of draws from the posterior that SVI has fitted; ignored after NUTS, which keeps
+            its own draws.
         random_state : int, RandomState instance or None
 
         Returns

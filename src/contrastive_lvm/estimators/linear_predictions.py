@@ -313,12 +313,12 @@ class LinearPredictions(LinearEstimator):
     def outliers(
         self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
     ) -> Outliers:
-        """Return how much each row and entry is trusted, and which are trusted least.
+        """Return the weights of rows and entries, ranked from the most outlying to the least.
 
-        Under Student-t noise the weight `E[u]` of an entry (or row) is near 1 where the model fits
-        and near 0 for outliers. With other likelihoods all weights are 1. Rows then rank, under
-        Gaussian noise, by the probability that the Mahalanobis distance of as many observed
-        entries is larger, and by their log-likelihood for counts and binary data.
+        Under Student-t noise the weight `E[u]` of an entry (or row) is near 1 if the model fits it
+        and near 0 for an outlier. With other likelihoods all weights are 1. Gaussian rows are then
+        ranked by the probability that the Mahalanobis distance of as many observed entries is
+        larger, and rows of counts and binary data by their log-likelihood.
 
         Parameters
         ----------

@@ -47,9 +47,9 @@ LEARNED = {
 class PPCA(Estimator):
     """Probabilistic PCA: `x = W t + mean + noise` with isotropic Gaussian noise.
 
-    Closed form for complete data (Tipping & Bishop 1999, eqs. 7-8): with the eigenpairs of the
-    sample covariance, `sigma^2` is the mean of the discarded eigenvalues and
-    `W = U (lambda - sigma^2)^1/2`. With missing entries (NaN) it is fitted by exact EM.
+    The fit has a closed form for complete data (Tipping & Bishop 1999, eqs. 7-8): with the
+    eigenpairs of the sample covariance, `sigma^2` is the mean of the discarded eigenvalues and
+    `W = U (lambda - sigma^2)^1/2`. With missing entries (NaN) the model is fitted by exact EM.
 
     Parameters
     ----------
@@ -66,15 +66,15 @@ class PPCA(Estimator):
     mean_ : ndarray of shape (n_features,)
     noise_variance_ : float
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        Shares of the modelled variance; the noise has the rest.
+        Share of each component in the modelled variance; the rest is noise.
     lower_bound_ : float
         Log-likelihood of the data.
     n_iter_ : int
-        Sweeps of EM; 1 for the closed form.
+        Number of sweeps of EM; 1 for the closed form.
     converged_ : bool
         Whether EM met its stopping rule; True for the closed form.
     n_samples_ : int
-        Rows of the data.
+        Number of rows.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -103,7 +103,7 @@ class PPCA(Estimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: object = None) -> Self:
-        """Fit to rows, which may hold NaN."""
+        """Fit the model to rows, which may contain NaN."""
         q = check_integer("n_components", self.n_components, 1)
         engine = EM(max_iter=self.max_iter, tol=self.tol)
         rows = rows_for_fit(self, X)

@@ -33,22 +33,22 @@ def report(
     background_covariates: Any = None,
     title: str = "What the target has beyond the background",
 ) -> Path:
-    """Write one HTML file to look at: linked views of the rows, loadings, diagnostics, numbers.
+    """Write an HTML report: linked views of the rows, loadings, diagnostics and numbers.
 
-    It needs no network and no server. More than 100,000 rows of a set are drawn as a random
-    choice of so many.
+    The report is a single file and works offline. If a set has more than 100,000 rows, the views
+    show a random sample of 100,000.
 
     Parameters
     ----------
     path : path
         The file, replaced if it exists.
     X, background : array-like, frame or sparse matrix
-        Rows of both sets. The names of a frame's columns are those of the features, its index
-        (unless it counts rows) names the rows.
+        Rows of both sets. The columns of a frame name the features, and its index names the rows,
+        unless it only counts them.
     labels, background_labels : array-like, mapping or frame, optional
         One annotation of each row, or several by name, for colour, hover and search.
     size_factors, background_size_factors : array-like, optional
-        Sizes of rows of counts, if the model was fitted with size factors of your own.
+        Size factors of rows of counts, if the model was fitted with size factors of your own.
     groups, background_groups : array-like, optional
         The replicate (donor, animal, run) of each row, which the test on the page respects.
     covariates, background_covariates : frames or array-like, optional
@@ -94,9 +94,9 @@ def report_of_sets(
     covariates: Any = None,
     title: str = "What some sets have beyond others",
 ) -> Path:
-    """Write one HTML file to look at: tests of the blocks, shares, rows, loadings, numbers.
+    """Write an HTML report: tests of the blocks, shares, rows, loadings and numbers.
 
-    It needs no network, and has no script.
+    The report is a single file, works offline, and contains no scripts.
 
     Parameters
     ----------

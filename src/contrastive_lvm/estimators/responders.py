@@ -56,7 +56,7 @@ def responders(
     X : array-like or sparse matrix of shape (n, d)
         Rows of the target.
     background : array-like or sparse matrix of shape (m, d)
-        Rows without any response, as in `fit`.
+        Rows without any response: the background of the fit.
     confidence_level : float
         Level of the intervals of the strength, given the fitted model.
 
@@ -64,7 +64,7 @@ def responders(
     -------
     Responders
         Named tuple `probabilities, strength, low, high, share`: the probability that each row
-        responded; how far its target latents are from those of rows without response, with the
+        responded; the distance of its target latents from those of rows without response, with the
         limits of an interval, (n, n_target); and the share of rows that responded. The uncertainty
         of loadings and components is not included.
 

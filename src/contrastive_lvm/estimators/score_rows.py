@@ -64,18 +64,20 @@ def monitor(
     alpha : float
         Share of normal rows that raise an alarm in at least one of the three charts.
     reference : array-like of shape (m, d), optional
-        Normal rows that the model has not been fitted to. The limits are then those that a share
-        alpha of them exceeds, whatever their distribution. Otherwise they are those of normal
-        distributions with the parameters of the fit: right for many independent rows that the
-        model describes, too narrow for correlated rows, heavy tails or few rows in the fit.
+        Normal rows that were not used in the fit. The limits are then set so that a share alpha of
+        these rows exceeds them, whatever their distribution. Without a reference, the limits come
+        from normal distributions with the fitted parameters. Those are right for many independent
+        rows that the model describes, and too narrow for correlated rows, heavy tails or few rows
+        in the fit.
 
     Returns
     -------
     Monitoring
-        Named tuple `t2, t2_limit, shared_t2, shared_t2_limit, spe, spe_limit, alarms,
-        contributions`: the distance along the dimensions that only the target has, along those of
-        the background, and outside of these (squared prediction error, in units of the noise
-        variance); alarms, (n,); and what each feature adds to `shared_t2 + spe`, (n, d).
+        Named tuple
+        `t2, t2_limit, shared_t2, shared_t2_limit, spe, spe_limit, alarms, contributions`: the
+        squared distance along the dimensions that only the target has, along those of the
+        background, and outside of these (squared prediction error, in units of the noise variance);
+        the alarms, (n,); and the contribution of each feature to `shared_t2 + spe`, (n, d).
 
     Notes
     -----

@@ -91,8 +91,8 @@ def predict(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> npt
 def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Subgroups:
     """Return the subgroups of rows of the target, with probabilities.
 
-    Probabilities are those of the fitted model given the whole row, with missing entries and target
-    latents integrated out; the uncertainty of the parameters is not included.
+    The probabilities are conditional on the whole row under the fitted model, with missing entries
+    and target latents integrated out. They do not include the uncertainty of the parameters.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ from contrastive_lvm.exceptions import InvalidDataError
 
 
 def read_gmt(path: str | Path) -> dict[str, list[str]]:
-    r"""Read sets of features from a GMT file, as MSigDB and Enrichr offer them.
+    r"""Read sets of features from a GMT file, the format of MSigDB and Enrichr.
 
     Parameters
     ----------

@@ -88,17 +88,17 @@ def write_model(estimator: Any, path: str | os.PathLike[str], preparation: objec
 def load_model(path: str | os.PathLike[str]) -> Any:
     """Read an estimator that `save` or `clvm fit` has written.
 
-    A model that `clvm fit` has written has a `preparation_`: it takes rows in the units of the
-    data, with its columns among others, and scales them itself. What it has learned, such as
-    `target_components_`, is in the units of scaled rows.
+    A model written by `clvm fit` has a `preparation_`: it takes rows in the units of the data,
+    selects its columns, and scales them itself. Fitted attributes such as `target_components_` are
+    in the units of the scaled rows.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If the file is not a complete model file of a version this package knows, or needs a class
-        of a module that is not imported. It is a `ValueError`.
+        If the file is not a complete model file of a version that this package can read, or needs a
+        class from a module that is not imported. It is a `ValueError`.
 
     Examples
     --------

@@ -25,13 +25,13 @@ class Gaussian(ScaleMixture):
     Parameters
     ----------
     noise : {"isotropic", "feature"}
-        One noise variance for all features (the paper's `sigma^2`), or one per feature. A
-        variance is kept above 1e-6 of the data's (of the feature's own for `"feature"`; of the
-        mean over features where a feature is constant), since the likelihood is unbounded where
-        loadings fit a feature exactly.
+        One noise variance for all features (the paper's `sigma^2`), or one per feature. It stays
+        above 1e-6 of the variance of the data (for `"feature"`, of the feature; for a constant
+        feature, of the mean over features), because the likelihood is unbounded if loadings fit a
+        feature exactly.
     sets : {"shared", "own"}
-        Whether all sets share the noise variances, or each set has its own. Noise of its own
-        absorbs a set that is merely noisier than the others.
+        Whether all sets share the noise variances, or each set has its own. Use `"own"` if one set
+        is merely noisier than the others.
 
     Examples
     --------

@@ -49,11 +49,12 @@ class Mixed(Likelihood):
     kinds : dict
         `{"gaussian": [...], "bernoulli": [...], ...}`: for each kind (also `"student_t"`,
         `"poisson"`, `"negative_binomial"`) its features, by name or position. Every feature must
-        be there once.
+        occur exactly once.
     size_factors : {"auto", "total", "none"}
         `"total"`: the rate of a row's counts is relative to their total, as for `Poisson`;
-        `"none"`: it is not. The total of few counts is mostly what they have in common, so that
-        dividing by it hides their effects: `"auto"` is `"total"` from 50 features with counts on.
+        `"none"`: it is not. The total of a few counts reflects mostly what they have in common, so
+        dividing by it hides their effects. `"auto"` is therefore `"total"` only with 50 or more
+        features of counts.
 
     Examples
     --------

@@ -38,7 +38,7 @@ class NegativeBinomial(CountLikelihood):
     size_factors : {"total", "none"}
         As for `Poisson`.
     dispersion : {"feature", "shared"}
-        One per feature, or one for all.
+        One dispersion per feature, or one for all features.
 
     Examples
     --------

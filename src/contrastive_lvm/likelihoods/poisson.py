@@ -24,8 +24,9 @@ class Poisson(CountLikelihood):
     Parameters
     ----------
     size_factors : {"total", "none"}
-        `"total"`: a row's total over the total of an average row, over its observed entries;
-        `"none"`: 1. Factors of your own go to the methods, `fit(..., size_factors=...)`.
+        `"total"`: the total of a row, over its observed entries, divided by that of an average row;
+        `"none"`: 1. Pass size factors of your own to `fit(..., size_factors=...)` and the other
+        methods.
 
     Examples
     --------

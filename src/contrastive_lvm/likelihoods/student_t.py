@@ -34,20 +34,21 @@ NODES = np.arange(-10.0, 8.5, 0.5)[:, None]
 class StudentT(ScaleMixture):
     """`x_id | h, u ~ N(l_d' h + mean_d, psi_d / u)`, `u ~ Gamma(df/2, df/2)`.
 
-    One `u` per entry makes each entry Student-t (the paper's robust model: its marginal is a
-    product over entries), one `u` per row the whole row. `q(u)` is a gamma, so the weight of an
-    entry is `(df + 1) / (df + E[e^2] / psi)` and its part of the bound the log-density of a
-    Student-t at `E[e^2]`.
+    With one `u` per entry, each entry has Student-t noise (the paper's robust model, whose marginal
+    is a product over entries); with one `u` per row, the whole row does. `q(u)` is a gamma
+    distribution, so the weight of an entry is `(df + 1) / (df + E[e^2] / psi)`, and its part of the
+    bound is the log density of a Student-t at `E[e^2]`.
 
     Parameters
     ----------
     df : float or "learn"
-        Degrees of freedom. Under `EM` and `VariationalBayes` they are learned from the bound where
-        a scale belongs to a row. Where it belongs to an entry, the bound overstates them, since
-        `q(h) q(u)` takes the uncertainty of the latents for noise without tails (6 becomes 17 in
-        15 features); there they maximise the density of each entry given the others of its row.
+        Degrees of freedom. With `"learn"`, `EM` and `VariationalBayes` estimate them from the bound
+        if a scale belongs to a row. If it belongs to an entry, the bound overstates them, because
+        `q(h) q(u)` treats the uncertainty of the latents as noise without tails (6 becomes 17 in 15
+        features); in that case they maximise the density of each entry given the other entries of
+        its row.
     per : {"element", "sample"}
-        What a scale belongs to.
+        Whether a scale belongs to an entry or to a row.
     noise : {"isotropic", "feature"}
         One `psi` for all features, or one per feature.
     sets : {"shared", "own"}

@@ -24,16 +24,15 @@ class ARD(Prior[InverseGamma]):
     """A variance for every column: `L_dk ~ N(0, alpha_k)`, `alpha_k ~ IG(a0, b0)`.
 
     `q(alpha_k) = IG(a0 + D/2, b0 + 1/2 sum_d E[L_dk^2])` (the paper's "cLVM with automatic model
-    selection"; Bishop 1999). Columns whose removal raises the bound are dropped during the fit,
-    unless `drop=False`: then they stay, with loadings and latents near zero, which is the default
-    for counts.
+    selection"; Bishop 1999). Columns whose removal raises the bound are dropped during the fit.
+    With `drop=False`, the default for counts, they stay, with loadings and latents near zero.
 
     Parameters
     ----------
     a0, b0 : float
-        Shape and rate of the inverse gamma. Estimators take the rate as a multiple of the mean
-        variance of the features (of 1 for counts and binary data), so that data in other units
-        have the same dimensions; in a `density` it is in the units of the data.
+        Shape and rate of the inverse gamma. Estimators read the rate as a multiple of the mean
+        variance of the features (of 1 for counts and binary data), so the number of dimensions does
+        not depend on the units of the data. In a `density` the rate is in the units of the data.
     drop : bool
         Whether columns without support are dropped.
 

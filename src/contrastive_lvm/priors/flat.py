@@ -12,10 +12,10 @@ from contrastive_lvm.priors.base import Prior
 
 @dataclass(frozen=True)
 class Flat(Prior[None]):
-    """A flat prior on loadings: `p(L) = 1`, so that they are points of maximum likelihood.
+    """A flat prior on loadings: `p(L) = 1`, so loadings are maximum-likelihood points.
 
-    This holds under `VariationalBayes` too: a posterior under an improper prior would grow without
-    limit when there are more features than rows.
+    Loadings are points under `VariationalBayes` too, because a posterior under this improper prior
+    would grow without limit with more features than rows.
     """
 
     _treats_features_alike: ClassVar[bool] = True

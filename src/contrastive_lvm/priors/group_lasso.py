@@ -27,21 +27,22 @@ class GroupNorms(NamedTuple):
 class GroupLasso(Prior[GroupNorms]):
     """The penalty `rho sum_g sqrt(p_g) ||L_g||_2`, g a group of features and p_g its size.
 
-    Without groups every feature is its own, with p = 1 (the paper's `r(W)`). The penalised step is
-    exact: in the eigenbasis of each feature's curvature, `L_dj = c_dj / (gamma_dj + rho_g / n_g)`
-    with `n_g = ||L_g||` the root of one scalar equation, and the whole group is zero, exactly,
-    when `||c_g|| <= rho_g`. Only point loadings can be zero, so it goes with `EM`.
+    Without groups, every feature is a group of its own, with p = 1 (the paper's `r(W)`). The
+    penalised step is exact: in the eigenbasis of each feature's curvature,
+    `L_dj = c_dj / (gamma_dj + rho_g / n_g)` with `n_g = ||L_g||` the root of one scalar equation,
+    and the whole group is zero, exactly, when `||c_g|| <= rho_g`. Only point loadings can be
+    exactly zero, so this prior needs `EM`.
 
     As a scale mixture, `-rho_g ||L_g|| = max_n -1/2 rho_g (||L_g||^2 / n + n)`: the state is n.
 
     Parameters
     ----------
     rho : float
-        Strength; larger values leave fewer features. `group_lasso_path` shows what it does. It is
-        that of the paper, in nats per unit of the loadings: data times c have the same fit, times
-        c, at `rho / c`.
+        Strength of the penalty; larger values keep fewer features. `group_lasso_path` shows its
+        effect. It is the paper's rho, in nats per unit of the loadings: data multiplied by c have
+        the same fit, multiplied by c, at `rho / c`.
     groups : None, array-like or dict
-        Features that stay or go together: one label per feature, or `{group: [features]}`.
+        Features that are kept or dropped together: one label per feature, or `{group: [features]}`.
 
     Examples
     --------

@@ -44,19 +44,19 @@ class Horseshoe(Prior[HorseshoeState]):
 
     A half-Cauchy is a mixture of inverse gammas: `a^2 | l ~ IG(1/2, 1/l)`, `l ~ IG(1/2, 1/b^2)`
     (Wand et al. 2011; the paper's supplement puts the second one on 1/l, which is wrong), so all
-    updates are conjugate. A group counts as dropped when `P(rho_g^2 tau^2 < delta) > p0`, with
-    delta in units of the features' variance.
+    updates are conjugate. A group is dropped if `P(rho_g^2 tau^2 < delta) > p0`, with delta in
+    units of the features' variance.
 
     Parameters
     ----------
     scale : float
-        Scale of the global half-Cauchy. Estimators take it as a multiple of the root mean variance
-        of the features (of 1 for counts and binary data); in a `density` it is in the units of the
+        Scale of the global half-Cauchy. Estimators read it as a multiple of the root mean variance
+        of the features (of 1 for counts and binary data). In a `density` it is in the units of the
         data.
     groups : None, array-like or dict
         Features that share a scale: one label per feature, or `{group: [features]}`.
     delta, p0 : float
-        The pruning rule.
+        Constants of the rule that drops features.
 
     Examples
     --------

@@ -37,11 +37,11 @@ class Mixture:
     Parameters
     ----------
     n_components : int or "auto"
-        Number of subgroups; 1 is the standard model. `"auto"` takes the number that
-        `choose_subgroups` finds, which may be 1: no subgroups.
+        Number of subgroups; 1 is the standard model. `"auto"` uses the number that
+        `choose_subgroups` finds; it may be 1, which means no subgroups.
     covariance : {"full", "shared", "spherical"}
-        Whether every subgroup has a covariance of its own, all have the same, or all have the same
-        up to its scale.
+        Whether every subgroup has its own covariance (`"full"`), all have the same, or all have the
+        same up to a scale factor (`"spherical"`).
 
     Examples
     --------

@@ -15,17 +15,18 @@ from contrastive_lvm.priors.base import Prior
 class Ridge(Prior[None]):
     """`L_dk ~ N(0, scale^2)`, the same for all loadings.
 
-    A feature's loadings are shrunk by `I / (I + 1 / scale^2)`, where I is its information about
-    them, for a Poisson feature the sum of its counts: the prior hardly changes a feature with
-    hundreds of counts, and keeps the loadings of one with a handful small. It is the default for
-    counts and binary data, whose likelihood may rise without limit as the loadings of a rare
-    feature grow.
+    The loadings of a feature are multiplied by about `I / (I + 1 / scale^2)`, where I is the
+    feature's information about them; for a Poisson feature, I is the sum of its counts. The prior
+    hardly changes a feature with hundreds of counts and keeps the loadings of a rare feature small.
+    It is the default for binary data, and for counts with point loadings, whose likelihood may rise
+    without limit as the loadings of a rare feature grow.
 
     Parameters
     ----------
     scale : float
-        Standard deviation of loadings. Estimators take it as a multiple of the features' standard
-        deviation; log rates and log odds, the predictors of counts and binary data, have none.
+        Standard deviation of loadings. Estimators read it as a multiple of the features' standard
+        deviation. For counts and binary data, whose predictors are log rates and log odds, it is
+        used as it is.
 
     Examples
     --------

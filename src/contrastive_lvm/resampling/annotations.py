@@ -46,11 +46,11 @@ def explain_annotations(
     X : array-like or sparse matrix of shape (n, d)
         Rows of the target.
     annotations : DataFrame or mapping of str to array-like of shape (n,)
-        What is known about the rows. Text, truth values and at most ten different integers are
-        classes, other numbers are numbers; rows without a value are left out.
+        Annotations of the rows. Text, truth values and integers with at most ten different values
+        are treated as classes, and other numbers as numbers. Rows without a value are left out.
     groups : array-like of shape (n,), optional
-        The replicate of each row. Annotations that replicates share are permuted among whole
-        replicates, others within them.
+        The replicate of each row. Annotations that are constant within replicates are permuted
+        among whole replicates, others within replicates.
     covariates : optional, as in `fit`
     n_permutations : int
     random_state : int, generator or None

@@ -140,8 +140,8 @@ def bootstrap(
     Parameters
     ----------
     model : ContrastiveLVM or MultiSetLVM
-        An estimator fitted to these rows by `EM` or `VariationalBayes`; one that has not been
-        fitted is fitted first, as a copy.
+        An estimator fitted to these rows by `EM` or `VariationalBayes`. If it has not been fitted,
+        a copy of it is fitted first.
     X, background : array-like
         The rows that the model was fitted to; a `MultiSetLVM` has no background.
     sets : array-like of shape (n,)
@@ -163,14 +163,14 @@ def bootstrap(
     Returns
     -------
     Bootstrap, or BlockBootstrap for a `MultiSetLVM`
-        Standard errors, intervals, and how stable signs, subspace and selected features are.
-        With covariates also their effects on the target and the standard errors of these. For a
+        Standard errors and intervals, and the stability of signs, of the subspace and of selected
+        features. With covariates, also their effects on the target with standard errors. For a
         `MultiSetLVM` the same by block and set, without selected features.
 
     Notes
     -----
-    A resample that leaves too few distinct rows, or a feature without any observed entry, is drawn
-    again. Intervals from replicates need a dozen or more of them in each set.
+    A resample with too few distinct rows, or with a feature without any observed entry, is drawn
+    again. Intervals from replicates need a dozen or more replicates in each set.
 
     Examples
     --------

@@ -63,11 +63,11 @@ def compare_methods(
     Parameters
     ----------
     X, background : array-like
-        The two sets. For methods that accept no missing entries, these are filled by the means of
-        the features of their set.
+        The two sets. For methods that do not accept missing entries, these are replaced by the
+        means of the features in their set.
     methods : mapping of str to estimator, optional
-        Unfitted estimators by name; those whose `fit` takes a background are given one. By
-        default PCA and probabilistic PCA of the target, contrastive PCA, generalized contrastive
+        Unfitted estimators by name; estimators whose `fit` takes a background get the background.
+        By default PCA and probabilistic PCA of the target, contrastive PCA, generalized contrastive
         PCA, and the contrastive latent variable model (`"cLVM"`).
     n_components : int
         Number of dimensions of the default methods.

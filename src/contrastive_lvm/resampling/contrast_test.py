@@ -62,9 +62,10 @@ def contrast_test(
     """Test whether the target has structure that the background lacks.
 
     The null hypothesis is that both sets follow `x = S z + mean + noise` with the same loadings S;
-    means and noise variances may differ between the sets, and features may have noise of their own.
-    Rows are made exchangeable between the sets under this hypothesis, then sets are permuted. The
-    statistic is the largest variance of the target beyond what all rows have in common.
+    means and noise variances may differ between the sets, and each feature may have its own noise
+    variance. Rows are made exchangeable between the sets under this hypothesis, and then the sets
+    are permuted. The statistic is the largest variance of the target beyond what all rows have in
+    common.
 
     The variance of counts depends on their mean, so the hypothesis is about their log rates. If the
     counts of a feature are larger in one set, they are thinned at random, which changes only their
@@ -75,9 +76,9 @@ def contrast_test(
     direction of the contrast is projected out of all rows, and the rest is tested again. At most
     ten dimensions are tested.
 
-    With a `MultiSetLVM`, the test is of one `block`: whether the sets that have it have structure
-    that the sets without it lack, and that no other block describes. Rows are centred by set, and
-    what other blocks of some sets add is replaced by noise.
+    With a `MultiSetLVM`, the test is about one `block`: whether the sets that have the block have
+    structure that the sets without it lack and that no other block describes. Rows are centred by
+    set, and the contributions of other blocks that only some sets have are replaced by noise.
 
     Parameters
     ----------
@@ -91,22 +92,22 @@ def contrast_test(
     block : str, optional
         The block of a `MultiSetLVM` to test, which some sets lack.
     model : estimator or None
-        A `ContrastiveLVM` whose likelihood the test is for; None is Gaussian noise. Its numbers of
-        dimensions are not used, since a model with too few shared ones would find contrast
-        everywhere; the test finds the shared directions itself. Or a `MultiSetLVM`, which is
-        fitted to the rows if it is not; loadings of its other blocks are used.
+        A `ContrastiveLVM`, of which the test uses only the likelihood; None means Gaussian noise.
+        The test finds the shared directions itself, because a model with too few shared dimensions
+        would show contrast everywhere. Or a `MultiSetLVM`, which is fitted to the rows if
+        necessary; the test uses the loadings of its other blocks.
     groups, background_groups : array-like of shape (n,) and (m,), or None
         The replicate of each row. Rows of one replicate, such as a donor or a mouse, are not
-        independent, so that whole replicates are permuted. If replicates of one set have more rows
-        than those of the other, as many rows are chosen at random.
+        independent, so whole replicates are permuted. If the replicates of one set have more rows
+        than those of the other, an equal number of their rows is drawn at random.
     paired : bool
         Whether replicates with rows in both sets swap their sets, rather than being permuted among
         replicates. Replicates with rows in one set only are then left out.
     size_factors, background_size_factors : array-like of shape (n,) and (m,), or None
         Size factors of rows of counts, as in `fit`.
     covariates, background_covariates : frames or array-like, or None
-        Known columns, as in `fit`. The test is about the residuals: of each set regressed on its
-        own, or with replicates, or several sets, of all rows together. Not for counts and binary
+        Known columns, as in `fit`. The test then uses residuals: from a regression of each set
+        alone or, with replicates or several sets, of all rows together. Not for counts and binary
         data.
     n_resamples : int
         Number of permutations, at least 19. If the replicates can be divided in fewer ways, all of
@@ -121,12 +122,12 @@ def contrast_test(
 
     Notes
     -----
-    `docs/contrast_test.md` has measured levels and power. Contrast in a single feature cannot be
-    told from noise of that feature that differs between the sets, and is not found.
+    `docs/contrast_test.md` has measured levels and power. The test does not find contrast in a
+    single feature, because it looks like noise of that feature that differs between the sets.
 
-    Rows are read into memory, and more than 2 GB of them are refused. Permutations run
-    side by side where `joblib.parallel_config` asks for workers; the result does not depend on
-    their number.
+    Rows are read into memory, and more than 2 GB of them raise an error. Permutations run in
+    parallel if `joblib.parallel_config` asks for workers; the result does not depend on their
+    number.
 
     Examples
     --------

@@ -55,7 +55,7 @@ SETS = ("target", "background")
 
 
 class DimensionChoice(NamedTuple):
-    """The smallest sizes that predict rows as well as any, and the table of all."""
+    """The smallest sizes that predict as well as the best, and the table of all sizes."""
 
     n_target: int
     n_shared: int
@@ -85,7 +85,7 @@ def choose_dimensions(
     model : ContrastiveLVM or None
         The model whose likelihood, priors and engine are used; None is `ContrastiveLVM()`.
     n_target : sequence of int
-        Numbers of target dimensions to try; 0 says that there is no contrast.
+        Numbers of target dimensions to try; 0 means that there is no contrast.
     n_shared : "auto" or sequence of int
         Numbers of shared dimensions to try; `"auto"` tries numbers up to a little more than the
         automatic fit uses.
@@ -104,7 +104,7 @@ def choose_dimensions(
         `n_target`, `n_shared`, and a `table` with the columns `n_shared`, `n_target`,
         `log_likelihood` (held out, of all rows of both sets), `standard_error` (of its difference
         from the best) and `lower_bound` (of the fit to all rows). As in `fit`, a warning says what
-        to change where the model of these sizes misleads.
+        to change if the model with these sizes does not fit the data.
 
     Examples
     --------

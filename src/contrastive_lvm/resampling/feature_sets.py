@@ -75,7 +75,7 @@ def feature_set_test(
     n_resamples : int
         Number of resamples of the rows.
     min_size : int
-        Smaller sets, and sets that leave fewer features outside, are not tested.
+        Smaller sets are not tested, and neither are sets with fewer features outside of them.
     n_jobs : int or None
         Number of workers as in joblib; results do not depend on it.
     random_state : int, generator or None
@@ -93,9 +93,9 @@ def feature_set_test(
     Notes
     -----
     The sign of a dimension is arbitrary: sets with statistics of opposite signs lie at opposite
-    ends of it. The null hypothesis is that the features of a set are like the others; features that
-    vary together in both sets of rows are no finding, and the test accounts for their correlated
-    errors.
+    ends of it. The null hypothesis is that the features of a set are like the others. Features that
+    vary together in both sets of rows do not count as a finding, and the test accounts for their
+    correlated errors.
 
     Examples
     --------

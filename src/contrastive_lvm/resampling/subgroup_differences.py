@@ -1,9 +1,9 @@
 """Differences between subgroups, with errors that account for how subgroups were found.
 
 The difference of subgroup c is `W m_c`, the mean of its rows less that of the target, by feature.
-Rows were put into subgroups by the same features, so that errors computed as if subgroups were
-known are too small, and any cloud that is cut in two has "differences". A feature is therefore
-judged by two questions.
+The same features put rows into subgroups, so errors computed as if subgroups were known are too
+small, and any cloud that is cut in two has "differences". Two questions therefore decide about a
+feature.
 
 Given that the subgroups exist, `W m_c` is a parameter of the mixture, and its error is that of the
 whole fit: replicates are drawn with replacement, everything is fitted again from the start, and
@@ -95,12 +95,13 @@ def subgroup_differences(
     Returns
     -------
     SubgroupDifferences
-        `separation`, the p-value of each subgroup not being separated from all others, and a
-        `table` with the columns `subgroup` (from 0 on, as in `predict`), `feature`, `difference`
-        (of the subgroup's mean from that of the target, in the units of the model), its standard
-        error `std` and interval `low`, `high`; `pvalue` of the feature not setting apart a subgroup
-        that exists; and `qvalue`, the share of false discoveries among all values as small. A
-        subgroup that is not separated at 5 % has no errors and no intervals.
+        `separation`, for each subgroup the p-value of the hypothesis that it is not separated from
+        all others, and a `table` with the columns `subgroup` (from 0, as in `predict`), `feature`,
+        `difference` (of the subgroup's mean from that of the target, in the units of the model),
+        its standard error `std` and interval `low`, `high`; `pvalue` of the hypothesis that the
+        subgroup is not separated from the others or does not differ in this feature; and `qvalue`,
+        the share of false discoveries among all values as small. A subgroup that is not separated
+        at 5 % has no errors and no intervals.
 
     Examples
     --------

@@ -77,17 +77,18 @@ def choose_subgroups(
     X, background : array-like
         The two sets, as in `ContrastiveLVM.fit`.
     model : ContrastiveLVM or None
-        The model, whose `latent_prior` may say which covariances components have; None is
-        `ContrastiveLVM()`. It is fitted without subgroups first.
+        The model; its `latent_prior` may set the kind of covariance of the components. None is
+        `ContrastiveLVM()`. The model is first fitted without subgroups.
     most : int
         Largest number to try.
     groups, background_groups : array-like of shape (n,) and (m,), optional
-        The replicate of each row. Rows of a replicate are never different subgroups: the means of
-        their latents take their place, so that there are as many units as replicates.
+        The replicate of each row. All rows of a replicate belong to the same subgroup: the mean of
+        their latents replaces them, so there are as many units as replicates.
     cv : int
         Number of folds of the held-out log-likelihood.
     n_resamples : int
-        Samples of the standard model that the likelihood ratio is compared with.
+        Number of samples from the model without subgroups, with which the likelihood ratio is
+        compared.
     random_state : int, generator or None
         Draws folds and samples.
 

@@ -77,7 +77,7 @@ class ConvolutionalEncoder:
     Parameters
     ----------
     shape : tuple of int
-        Height and width of an image; a row has its pixels one line after another.
+        Height and width of an image; a row contains its pixels line by line.
     channels : tuple of int
         Channels of each convolution.
     width : int
