@@ -172,8 +172,8 @@ def _generalised_posteriors(model: Generalised, X: Matrix) -> Iterator[RowPoster
         if not np.isfinite(state.bound).all():
             far = np.abs(entries.values[~np.isfinite(state.bound)]).max()
             reason = (
-                f"holds the value {far:.3g}, so far out that its likelihood is no number; correct "
-                "it, or make it NaN."
+                f"holds the value {far:.3g}, so far out that its likelihood is not a number; "
+                "correct it, or make it NaN."
             )
             raise InvalidDataError("X", reason)
         yield RowPosteriors(

@@ -301,7 +301,7 @@ def test_columns_are_changed_by_clicking(opened: Open, tmp_path: Path) -> None:
     page.drop(small(tmp_path, sample=range(1, 121)))
     page.page.wait_for_selector("#by", timeout=LONG)
     assert "left out: sample" in page.text("#files")
-    page.click("summary:has-text('wrong way')")
+    page.click("summary:has-text('read wrongly')")
     page.page.get_by_label("Use of gene0").select_option("none")
     page.page.get_by_label("Use of sample").select_option("feature")
     page.page.wait_for_selector("#command:has-text('--drop=gene0')")

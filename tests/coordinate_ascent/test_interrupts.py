@@ -110,6 +110,6 @@ def test_an_interrupt_between_restarts_keeps_what_was_found(
         clvm.ContrastiveLVM(**MODELS["em"]).fit(X, background=B)
     with monkeypatch.context() as patch:
         interrupt_at(patch, {len(count) + 1})  # the first row step of the second start
-        with pytest.warns(UserWarning, match="before a restart had begun; the best state so far"):
+        with pytest.warns(UserWarning, match="before the first restart; the best state so far"):
             model = clvm.ContrastiveLVM(**MODELS["restarts"]).fit(X, background=B)
     assert np.isfinite(model.lower_bound_)

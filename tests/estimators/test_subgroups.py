@@ -272,7 +272,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence() -> None:
             fitted(X, Y, inference=engine)
     with pytest.raises(ValueError, match="no engine fits this model"):
         fitted(np.round(np.exp(X / 4)), np.round(np.exp(Y / 4)), likelihood="poisson")
-    with pytest.raises(InvalidParameterError, match="is no prior of latents"):
+    with pytest.raises(InvalidParameterError, match="is not a prior of latents"):
         clvm.ContrastiveLVM(2, 1, latent_prior="mixture").fit(X, background=Y)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="distinct rows"):
         fitted(X, Y, 61)

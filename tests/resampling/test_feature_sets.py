@@ -76,7 +76,7 @@ def test_same_seed_gives_the_same_numbers() -> None:
         ({"a": ["no such gene"] * 9}, "check that both use the same names, such as 'g0'"),
         ({}, "has no set with at least 5"),
         ({"all": NAMES}, "and as many outside"),
-        ([NAMES[:9]], "is no mapping"),
+        ([NAMES[:9]], "is not a mapping"),
     ],
 )
 def test_sets_that_cannot_be_tested_are_refused(sets: Any, sentence: str) -> None:
@@ -99,7 +99,7 @@ def test_rows_without_names_are_refused() -> None:
         (b"a\tdescription\n", "has no set of features in line 1"),
         (b"\na\td\tx\ny z\n", "in line 3"),
         (b"a\td\tx\na\td\ty\n", "has two sets 'a'"),
-        (b"a\td\t\xff\xfe\n", "is no text in UTF-8"),
+        (b"a\td\t\xff\xfe\n", "is not text in UTF-8"),
     ],
 )
 def test_files_that_are_none_are_refused(content: bytes, sentence: str, tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ def _ascents(
             if not isinstance(interrupt, AscentInterrupted):
                 if seed is None:
                     raise
-                _warn_of_interrupt("before a restart had begun")
+                _warn_of_interrupt("before the first restart")
                 return
             found = interrupted_posterior(interrupt)
             _warn_of_interrupt(f"after {found.n_iter} sweeps")

@@ -252,8 +252,8 @@ def _noise_by_feature(
     if other is None or _too_few_shared(better, data, other, automatic=automatic):
         return None
     return (
-        f"The noise of some features has {unequal:.2g} times the variance of others, which turns "
-        f"the target dimensions; use likelihood={better.likelihood!r}."
+        f"The noise of some features has {unequal:.2g} times the variance of others, which "
+        f"changes the direction of the target dimensions; use likelihood={better.likelihood!r}."
     )
 
 
@@ -283,7 +283,7 @@ def _better_model(
         return None
     if _quick_fit(better, engine, data, posterior) is None:
         return None
-    return f"{said}, which turns the target dimensions; use {remedy}."
+    return f"{said}, which changes the direction of the target dimensions; use {remedy}."
 
 
 def _quick_fit(

@@ -217,7 +217,7 @@ def latent_prior(value: object, n_subgroups: int | None = None) -> Mixture | Non
     While that number is not known, latents are standard normal.
     """
     if not isinstance(value, Mixture):
-        reason = "is no prior of latents; use None or an object such as Mixture(2)."
+        reason = "is not a prior of latents; use None or an object such as Mixture(2)."
         raise InvalidParameterError("latent_prior", value, reason)
     if value.n_components != "auto":
         return value

@@ -114,7 +114,7 @@ def _check_block(block: LoadingBlock, posterior: Posterior) -> None:
 
 def _check_mixture(prior: Mixture, mixture: object, n_dimensions: int) -> None:
     if not isinstance(mixture, NormalMixture):
-        raise TypeError("its subgroups are no mixture")
+        raise TypeError("its subgroups are not a mixture")
     sizes = {"C": prior._size, "T": n_dimensions}
     shapes = {
         "weights": array("C", values="not negative"),

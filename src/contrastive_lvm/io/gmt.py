@@ -33,7 +33,7 @@ def read_gmt(path: str | Path) -> dict[str, list[str]]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise InvalidDataError(str(path), "is no text in UTF-8; save it as a GMT file.") from error
+        raise InvalidDataError(str(path), "is not text in UTF-8; save it as a GMT file.") from error
     found: dict[str, list[str]] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -131,7 +131,7 @@ def two_sets(
 ) -> ComparedRows:
     """Read a target and a background, whose likelihood is that of the model."""
     if model is not None and not isinstance(model, ContrastiveLVM):
-        reason = "is no model with a likelihood; use a ContrastiveLVM, or leave it out."
+        reason = "is not a model with a likelihood; use a ContrastiveLVM, or leave it out."
         raise InvalidParameterError("model", model, reason)
     shell = ContrastiveLVM() if model is None else clone(model)
     if sets[1] is None:
@@ -194,7 +194,7 @@ def sides_of_block(
 def _sets_of_block(fitted: MultiSetLVM, block: Any) -> tuple[str, ...]:
     """Return the sets that have a block, which some must lack."""
     if block not in fitted.blocks_:
-        reason = f"is no block of the model, which has {list(fitted.blocks_)}; name one of them."
+        reason = f"is not a block of the model, which has {list(fitted.blocks_)}; name one of them."
         raise InvalidParameterError("block", block, reason)
     active = tuple(fitted.blocks_[block].sets or ())
     if set(active) == set(fitted.set_sizes_):

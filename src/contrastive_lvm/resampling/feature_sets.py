@@ -162,7 +162,7 @@ def _members(
 ) -> pd.DataFrame:
     """Return which features belong to which sets, (D, n_sets), without sets that are too small."""
     if not isinstance(feature_sets, Mapping):
-        reason = "is no mapping of names to features; pass a dict, or what read_gmt returns."
+        reason = "is not a mapping of names to features; pass a dict, or what read_gmt returns."
         raise InvalidParameterError("feature_sets", type(feature_sets).__name__, reason)
     index = pd.Index(names)
     table = pd.DataFrame({name: index.isin(list(own)) for name, own in feature_sets.items()}, index)

@@ -136,13 +136,13 @@ function sentences(read) {
   const [notes, names] = [named("annotation"), named("identifier")];
   const said = [`${plural(read.rows, "row")}, ${plural(read.features, "feature")}, ${(100 * read.missing).toFixed(1)} % missing.`];
   if (notes.length) said.push(`Columns that describe the rows: ${few(notes)}.`);
-  if (names.length) said.push(`Numbers that name rows and are left out: ${few(names)}.`);
+  if (names.length) said.push(`Numbers that identify rows, left out of the model: ${few(names)}.`);
   if (read.rewritten.length) said.push(`Read with ${read.rewritten.join(", ")}.`);
   if (read.censored.length) said.push(`Values below or above what can be measured are missing: ${few(read.censored)}.`);
   if (read.remarks.length) said.push(`Read ${read.remarks.join("; ")}.`);
   const parts = [make("p", { class: "hint", text: said.join(" ") })];
   if (read.transposed) parts.push(make("p", { class: "care", text: "The lines seem to be features and the columns rows." }),
-    make("button", { type: "button", id: "turn", text: "Turn the table", onclick: () => change({ transpose: !state.choices.transpose }) }));
+    make("button", { type: "button", id: "turn", text: "Transpose the table", onclick: () => change({ transpose: !state.choices.transpose }) }));
   return parts;
 }
 
@@ -238,7 +238,7 @@ function drawSides() {
       })));
     const head = make("tr", {}, make("th", { text: by }), make("th", { class: "number", text: "rows" }), ...["target", "background", "neither"].map((text) => make("th", { class: "side", text })));
     parts.push(make("div", { class: "scroll sides" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...lines))));
-    if (!target.length) parts.push(make("p", { class: "hint", text: "The target has what you look for; the background has everything else, such as controls." }));
+    if (!target.length) parts.push(make("p", { class: "hint", text: "The target has the structure you are looking for; the background, such as controls, shows what varies without it." }));
   }
   byId("sides").replaceChildren(...parts);
 }
@@ -258,7 +258,7 @@ function drawReplicates() {
   const usable = all.filter(([name]) => name !== state.choices.by);
   const parts = usable.length ? [make("p", { class: "line" }, chooser("replicate", "Do several rows come from the same animal, donor or run? ", state.choices.replicates,
     [["", "no, all rows are independent"], ...usable.map(([name, n]) => [name, `yes: ${name} (${n} of them)`])], (replicates) => change({ replicates })))] : [];
-  if (parts.length && sign && !state.choices.replicates) parts.push(make("p", { class: "care", text: `${sign}. Rows of one replicate are not independent, and p-values are too small if they are taken to be.` }));
+  if (parts.length && sign && !state.choices.replicates) parts.push(make("p", { class: "care", text: `${sign}. Rows of one replicate are not independent; p-values that treat them as independent are too small.` }));
   byId("replicates").replaceChildren(...parts);
 }
 
@@ -289,7 +289,7 @@ function drawQuestions() {
   byId("answers").replaceChildren(
     question("values", "What are the values?", choices.values, [["measurements", "measurements"], ["counts", "counts, such as reads or spikes"], ["binary", "zeros and ones"]], (values) => change({ values }, values === "measurements" ? {} : { scale: "none", robust: false })),
     choices.values === "measurements" ? ask2("robust", "Might some rows or values be wrong?", "no", "yes, outliers should count less") : "",
-    ask2("sparse", "Do you look for the few features that matter?", "no, all may take part", "yes, prefer few features (slower)"));
+    ask2("sparse", "Are you looking for the few features that matter?", "no, all features may matter", "yes, prefer few features (slower)"));
   byId("settings").replaceChildren(
     chooser("n-target", "Dimensions of the target", choices.n_target, [...new Set(["auto", 1, 2, 3, 4, 5, 6, 8, 10, Number(choices.n_target) || 2])].map((n) => [String(n), n === "auto" ? "as many as the test supports" : String(n)]), (n_target) => change({ n_target })),
     chooser("n-shared", "Shared dimensions", choices.n_shared, ["auto", 0, 1, 2, 3, 5, 8, 10, 15, 20, 30].map((n) => [String(n), n === "auto" ? "found out" : String(n)]), (n_shared) => change({ n_shared })),
@@ -423,12 +423,12 @@ function features(facts) {
       make("tbody", {}, ...dimension.features.map((own) => make("tr", {}, make("td", { class: "name", text: own.feature }), make("td", { class: "number", text: number(own.loading) }),
         make("td", { class: "number", text: own.standard_error === null ? "unknown" : `\u00b1 ${number(own.standard_error)}` })))))));
   const chosen = facts.selected_features ? [make("p", { text: `${plural(facts.selected_features.length, "feature")} selected: ${few(facts.selected_features, 20)}.` })] : [];
-  return make("section", { class: "panel", "aria-label": "Features" }, make("h2", { text: "Features that lead" }), ...chosen, make("div", { class: "dimensions" }, ...tables));
+  return make("section", { class: "panel", "aria-label": "Features" }, make("h2", { text: "Leading features" }), ...chosen, make("div", { class: "dimensions" }, ...tables));
 }
 
 function report(fit) {
   return make("section", { "aria-label": "Report" }, make("iframe", { title: `Report of ${title(fit)}`, src: `${here}/fits/${fit.name}.html` }),
-    make("p", { class: "hint" }, make("a", { href: `${here}/fits/${fit.name}.html`, target: "_blank", rel: "noopener", text: "Open the report in a page of its own" })));
+    make("p", { class: "hint" }, make("a", { href: `${here}/fits/${fit.name}.html`, target: "_blank", rel: "noopener", text: "Open the report on a separate page" })));
 }
 
 function downloads(fit) {
@@ -437,7 +437,7 @@ function downloads(fit) {
   return make("section", { class: "panel", "aria-label": "Download" }, make("h2", { text: "Download" }),
     make("div", { class: "controls" }, link(`${own}.html?save`, "Report (HTML)"), link(`${own}.json?save`, "Summary (JSON)"), link(`${own}.clvm`, "Model file"), link(`${own}.py`, "Python code"), link("commands.sh", "Commands of all fits"), link("session.zip", "Session")),
     make("div", { class: "controls" }, link(`${own}/tables.xlsx`, "Tables (Excel)"), ...["latents", "shared", "loadings", "variance"].map((name) => link(`${own}/${name}.svg`, `Figure: ${name} (SVG)`))),
-    make("details", {}, make("summary", { text: "How to get this without the page" }), make("p", { text: "In a terminal:" }), make("pre", { text: fit.command }), make("p", { text: "In Python:" }), make("pre", { text: fit.code })));
+    make("details", {}, make("summary", { text: "The same without this page" }), make("p", { text: "In a terminal:" }), make("pre", { text: fit.command }), make("p", { text: "In Python:" }), make("pre", { text: fit.code })));
 }
 
 // --- two fits side by side ---
