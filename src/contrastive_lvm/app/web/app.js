@@ -136,7 +136,7 @@ function sentences(read) {
   const [notes, names] = [named("annotation"), named("identifier")];
   const said = [`${plural(read.rows, "row")}, ${plural(read.features, "feature")}, ${(100 * read.missing).toFixed(1)} % missing.`];
   if (notes.length) said.push(`Columns that describe the rows: ${few(notes)}.`);
-  if (names.length) said.push(`Numbers that identify rows, left out of the model: ${few(names)}.`);
+  if (names.length) said.push(`Identifiers, which are left out: ${few(names)}.`);
   if (read.rewritten.length) said.push(`Read with ${read.rewritten.join(", ")}.`);
   if (read.censored.length) said.push(`Values below or above what can be measured are missing: ${few(read.censored)}.`);
   if (read.remarks.length) said.push(`Read ${read.remarks.join("; ")}.`);
