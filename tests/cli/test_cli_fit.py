@@ -228,6 +228,22 @@ def test_replicates_are_permuted_whole(tmp_path: Path, capsys: Capture) -> None:
     assert "has no column 'cage'" in sentence
 
 
+def test_too_few_replicates_for_a_test_can_be_fitted(tmp_path: Path, capsys: Capture) -> None:
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    table = pd.DataFrame(values, columns=list("abc"))
+    table.insert(0, "group", ["case", "control"] * 20)
+    table.insert(0, "donor", [f"d{i // 2 % 3}" for i in range(40)])  # each in both groups
+    table.to_csv(tmp_path / "a.csv", index=False)
+    sets = [tmp_path / "a.csv", "--by", "group", "--target", "case", "--replicates", "donor"]
+    sentence = refused(["test", *sets], capsys)
+    assert "--replicates names 3 replicate(s) of both sets, which can be divided in 8" in sentence
+    ran("fit", *sets, "--n-target", 1, "--n-shared", 1, "-o", tmp_path / "m.clvm")
+    out = capsys.readouterr().out
+    assert "was not tested: the column 'donor' names 3 replicate(s) of both sets" in out
+    files = ["fit", *sets, "--bootstrap", 5]
+    assert "--bootstrap=5 is too few for a confidence level" in refused(files, capsys)
+
+
 def test_numbered_names_are_replicates_by_their_stems(tmp_path: Path, capsys: Capture) -> None:
     rng = np.random.default_rng(0)
     columns = {f"f{i}": rng.normal(size=240) for i in range(8)}

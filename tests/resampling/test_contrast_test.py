@@ -20,7 +20,12 @@ from contrastive_lvm.resampling.exchangeable_rows import (
     principal_directions,
 )
 from contrastive_lvm.resampling.replicates import check_replicates
-from contrastive_lvm.resampling.set_labels import SetLabels, balanced_rows, label_sets
+from contrastive_lvm.resampling.set_labels import (
+    SetLabels,
+    TooFewWaysError,
+    balanced_rows,
+    label_sets,
+)
 from tests.outside import SoftplusPoisson
 
 
@@ -360,10 +365,14 @@ PAIRED = {"groups": list("abcdefgh"), "background_groups": list("abcdefgh")}
         ({**PAIRED, "groups": ["a"] * 8}, InvalidDataError, "names one replicate only"),
         (PAIRED, InvalidDataError, "use paired=True"),
         ({"paired": True}, InvalidParameterError, "needs groups and background_groups"),
-        ({"groups": list("aaaabbbb"), "background_groups": list("ccccdddd")}, ValueError, "6 way"),
+        (
+            {"groups": list("aaaabbbb"), "background_groups": list("ccccdddd")},
+            TooFewWaysError,
+            "6 w",
+        ),
         (
             {"groups": list("abababab"), "background_groups": list("abababab"), "paired": True},
-            ValueError,
+            TooFewWaysError,
             "4 way",
         ),
         ({"model": clvm.ContrastivePCA()}, InvalidParameterError, "no model with a likelihood"),

@@ -106,7 +106,8 @@ def _sentence(error: Exception) -> str:
         return f"{option}={error.value} {error.reason}" if typed else f"{option} {error.reason}"
     if isinstance(error, InvalidDataError):
         sets = {"X": "the target", "background": "the background"}
-        return f"{sets.get(error.name, error.name)} {error.reason}"
+        name = sets.get(error.name) or OPTION_OF.get(error.name, error.name)
+        return f"{name} {error.reason}"
     if isinstance(error, ArithmeticError):
         return f"a number is out of range ({error}); try --scale standard."
     if isinstance(error, OSError) and error.strerror:  # not a sentence of ours

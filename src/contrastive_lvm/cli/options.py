@@ -39,6 +39,7 @@ OPTION_OF |= {
     "groups": "--replicates",
     "background_groups": "--replicates",
     "n_resamples": "--resamples",
+    "n_bootstrap": "--bootstrap",
 }
 
 

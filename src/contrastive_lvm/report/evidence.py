@@ -14,6 +14,7 @@ from contrastive_lvm.io.tables.row_columns import facts_of_rows, replicates_in
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
 from contrastive_lvm.report.shift import Shift, shift_of
 from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
+from contrastive_lvm.resampling.set_labels import TooFewWaysError
 
 if TYPE_CHECKING:
     from contrastive_lvm.report.findings import Fitted
@@ -94,6 +95,8 @@ def gather(
     except InvalidParameterError as error:
         if error.parameter in ("inference", "latent_prior"):  # no fits to weighted rows
             return evidence
+        if error.parameter == "n_resamples":
+            raise InvalidParameterError("n_bootstrap", error.value, error.reason) from error
         raise
     except InvalidDataError:
         if unasked:  # the summary names the option, which says why there are no errors
@@ -118,17 +121,28 @@ def judge(
     own_effects = sets.preparation.covariates and model.covariate_effects == "own"
     if own_effects and sets.preparation.replicates is not None:
         return not_tested("there is no test with replicates and covariate_effects='own'")
-    if n_resamples is None:
-        n_rows = sum(table.n_rows for table in sets.tables)
-        n_resamples = affordable_resamples(n_rows, len(sets.preparation.features))
+    n_resamples = n_resamples or _affordable(sets)
     if not n_resamples:
         return not_tested("the data are large; run clvm test on the same files")
     try:
         return verdict(run_test(sets, model, n_resamples=n_resamples, seed=seed), shown)
+    except TooFewWaysError as error:
+        return not_tested(_too_few_ways(error, sets))
     except InvalidParameterError as error:
         if error.parameter != "likelihood":
             raise
         return not_tested(f"the likelihood {error.value!r} {error.reason.rstrip('.')}")
+
+
+def _too_few_ways(error: TooFewWaysError, sets: Sets) -> str:
+    column = sets.preparation.replicates
+    name = error.name if column is None else f"the column {column!r}"
+    return f"{name} {error.reason.rstrip('.')}"
+
+
+def _affordable(sets: Sets) -> int:
+    n_rows = sum(table.n_rows for table in sets.tables)
+    return affordable_resamples(n_rows, len(sets.preparation.features))
 
 
 def affordable_resamples(n_rows: int, n_features: int) -> int:

@@ -17,6 +17,10 @@ from contrastive_lvm.resampling import LEVEL
 from contrastive_lvm.resampling.replicates import Flags, Integers, Replicates
 
 
+class TooFewWaysError(InvalidDataError):
+    """The replicates, or rows, can be divided in so few ways that no test can reject."""
+
+
 class SetLabels(NamedTuple):
     """Units, and which of them are in the first set; the first way is the one observed."""
 
@@ -91,8 +95,11 @@ def label_sets(
         raise InvalidDataError("groups", reason)
     first = replicates.members()[0]
     n_ways = comb(len(first), int(first.sum()))
-    what = "replicates" if replicates.labelled else "rows"
-    _refuse_few_ways(n_ways, f"The sets have {first.sum()} and {(~first).sum()} {what}")
+    if n_ways < 1.0 / LEVEL:
+        numbers = f"{first.sum()} and {(~first).sum()}"
+        if replicates.labelled:
+            raise _too_few_ways("groups", f"names {numbers} replicates of the sets", n_ways)
+        raise _too_few_ways("X", f"and background have {numbers} rows", n_ways)
     unit = np.concatenate(replicates.rows)
     if n_ways <= n_resamples + 1:
         chosen = combinations(range(len(first)), int(first.sum()))
@@ -106,7 +113,8 @@ def _swapped(replicates: Replicates, n_resamples: int, rng: np.random.Generator)
     members = replicates.members()
     in_both = np.flatnonzero(members.all(axis=0))
     n_ways = 2 ** len(in_both)
-    _refuse_few_ways(n_ways, f"The sets have {len(in_both)} replicate(s) in common")
+    if n_ways < 1.0 / LEVEL:
+        raise _too_few_ways("groups", f"names {len(in_both)} replicate(s) of both sets", n_ways)
     complete = n_ways <= n_resamples + 1
     if complete:
         swaps = np.array(list(product([False, True], repeat=len(in_both))))
@@ -126,9 +134,9 @@ def _observed_first(ways: Flags, observed: Flags) -> Flags:
     return np.vstack([observed, ways[~same]])
 
 
-def _refuse_few_ways(n_ways: int, what: str) -> None:
-    if n_ways < 1.0 / LEVEL:
-        raise ValueError(
-            f"{what}, which can be labelled in {n_ways} way(s), so no p-value can be less than "
-            f"{1 / n_ways:.2g}; a test needs more of them."
-        )
+def _too_few_ways(name: str, what: str, n_ways: int) -> TooFewWaysError:
+    reason = (
+        f"{what}, which can be divided in {n_ways} way(s), so no p-value can be less than "
+        f"{1 / n_ways:.2g}; a test needs more of them."
+    )
+    return TooFewWaysError(name, reason)
