@@ -7,7 +7,15 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.fit import read
-from contrastive_lvm.cli.output import Facts, aligned, announce, show, user_warnings, with_warnings
+from contrastive_lvm.cli.output import (
+    Facts,
+    aligned,
+    announce,
+    show,
+    user_warnings,
+    with_verdict,
+    with_warnings,
+)
 from contrastive_lvm.cli.report import rows_of_model
 from contrastive_lvm.io.atomic import destination, write_atomically
 
@@ -36,7 +44,7 @@ def contrast(
     the data. A replicate with rows in both sets is a pair, whose labels are exchanged.
     """
     from contrastive_lvm.cli.parse_options import build_estimator
-    from contrastive_lvm.report.advice import rows_advice
+    from contrastive_lvm.report.advice import replicates_advice, rows_advice
     from contrastive_lvm.report.evidence import run_test
 
     source = options.take_source(said)
@@ -46,6 +54,7 @@ def contrast(
     with user_warnings() as warned:
         found = run_test(sets, estimator, n_resamples=resamples, seed=seed)
     facts = _facts(found, sets) | {"warnings": [*rows_advice(sets), *warned], "seed": seed}
+    facts["caution"] = replicates_advice(sets)
     show(facts, _text, as_json=as_json)
 
 
@@ -74,8 +83,8 @@ def _text(facts: Facts) -> str:
     table = [("dimension", "p-value")]
     table += [(f"target {k}", rounded(p)) for k, p in enumerate(facts["pvalues"], start=1)]
     rows = " and ".join(f"{n:,} {name} rows" for name, n in facts["rows"].items())
-    lines = [facts["verdict"], "", *aligned(table), ""]
-    lines += [f"{rows}, {facts['features']:,} features", facts["method"]]
+    about = f"{rows}, {facts['features']:,} features", facts["method"]
+    lines = with_verdict(facts, *aligned(table), "", *about)
     return with_warnings(facts, lines)
 
 

@@ -209,7 +209,7 @@ def _fit(
 ) -> tuple[Facts, "Evidence"]:
     """Fit the model, resample it, and return the results of both."""
     from contrastive_lvm.report.adequacy import shared_note
-    from contrastive_lvm.report.advice import data_advice, fit_advice
+    from contrastive_lvm.report.advice import data_advice, fit_advice, replicates_advice
     from contrastive_lvm.report.evidence import gather, has_errors
     from contrastive_lvm.report.findings import findings
 
@@ -226,6 +226,7 @@ def _fit(
     facts: Facts = {
         **found,
         "warnings": list(dict.fromkeys(said)),
+        "caution": replicates_advice(sets),
         "hint": WITHOUT_ERRORS if unsure else None,
     }
     return facts, evidence

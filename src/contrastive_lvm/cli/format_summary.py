@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from contrastive_lvm.cli.output import Facts, aligned, with_warnings
+from contrastive_lvm.cli.output import Facts, aligned, with_verdict, with_warnings
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def format_summary(facts: Facts) -> str:
     """Return the findings of a fit, line by line."""
-    lines = [facts["verdict"], "", *_data(facts), "", *_shares(facts["variance"])]
+    lines = with_verdict(facts, *_data(facts), "", *_shares(facts["variance"]))
     for dimension in facts["dimensions"]:
         lines += ["", *_dimension(dimension)]
     if facts["means"] is not None:

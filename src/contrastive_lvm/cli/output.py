@@ -47,9 +47,16 @@ def show(facts: Facts, as_text: Callable[[Any], str], *, as_json: bool) -> None:
     say(json.dumps(facts, indent=1, allow_nan=False) if as_json else as_text(facts))
 
 
+def with_verdict(facts: Facts, *lines: str) -> list[str]:
+    """Return lines of text below the verdict, which comes with the warning that qualifies it."""
+    caution = [] if facts["caution"] is None else [f"warning: {facts['caution']}"]
+    return [facts["verdict"], *caution, "", *lines]
+
+
 def with_warnings(facts: Facts, lines: list[str], *last: str) -> str:
-    """Return lines of text, with warnings before the last."""
-    return "\n".join([*lines, *(f"warning: {said}" for said in facts["warnings"]), *last])
+    """Return lines of text, with the other warnings before the last."""
+    others = [said for said in facts["warnings"] if said != facts.get("caution")]
+    return "\n".join([*lines, *(f"warning: {said}" for said in others), *last])
 
 
 def announce(text: str) -> None:

@@ -69,14 +69,17 @@ def rows_advice(sets: Sets, remedies: Remedies = COMMAND) -> list[str]:
         )
     if any(looks_transposed(table) for table in sets.tables):
         found.append("The rows of the file look like features: if they are, add --transpose.")
-    known = sets.preparation.covariates
+    caution = replicates_advice(sets, remedies)
+    return found if caution is None else [*found, caution]
+
+
+def replicates_advice(sets: Sets, remedies: Remedies = COMMAND) -> str | None:
+    """Return advice to name replicates, if rows look like replicates and none are named."""
     unnamed = sets.preparation.replicates is None
-    sign = replicate_sign(sets.tables, known) if unnamed else None
-    if sign is not None:
-        found.append(
-            f"{sign}, and rows of one replicate are not independent: {remedies.replicates}."
-        )
-    return found
+    sign = replicate_sign(sets.tables, sets.preparation.covariates) if unnamed else None
+    if sign is None:
+        return None
+    return f"{sign}, and rows of one replicate are not independent: {remedies.replicates}."
 
 
 def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list[str]:
