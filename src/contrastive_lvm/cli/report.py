@@ -136,8 +136,8 @@ def _confirm(origin: "Origin", model: Path, *, yes: bool) -> None:
     names = " and ".join(map(str, files))
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ValueError(
-            f"{model} was fitted to {names}, which are not read without asking, because a model "
-            "from someone else may name any file; add --yes, or name the files after the model."
+            f"{model} was fitted to {names}, but a model from someone else may name any "
+            "file, so no file is read without asking; add --yes, or name the files after the model."
         )
     if not yes:
         typer.confirm(printable(f"{model} was fitted to {names}. Read it?"), abort=True, err=True)

@@ -24,6 +24,7 @@ class Remedies(NamedTuple):
     """Remedies for problems, in the words of the command line or of the report."""
 
     scale: str
+    noise: str
     counts: str
     dimensions: str
     uncertainty: str
@@ -34,6 +35,7 @@ class Remedies(NamedTuple):
 
 COMMAND = Remedies(
     scale="use --scale standard, or --likelihood gaussian:noise=feature",
+    noise="give each feature its own, as in --likelihood student_t:noise=feature",
     counts="try --likelihood negative_binomial, or take logarithms",
     dimensions="allow more dimensions (--n-shared auto)",
     uncertainty="look at --std",
@@ -43,6 +45,7 @@ COMMAND = Remedies(
 )
 PAGE = Remedies(
     scale="bring them to a common scale, or give each feature its own noise variance",
+    noise="give each feature its own",
     counts="try a negative binomial likelihood, or take logarithms",
     dimensions="allow more shared dimensions, or let their number be found automatically",
     uncertainty="look at the standard deviations",
@@ -121,7 +124,7 @@ def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
         return []
     said = f"The residual variances of the features differ by a factor of {high / low:.0f} (of "
     said += "their 10% and 90% quantiles), but the model has a single noise variance: "
-    return [f"{said}{remedies.scale}."]
+    return [f"{said}{remedies.noise}."]
 
 
 def fit_advice(facts: Facts, remedies: Remedies = COMMAND, *, automatic: bool = False) -> list[str]:
