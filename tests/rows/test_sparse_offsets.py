@@ -78,9 +78,13 @@ def test_products_of_the_operator(offset: float) -> None:
     rng = np.random.default_rng(2)
     X = rng.standard_normal((40, 100)) * (rng.random((40, 100)) < 0.2)
     X[:, :10] = rng.standard_normal((40, 10)) + offset
-    (scatter,) = prepare([sp.csr_array(X)]).sets
+    C = rng.standard_normal((40, 2))
+    (scatter,) = prepare([sp.csr_array(X)], covariates=[C]).sets
     assert isinstance(scatter, OperatorScatter)
     M = rng.standard_normal((100, 3))
     centred = X - X.mean(axis=0)
     np.testing.assert_allclose(scatter.product(M), centred.T @ (centred @ M), rtol=1e-7, atol=1e-6)
     np.testing.assert_allclose(scatter.square, (centred**2).sum(axis=0), rtol=1e-7, atol=1e-7)
+    assert scatter.covariates is not None
+    expected = centred.T @ (C - C.mean(axis=0))
+    np.testing.assert_allclose(scatter.covariates.cross, expected, rtol=0, atol=1e-10)

@@ -172,8 +172,14 @@ def _cut_inches(figure: "Figure") -> "Array":
     import numpy as np
 
     figure.draw_without_rendering()
-    box, inches = figure.get_tightbbox(), figure.get_size_inches()
-    cut = np.maximum(0.0, [max(-box.x0, box.x1 - inches[0]), max(-box.y0, box.y1 - inches[1])])
+    # Before version 3.11, a figure's box leaves out how wide the names of its axes are.
+    axes = [axis for ax in figure.axes if ax.axison for axis in (ax.xaxis, ax.yaxis)]
+    named = [
+        np.divide(found.extents, figure.dpi) for axis in axes if (found := axis.get_tightbbox())
+    ]
+    boxes, inches = np.vstack([figure.get_tightbbox().extents, *named]), figure.get_size_inches()
+    least, most = boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)
+    cut = np.maximum(0.0, np.maximum(-least, most - inches))
     return np.where(cut > 0.02, np.ceil(20 * cut) / 10, 0.0)  # in steps, so that the search ends
 
 

@@ -7,8 +7,10 @@ graphs at every call, which takes most of a millisecond per task.
 """
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from functools import partial, reduce
 from importlib import import_module
+from time import monotonic
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -32,6 +34,9 @@ from contrastive_lvm.rows.threads import one_blas_thread
 Result = TypeVar("Result")
 SUMMED_AT_ONCE = 4  # results of chunks that one task adds up
 SMALL = 1 << 17  # bytes of a function that is a part of every task
+# Seconds between looks at a cluster, and for which one that has lost its workers may have none. A
+# nanny of Dask does not restart a worker that ends while it starts, so that none may ever come.
+LOOK, NO_WORKERS = 5.0, 120.0
 Key = tuple[str, int]
 
 
@@ -54,7 +59,9 @@ class DaskRows(RowReader):
             raise InvalidDataError(name, reason)
         self.name, self.checks = name, checks
         self._running: list[Any] = []  # futures of a cluster
-        self.on_cluster = self._client is not None
+        client = self._client
+        self.on_cluster = client is not None
+        self._had_workers = client is not None and bool(client.nthreads())
         self.shape = (int(X.shape[0]), int(X.shape[1]))
         self.dtype = precision(X.dtype)
         joined = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
@@ -121,7 +128,7 @@ class DaskRows(RowReader):
             total, *held = self._compute(graph, wanted)
         else:
             total, *held = self._submit(graph, wanted)
-            total = self._client.gather(total)
+            total = self._gather([total])[0]
         return total, WorkerCache(dict(zip(pairs, held, strict=True)))
 
     def _run(
@@ -155,15 +162,34 @@ class DaskRows(RowReader):
 
     def _compute(self, graph: "Graph", keys: list[Key]) -> list[Any]:
         """Compute results; in this process BLAS keeps to one thread, as on workers."""
-        client = self._client
-        if client is not None:
-            return list(client.gather(self._submit(graph, keys)))
+        if self._client is not None:
+            return self._gather(self._submit(graph, keys))
         with one_blas_thread:
             return list(dask().compute(*graph.delayed(keys)))
 
     def _submit(self, graph: "Graph", keys: list[Key]) -> list[Any]:
         self._running = self._client.compute(graph.delayed(keys))
         return self._running
+
+    def _gather(self, futures: list[Any]) -> list[Any]:
+        """Wait for results of a cluster, but not for workers that do not come back."""
+        client, seen = self._client, monotonic()
+        waiting = list(futures)
+        while waiting:
+            with suppress(TimeoutError):
+                waiting[-1].exception(timeout=LOOK)
+                waiting.pop()
+                continue
+            if client.nthreads():
+                self._had_workers, seen = True, monotonic()
+            elif self._had_workers and monotonic() - seen > NO_WORKERS:
+                reason = (
+                    f"is on a Dask cluster that lost all its workers {NO_WORKERS:.0f} seconds ago; "
+                    "see in their logs what ended them, such as a lack of memory or a chunk that "
+                    "crashes, and start the cluster again."
+                )
+                raise InvalidDataError(self.name, reason)
+        return list(client.gather(futures))
 
     def cancel(self) -> None:
         """Cancel what a cluster computes for these rows."""
