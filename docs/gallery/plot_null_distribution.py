@@ -3,7 +3,7 @@ Is there any contrast?
 ======================
 
 The test exchanges rows between the sets and asks how often chance alone gives as much contrast.
-The bar is what 999 permutations gave, the line is what the data have.
+The bars show the contrast in 999 permutations, and the line shows the contrast in the data.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Outliers
 ========
 
-Student-t noise gives entries that do not fit little weight. The ten rows with the least weight
-are those that were spoiled.
+Student-t noise gives little weight to entries that do not fit the model. The ten rows with the
+least weight are the ones that this example has corrupted.
 """
 
 import matplotlib.pyplot as plt

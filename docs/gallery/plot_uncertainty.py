@@ -2,7 +2,7 @@
 Latents with their uncertainty
 ==============================
 
-Rows with many missing entries are placed less exactly; the ellipses show by how much.
+The latents of rows with many missing entries are less certain; the ellipses show how much less.
 """
 
 import matplotlib.pyplot as plt
