@@ -9,9 +9,10 @@ from contrastive_lvm.cli.main import app
 
 HEAD = """# Command line
 
-This page is generated from the commands; `clvm COMMAND --help` prints the same text. Results go to
-standard output, as text or, with `--json`, as JSON; messages and progress go to standard error. Bad
-input ends with exit code 2 and one sentence.
+This page is generated from the commands; `clvm COMMAND --help` prints the same text. The commands
+write results to standard output, as text or, with `--json`, as JSON. They write messages and
+progress to standard error. For invalid input they print an error of one sentence and exit with
+code 2.
 """
 
 

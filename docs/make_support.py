@@ -33,11 +33,12 @@ ENGINES = {
 def page() -> str:
     """The page as Markdown."""
     lines = [
-        "# What combines with what",
+        "# Which engine fits which model",
         "",
-        "Every likelihood with every pair of priors, complete or with missing entries: the engines",
-        'that fit it, in the order in which `inference="auto"` tries them.',
-        "`Mixed` combines like the least of its kinds. Written by `docs/make_support.py`.",
+        "The table lists the engines that fit each likelihood with each pair of priors, in the",
+        'order in which `inference="auto"` tries them. They fit complete rows and rows with',
+        "missing entries. An engine fits `Mixed` if it fits all of its kinds.",
+        "`docs/make_support.py` writes this page.",
         "",
         "| prior on S | prior on W | " + " | ".join(LIKELIHOODS) + " |",
         "|---|---|" + "---|" * len(LIKELIHOODS),
@@ -60,7 +61,7 @@ def page() -> str:
         (clvm.NUTS(), clvm.contrastive_model(2, 2, clvm.Bernoulli())),
     ]
     reasons = [f"- {engine._unsupported_reason(model)}" for engine, model in refused]
-    return "\n".join([*lines, "", "Why an engine is not listed:", "", *reasons, ""])
+    return "\n".join([*lines, "", "Why an engine is missing:", "", *reasons, ""])
 
 
 if __name__ == "__main__":
