@@ -26,7 +26,7 @@ from contrastive_lvm.priors.mixture import Mixture
 class LoadingBlock:
     """A block of loadings: its size, the sets in which it is active, and its prior.
 
-    The size of an `automatic` block is the largest that it may have; the data decides.
+    The size of an `automatic` block is its upper limit; the data determine the size.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Model:
     blocks : tuple of LoadingBlock
         Blocks of loadings, in the order of the columns of `L`.
     likelihood : Likelihood
-        Noise about the linear predictor; its variances are common to all sets unless it says
+        Noise about the linear predictor. All sets share its variances unless the likelihood says
         otherwise.
     covariates : tuple of str
         Names of the known columns of every row.

@@ -87,24 +87,24 @@ def fit(
     -----
     Written for `key_added="clvm"`:
 
-    - `obsm["X_clvm_target"]`: posterior means of the target latents (of the components or latents
-      of estimators that have no others). Every observation has them, since scanpy's neighbours
-      refuse NaN: those outside of the target are placed as if they belonged to it, about the
-      target's mean, so that they can be shown together.
-    - `obsm["X_clvm_shared"]`: those of the shared latents, of the background's observations as
-      rows of the background, of all others as rows of the target.
+    - `obsm["X_clvm_target"]`: posterior means of the target latents (for estimators without target
+      latents, of their components or latents). Every observation has them, because scanpy's
+      neighbours do not accept NaN. Observations outside of the target are treated as rows of the
+      target, about the target's mean, so that all observations can be shown together.
+    - `obsm["X_clvm_shared"]`: posterior means of the shared latents; observations of the background
+      are treated as rows of the background, all others as rows of the target.
     - `varm["clvm_target_loadings"]`, `varm["clvm_shared_loadings"]`: the loadings, a column for
       each dimension; networks have none.
     - `obs["clvm_subgroup"]`, `obsm["clvm_subgroup_probabilities"]`: with
       `latent_prior=Mixture(...)`, the most probable subgroup of the target's observations (others
-      have none) and the probabilities of all, as if all observations were of the target.
+      have none) and the probabilities of all observations, treated as rows of the target.
     - `uns["clvm"]`: the estimator and its parameters, the groups, the layer, the bound and the
       shares of variance, as strings, numbers and arrays that h5ad can hold.
 
     `MultiSetLVM` has `obsm["X_clvm_NAME"]` and `varm["clvm_NAME_loadings"]` for the block of each
     name (a "/" in it becomes "_"), and the share of each block in the variance of each group in
     `uns["clvm"]["variance_ratio"]`. Observations of groups that lack a block, or of no group, have
-    zeros there.
+    zeros in the latents of that block.
 
     `ContrastivePCA`, `PPCA` and `VAE` have no shared part, and nothing is written for it. Results
     of an earlier call under the same key are removed first.

@@ -21,9 +21,9 @@ def make_digits_on_texture(
 ) -> ContrastiveData:
     """Make handwritten digits on random texture; the background is texture alone.
 
-    Needs no file: the digits are the 8 x 8 images that come with scikit-learn, divided by 16 to lie
-    between 0 and 1, and each pixel repeated to 2 x 2. The texture at row `u` and column `v` (from
-    0 to 1) of an image is a sum of four plane waves,
+    The function needs no file. The digits are the 8 x 8 images that come with scikit-learn, divided
+    by 16 to lie between 0 and 1, with each pixel repeated to 2 x 2. The texture at row `u` and
+    column `v` (from 0 to 1) of an image is a sum of four plane waves,
 
     `0.5 + 0.25 * sqrt(2 / 4) * sum_k cos(2 pi (f_k u + g_k v) + phase_k)`,
 

@@ -33,9 +33,9 @@ def fetch_mice_protein() -> MiceProtein:
 
     Target: mice given saline that were shocked before they could explore their cage (behaviour S/C
     in the file), with (label 1, genotype Ts65Dn) and without (0) the trisomy. Background: control
-    mice given saline that explored first (C/S), which lack the trisomy. Each mouse was
-    measured fifteen times, so rows of one mouse are not independent: split by `target_mice` when
-    you cross-validate. In the file's 1080 rows 1.68 % of the values are missing.
+    mice given saline that explored first (C/S), which lack the trisomy. Each mouse was measured
+    fifteen times, so rows of one mouse are not independent: pass `target_mice` as `groups`, and
+    split by it when you cross-validate. In the file's 1080 rows 1.68 % of the values are missing.
 
     The file is `mice_protein/Data_Cortex_Nuclear.csv`, 1.7 MB.
 

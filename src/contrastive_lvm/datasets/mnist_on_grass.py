@@ -49,7 +49,8 @@ def fetch_mnist_on_grass(
     n_target, n_background, n_held_out : int
         Numbers of rows, at most 60,000 of the target and 10,000 held out.
     intensity : float
-        Intensity of the digits. At 0.5 the grass has more variance than the digits, at 1 less.
+        Intensity of the digits. At 0.5 the grass has more variance than the digits, and at 1 it has
+        less.
     random_state : int or None
     """
     rng = np.random.default_rng(random_state)

@@ -42,13 +42,14 @@ def make_multi_set(
     Parameters
     ----------
     blocks : dict of str to int
-        Number of dimensions by the sets that have them, joined by "+". By default all of three sets
-        have three dimensions, two sets one more, and one of them another.
+        Number of dimensions by the sets that have them, joined by "+". By default there are three
+        sets: all share three dimensions, two of them share one more, and one of these has another
+        of its own.
     n_rows : int or sequence of int
-        Rows of every set, or of each, in the order of their names.
+        Number of rows of every set, or one number for each set in the order of their names.
     n_features : int
     noise_std : float or sequence of float
-        Standard deviation of the noise of every set, or of each.
+        Standard deviation of the noise of every set, or one number for each set.
     random_state : int or None
 
     Returns

@@ -70,10 +70,10 @@ def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
     """Fetch blood cells with and without interferon beta: Kang et al.
 
     Target: 1,000 cells stimulated with interferon (label 1) and 500 control cells (label 0).
-    Background: 500 other control cells. The type of cell, in `target_types` and
-    `background_types`, has more variance than the stimulus and is shared by both sets. Eight
-    donors gave cells of both conditions; `target_donors` and `background_donors` name them, as
-    `groups` of tests and intervals need it.
+    Background: 500 other control cells. The type of cell, in `target_types` and `background_types`,
+    has more variance than the stimulus and is shared by both sets. Eight donors gave cells of both
+    conditions; `target_donors` and `background_donors` name them. Pass these as `groups` to tests
+    and intervals.
 
     Looked for in turn, in the folder `kang_pbmc`:
 

@@ -76,10 +76,10 @@ def make_contrastive(
 ) -> ContrastiveData:
     """Draw rows from the model, the target latents in clusters: the paper's second data set.
 
-    `x = S z + W t + noise`, `y = S z + noise` with standard normal loadings and `z`, and two
-    target latents, normal about one of `n_clusters` points on a circle with standard deviation
-    0.25. The radius, 1.37, gives each target latent a variance of 1, as the model
-    assumes. The paper gives no sizes; these defaults are ours.
+    `x = S z + W t + noise`, `y = S z + noise` with standard normal loadings and `z`, and two target
+    latents, normal about one of `n_clusters` points on a circle with standard deviation 0.25. The
+    radius, 1.37, gives each target latent a variance of 1, as the model assumes. The paper gives no
+    sizes; we chose these defaults.
 
     Parameters
     ----------

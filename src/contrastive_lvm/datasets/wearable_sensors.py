@@ -96,8 +96,8 @@ def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> Sen
     subjects : iterable of int
         Numbers of the people, from 1 to 10.
     every : int
-        Keep one row of so many of each recording. There are 50 rows per second, which depend
-        strongly on each other.
+        Keep every n-th row of each recording. There are 50 rows per second, which are strongly
+        correlated.
 
     Returns
     -------
@@ -172,15 +172,15 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     ========== ========================== ============ ========= =================
 
     The first is like the paper's experiment with mHealth. In the second, people differ from each
-    other in both sets, so that contrast is needed. The files, in the folder `daily_sports`, are
-    `daily_sports_<which>.npz` (arrays `X`, `activity`, `subject`, `columns`) or the archive of the
-    authors' text files, `daily+and+sports+activities.zip`, 170 MB. Both give the same rows.
+    other in both sets, so a contrastive method is needed. The files, in the folder `daily_sports`,
+    are `daily_sports_<which>.npz` (arrays `X`, `activity`, `subject`, `columns`) or the archive of
+    the authors' text files, `daily+and+sports+activities.zip`, 170 MB. Both give the same rows.
 
     Parameters
     ----------
     which : {"subject1", "pooled8"}
     every : int
-        Keep one row of so many of each person's recording of an activity.
+        Keep every n-th row of each person's recording of an activity.
 
     Returns
     -------

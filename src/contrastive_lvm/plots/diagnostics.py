@@ -154,8 +154,9 @@ def plot_imputation(
 ) -> Axes:
     """Plot held-out entries against the values that the model imputes for them.
 
-    Up to 300 entries have 90 % intervals; the share of all entries inside theirs is written next to
-    them. Fit the model without the held-out entries, or it will look too good.
+    Up to 300 entries are drawn with 90 % intervals, and the plot states the share of all entries
+    that lie inside their intervals. Fit the model without the held-out entries; otherwise the
+    imputation looks better than it is.
 
     Parameters
     ----------

@@ -20,9 +20,9 @@ DIVERGENCES = {
 def plot_history(model: Any, *, figure: Figure | None = None) -> Figure:
     """Plot the history of a trained autoencoder, a value per epoch.
 
-    Four panels: the lower bound of the rows that train and (dashed) of held-out rows; the
-    divergences, which say how much each kind of latents is used; what the shared latents reveal
-    about the target; the learning rate. Bounds and divergences are in nats per row.
+    The four panels show the lower bound of training rows and (dashed) of held-out rows; the
+    divergences, which measure how much each kind of latents is used; what the shared latents reveal
+    about the target; and the learning rate. Bounds and divergences are in nats per row.
 
     Parameters
     ----------

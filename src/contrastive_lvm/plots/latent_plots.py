@@ -127,8 +127,8 @@ def plot_shared(
 ) -> Axes:
     """Plot the shared latents of both sets together.
 
-    The two clouds should coincide. If they do not, some structure of the target went into the
-    shared space, or the background lacks some structure (`leakage` measures it).
+    The two clouds should coincide. If they do not, the shared latents describe structure that only
+    the target has, or the background lacks some structure (`leakage` measures this).
 
     Parameters
     ----------

@@ -23,9 +23,8 @@ def plot_outliers(
 ) -> Axes:
     """Plot an outlier map: how extreme each row's latents are, and how badly the model fits it.
 
-    To the right are rows whose latents are extreme but which the model explains; at the top are
-    rows that it does not explain. The `n` rows that `model.outliers` ranks first are marked with
-    their numbers.
+    Rows to the right have extreme latents but fit the model; rows at the top do not fit the model.
+    The `n` rows that `model.outliers` ranks first are marked with their numbers.
 
     Parameters
     ----------
@@ -84,8 +83,8 @@ def plot_weights(
 ) -> Axes:
     """Plot the weights of entries in the rows that a robust model trusts least.
 
-    Light entries fit the model, dark ones are outliers, white ones are missing. Where a weight
-    belongs to a whole row, so does its colour.
+    Light entries fit the model, dark entries are outliers, and white entries are missing. If a
+    weight belongs to a whole row, the row has one colour.
 
     Parameters
     ----------

@@ -26,9 +26,9 @@ def plot_subgroups(
 ) -> Axes:
     """Plot the first two target latents in the colours of their subgroups.
 
-    An ellipse holds 90 % of a fitted component, its name has its share of the target. Rows whose
-    subgroup is not certain (below 90 %) are grey. A single dimension is drawn as histograms, with
-    the densities of the components.
+    Each ellipse contains 90 % of a fitted component, and its label gives the component's share of
+    the target. Rows whose subgroup has a probability below 90 % are grey. A single dimension is
+    drawn as histograms, with the densities of the components.
 
     Parameters
     ----------
