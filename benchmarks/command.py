@@ -16,8 +16,8 @@ from benchmarks.measure import Result
 ROWS, FEATURES, REPEATS = 20_000, 1_000, 5
 ARRAY = ROWS * FEATURES * 8 / 1e6  # megabytes
 
-# It also says what it takes after its imports and without choosing rows, the strictest measure:
-# pandas and scikit-learn take some two seconds to import, which no command can do without.
+# Both also say what they take after their imports, the script without choosing rows: a strict
+# measure, since the command also looks for outliers and asks what tells the sets apart.
 SCRIPT = """
 import json, sys, time
 import pandas as pd
@@ -34,15 +34,21 @@ print(json.dumps(seconds + time.perf_counter() - begin))
 """
 # Linux counts what the parent held into ru_maxrss of a child; VmHWM is of this program alone.
 COMMAND = """
-import pathlib, re, resource, sys
+import pathlib, re, resource, sys, time
+import pandas
+from contrastive_lvm.cli import fit, parse_options
 from contrastive_lvm.cli.main import run
+from contrastive_lvm.io.tables import prepare
+from contrastive_lvm.report import evidence, findings
 
+begin = time.perf_counter()
 code = run(sys.argv[1:])
+seconds = time.perf_counter() - begin
 status = pathlib.Path("/proc/self/status")
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 if status.exists():
     peak = re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1]
-print(peak, file=sys.stderr)
+print(seconds, peak, file=sys.stderr)
 sys.exit(code)
 """
 
@@ -55,16 +61,18 @@ def fit() -> Iterator[Result]:
         options = ["--by", "group", "--target", "case", "-o", str(folder / "model.clvm")]
         command = [sys.executable, "-c", COMMAND, "fit", str(path), *options]
         script = [sys.executable, "-c", SCRIPT, str(path)]
-        ours, theirs, inner, peak = (float("inf"),) * 4
+        ours, theirs, inner, own, peak = (float("inf"),) * 5
         for _ in range(REPEATS):
             seconds, done = timed(command)
-            ours, peak = min(ours, seconds), min(peak, float(done.stderr.split()[-1]) * 1024 / 1e6)
+            after_imports, kilobytes = map(float, done.stderr.split()[-2:])
+            ours, own = min(ours, seconds), min(own, after_imports)
+            peak = min(peak, kilobytes * 1024 / 1e6)
             seconds, done = timed(script)
             theirs, inner = min(theirs, seconds), min(inner, float(json.loads(done.stdout)))
     detail = f"{ours:.1f} s, read_csv and fit {inner:.1f} s, script {theirs:.1f} s"
     what = "clvm fit / a script that reads with pandas and fits, 20,000 x 1,000"
     yield Result(what, ours / theirs, 1.3, detail)
-    yield Result("the same, imports of the script not counted", ours / inner, 1.3, "")
+    yield Result("the same after imports", own / inner, 1.3, f"{own:.1f} s and {inner:.1f} s")
     yield Result(
         "memory of clvm fit / the array", peak / ARRAY, 3.0, f"{peak:.0f} MB with packages"
     )
