@@ -165,7 +165,7 @@ def test_two_files_of_one_kind_have_no_findings(tmp_path: Path, capsys: Capture)
     ran("fit", *files, *SMALL, "-o", tmp_path / "m.clvm", "--bootstrap", 40)
     out = capsys.readouterr().out
     assert out.startswith("No evidence that the target has structure of its own (p = 0.")
-    assert "the dimensions below may be noise." in out
+    assert "the dimensions below describe noise." in out
     assert out.count("±") == 10
     ran("fit", *files, *SMALL, "-o", tmp_path / "m.clvm")
     out = capsys.readouterr().out

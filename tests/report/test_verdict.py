@@ -49,7 +49,7 @@ def made(pvalue: float, n_target: int) -> Any:
             2,
             (
                 "No evidence that the target has structure of its own (p = 0.41); the dimensions "
-                "below may be noise."
+                "below describe noise."
             ),
             "care",
         ),

@@ -115,7 +115,7 @@ def _tested(
     p, shown = f"p = {rounded(test.pvalue)}", model.blocks_[block].n_components
     if not test.n_target:
         said = f"no evidence that rows of {have} have structure that rows of {lack} lack"
-        return f"{said} ({p}); it may be noise."
+        return f"{said} ({p}); it describes noise."
     return (
         f"rows of {have} have structure that rows of {lack} lack ({p}); the test supports "
         f"{counted(test.n_target)}, the model has {counted(int(shown), '')}."

@@ -311,8 +311,8 @@ def _sentence(pvalue: float, supported: int, shown: int | None) -> str:
         sentence = f"No evidence that the target has structure of its own ({p})"
         if not shown:
             return f"{sentence}."
-        which = "dimension" if shown == 1 else "dimensions"
-        return f"{sentence}; the {which} below may be noise."
+        which = "dimension below describes" if shown == 1 else "dimensions below describe"
+        return f"{sentence}; the {which} noise."
     found = f"Target and background differ: {p}, {counted(supported)} supported"
     if shown is None or shown == supported:
         return f"{found}."
