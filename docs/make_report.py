@@ -21,7 +21,7 @@ def main() -> None:
         browser = driver.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        page = browser.new_page(viewport={"width": 1240, "height": 1190})
+        page = browser.new_page(viewport={"width": 1240, "height": 1150})
         page.goto(path.as_uri())
         page.wait_for_function("window.clvm?.ready")
         page.click("#legend button >> nth=1")
