@@ -230,7 +230,7 @@ def mean_score(scores: ArrayLike, sample_weight: RowNumbers) -> float:
 def refuse_values(X: Matrix, name: str, *, missing: bool = True, columns: bool = False) -> None:
     """Refuse infinite values, NaN unless it may be `missing`, and empty `columns` if asked for."""
     with np.errstate(all="ignore"):
-        if np.isfinite(X.sum()):
+        if np.isfinite(_total(X)):
             return
     infinite, observed = False, np.zeros(X.shape[1])
     for rows in row_slices(*X.shape):
@@ -248,6 +248,13 @@ def refuse_values(X: Matrix, name: str, *, missing: bool = True, columns: bool =
         raise InvalidDataError(name, reason)
     if columns:
         refuse_empty_columns(observed, name)
+
+
+def _total(X: Matrix) -> float:
+    """Return the sum of all entries; by BLAS, it takes half the time."""
+    if is_sparse(X) or not (X.flags.c_contiguous or X.flags.f_contiguous):
+        return float(X.sum())
+    return float((np.ones(X.shape[0], X.dtype) @ X).sum())
 
 
 def refuse_empty_columns(observed: Array, name: str) -> None:

@@ -23,6 +23,7 @@ from contrastive_lvm.estimators.input_rows import (
     refuse_empty_columns,
     refuse_too_many_dimensions,
     refuse_unsupported,
+    refuse_values,
     rows_for_fit,
     warn_about_equal_sets,
 )
@@ -191,9 +192,8 @@ def compress(
     The model is returned with its priors in the units of the data.
     """
     data = engine._prepare(given.model, given.sets, given.weights, given.covariates, log_sizes)
-    for name, rows, weights in zip(given.names, data.sets, given.weights, strict=True):
-        if weights is not None:  # a feature may be observed in rows of weight 0 only
-            refuse_empty_columns(rows.counts, name)
+    for name, rows in zip(given.names, data.sets, strict=True):  # rows of weight 0 do not count
+        refuse_empty_columns(rows.counts, name)
     of_sets = [float(v.mean()) for v in data.variances] if data.linearized is None else ()
     check_variances(data.variance, [rows.mean for rows in data.sets], of_sets)
     return given.model.in_units_of(data.variance, data.n_features), data
@@ -292,6 +292,9 @@ def _black_box(
         )
     if given.covariates is not None:
         raise ValueError(f"inference={engine!r} cannot use covariates; use inference='em' or 'vb'.")
+    for name, rows in zip(given.names, given.sets, strict=True):
+        if not isinstance(rows, RowReader):
+            refuse_values(rows, name, columns=True)
     variances, means = zip(*map(_moments, given.sets), strict=True)
     pooled = np.average(variances, axis=0, weights=[X.shape[0] for X in given.sets])
     units = given.model.likelihood._has_closed_form  # counts and binary rows have none

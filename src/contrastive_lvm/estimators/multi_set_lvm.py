@@ -40,7 +40,7 @@ from contrastive_lvm.estimators.parse_blocks import (
 from contrastive_lvm.estimators.parse_params import EngineLike, LikelihoodLike, RandomState
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report_of_sets
-from contrastive_lvm.estimators.row_sets import SetsOfRows, check_labels, split_rows
+from contrastive_lvm.estimators.row_sets import SetsOfRows, coded_labels, places_of_sets, split_rows
 from contrastive_lvm.io.value_checks import check_values, whole
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -237,7 +237,8 @@ class MultiSetLVM(MultiSetPredictions):
     ) -> tuple[SetsOfRows, FitInput]:
         """Check rows and parameters; `blocks` stand for those of the estimator."""
         rows = rows_for_fit(self, X)
-        given = split_rows(X, rows, check_labels(sets, rows.shape[0]), sample_weight, size_factors)
+        places = places_of_sets(*coded_labels(sets, rows.shape[0]))
+        given = split_rows(X, rows, places, sample_weight, size_factors)
         known = self._read_covariates(covariates, given, rows.shape[0])
         model = self._checked_model(given, self.blocks if blocks is None else blocks)
         names = tuple(f"X in set {name!r}" for name in given.places)

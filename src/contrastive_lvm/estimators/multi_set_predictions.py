@@ -21,7 +21,7 @@ from contrastive_lvm.estimators.linear_estimator import (
 )
 from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.estimators.prediction_model import Outliers, RowFacts, ranked
-from contrastive_lvm.estimators.row_sets import check_labels, places_of_sets
+from contrastive_lvm.estimators.row_sets import check_labels, coded_labels, places_of_sets, size_of
 from contrastive_lvm.estimators.units import log_volumes
 
 # The model of a set, its rows and its name, to one or several arrays of as many rows.
@@ -72,14 +72,14 @@ class MultiSetPredictions(LinearEstimator):
     ) -> tuple[Array, ...]:
         """Apply a function to the rows of each set, and put the results in the order of rows."""
         rows, fitted = self._read(X), self._fitted()
-        labels = check_labels(sets, rows.shape[0], self._sets)
+        places = places_of_sets(*coded_labels(sets, rows.shape[0], self._sets))
         checked = self._check_facts(facts, rows.shape[0])
         found: list[Array] = []
-        for name, at in places_of_sets(labels).items():
+        for name, at in places.items():
             own = rows[at]
             result = function(fitted.for_rows(name, own, checked.of(at)), own, name)
             parts = result if isinstance(result, tuple) else (result,)
-            found = found or [np.empty((len(labels), *p.shape[1:]), dtype=p.dtype) for p in parts]
+            found = found or [np.empty((rows.shape[0], *p.shape[1:]), dtype=p.dtype) for p in parts]
             for whole, part in zip(found, parts, strict=True):
                 whole[at] = part
         return tuple(found)
@@ -184,9 +184,9 @@ class MultiSetPredictions(LinearEstimator):
     def inverse_transform(self, T: ArrayLike, *, sets: Any) -> Array:
         """Return features from the columns of `transform`: the mean of each row's set and `L h`."""
         latents = check_latents(T, self._n_features_out)
-        labels = check_labels(sets, len(latents), self._sets)
         found = np.empty((len(latents), self.n_features_in_))
-        for name, at in places_of_sets(labels).items():
+        coded = coded_labels(sets, len(latents), self._sets)
+        for name, at in places_of_sets(*coded).items():
             found[at] = self._from_public(latents[at], name)
         return found
 
@@ -325,11 +325,11 @@ class MultiSetPredictions(LinearEstimator):
         """
         n, fitted = check_integer("n_samples", n_samples, 1), self._fitted()
         chosen = tuple(self.blocks_) if blocks is None else self._check_blocks("blocks", blocks)
-        labels, rng = check_labels(sets, n, self._sets), check_random_state(random_state)
+        coded, rng = coded_labels(sets, n, self._sets), check_random_state(random_state)
         facts = self._check_facts(RowFacts(size_factors, covariates), n)
         drawn = np.empty((n, self.n_features_in_))
-        for name, at in places_of_sets(labels).items():
-            size = int((labels == name).sum())
+        for name, at in places_of_sets(*coded).items():
+            size = size_of(at)
             view = fitted.for_new_rows(name, size, facts.of(at))
             kept = kept_latents(fitted, chosen, name)
             drawn[at] = prediction.draw(view, size, rng, active=kept)

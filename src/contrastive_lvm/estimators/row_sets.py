@@ -21,11 +21,19 @@ from contrastive_lvm.rows.reader import Checks, RowReader, Rows, open_rows
 from contrastive_lvm.rows.row_subset import select_rows
 
 Labels = npt.NDArray[np.object_]  # (N,) the name of each row's set
+Codes = npt.NDArray[np.intp]
 Places = slice | npt.NDArray[np.intp]
 
 
 def check_labels(given: Any, n_rows: int, known: Sequence[str] = ()) -> Labels:
     """Return the set of each row as text; one name stands for all rows where sets are `known`."""
+    codes, names = coded_labels(given, n_rows, known)
+    labels: Labels = np.array(names, dtype=object)[codes]
+    return labels
+
+
+def coded_labels(given: Any, n_rows: int, known: Sequence[str] = ()) -> tuple[Codes, list[str]]:
+    """Return the number of each row's set, and the sets in the order of their names."""
     if isinstance(given, str) and known:
         given = np.full(n_rows, given, dtype=object)
     if given is None or isinstance(given, str) or not hasattr(given, "__len__"):
@@ -40,24 +48,31 @@ def check_labels(given: Any, n_rows: int, known: Sequence[str] = ()) -> Labels:
     if len(missing):
         reason = f"names no set for row {missing[0]}; label every row, or leave such rows out."
         raise InvalidDataError("sets", reason)
-    of_codes: Labels = np.array([str(label) for label in distinct], dtype=object)
-    names: Labels = of_codes[codes]
-    strange = set(of_codes) - set(known)
+    texts = [str(label) for label in distinct]
+    strange = set(texts) - set(known)
     if known and strange:
         reason = f"has {first_few(strange)}, but the model was fitted to {first_few(known)}."
         raise InvalidDataError("sets", reason)
-    return names
+    names = sorted(set(texts))
+    place = np.array([names.index(text) for text in texts], dtype=np.intp)
+    return place[codes], names
 
 
-def places_of_sets(labels: Labels) -> dict[str, Places]:
-    """Return where the rows of each set are, sets in the order of their names."""
-    codes, names = pd.factorize(labels, sort=True)
+def places_of_sets(codes: Codes, names: Sequence[str]) -> dict[str, Places]:
+    """Return where the rows of each set are."""
     found: dict[str, Places] = {}
     for code, name in enumerate(names):
         places = np.flatnonzero(codes == code)
+        if not len(places):
+            continue
         consecutive = places[-1] - places[0] == len(places) - 1
         found[name] = slice(int(places[0]), int(places[-1]) + 1) if consecutive else places
     return found
+
+
+def size_of(places: Places) -> int:
+    """Return the number of rows at some places."""
+    return places.stop - places.start if isinstance(places, slice) else len(places)
 
 
 class SetsOfRows(NamedTuple):
@@ -75,10 +90,9 @@ class SetsOfRows(NamedTuple):
 
 
 def split_rows(
-    X: Any, rows: Rows, labels: Labels, weights: RowNumbers, sizes: RowNumbers
+    X: Any, rows: Rows, places: dict[str, Places], weights: RowNumbers, sizes: RowNumbers
 ) -> SetsOfRows:
     """Return the rows of each set with what belongs to them; `rows` are those of X, checked."""
-    places = places_of_sets(labels)
     n = rows.shape[0]
     if weights is not None:
         weights = number_per_row("sample_weight", weights, n)
@@ -95,14 +109,12 @@ def split_rows(
 
 
 def _rows_of_set(X: Any, rows: Rows, at: Places, name: str) -> Rows:
-    n = at.stop - at.start if isinstance(at, slice) else len(at)
+    n = size_of(at)
     if n < 2:
         reason = f"has {n} sample (row), but fitting needs at least 2; add rows, or leave it out."
         raise InvalidDataError(name, reason)
     if not isinstance(rows, RowReader):
-        own = rows[at]
-        refuse_values(own, name, columns=True)
-        return own
+        return rows[at]
     values = partial(refuse_values, name=name)
     checks = Checks(values, partial(refuse_empty_columns, name=name))
     chosen = np.zeros(rows.shape[0], dtype=bool)

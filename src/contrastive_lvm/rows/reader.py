@@ -36,6 +36,9 @@ Positions: TypeAlias = slice | np.ndarray  # some rows of a chunk
 NUMBERS = "biuf"  # kinds of dtype that are real numbers
 CHUNK_ENTRIES = 1 << 21  # of a chunk: as many as products want at a time
 LEAST_ENTRIES = 1 << 17  # of a chunk: with less, starting a thread takes longer than its work
+# Of a chunk for products of all features: 100,000 x 200 in sets of 10,000 take 63 ms in chunks of
+# 2^17 entries, 41 ms in chunks of 2^20 and 40 ms as a whole (one thread, float32).
+PRODUCT_ENTRIES = 1 << 20
 SHARES = 16  # chunks of a set, within these limits, so that threads finish at about the same time
 MOST_LOADED = 1 << 23  # entries of a set that is worked on as a whole, 64 MB in double precision
 MOST_ENTRIES = 1 << 24  # of a chunk that takes in whole chunks of a file
@@ -169,6 +172,10 @@ class RowReader(ABC):
         self.checks.counts(column_sums(whole)[1])
         return whole
 
+    def for_products(self) -> Self:
+        """Return the same rows in chunks as large as products with features want, if in memory."""
+        return self
+
     def checked(self, values: Callable[[Matrix], None]) -> Self:
         """Add another check of the values."""
         other = copy.copy(self)
@@ -249,6 +256,18 @@ class LocalRows(RowReader):
         if self.random_access:
             return reduce(plus, in_order(work, used))
         return reduce(plus, in_order(function, map(chunk, used)))
+
+    def for_products(self) -> Self:
+        """Return rows of an array in chunks of `PRODUCT_ENTRIES` at least."""
+        if not (self.in_memory and self.is_dense):
+            return self
+        n, D = self.shape
+        least = -(-PRODUCT_ENTRIES // max(1, D))
+        if least <= self.slices[0].stop:
+            return self
+        other = copy.copy(self)
+        other.slices = list(row_slices(n, D, elements=MOST_ENTRIES, most=least))
+        return other
 
     def renew(
         self,

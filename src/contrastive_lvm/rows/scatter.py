@@ -307,7 +307,8 @@ class Moments(NamedTuple):
 def first_pass(reader: RowReader, weights: Array | None = None, *, scatter: bool) -> Moments:
     """Compute the moments of all rows, which are checked on the way."""
     function = partial(_moments, reader.checks.values, scatter)
-    found = reader.reduce(function, Moments.plus, weights=weights)
+    rows = reader.for_products() if scatter else reader
+    found = rows.reduce(function, Moments.plus, weights=weights)
     reader.checks.counts(found.counts)
     return found
 
