@@ -385,11 +385,13 @@ class Problem:
 def _inner_columns(model: Model, block: LoadingBlock) -> Columns:
     """Return columns whose latents those of a block may take up: of blocks in fewer of its sets.
 
-    Priors of both must be flat, and the latents of both standard normal.
+    Priors of both must be flat, and the latents of the block standard normal; those of the others,
+    which do not change, may have any distribution.
     """
-    free = {b.name: not b.prior._is_proper and b.latent_prior is None for b in model.blocks}
+    flat = {b.name: not b.prior._is_proper for b in model.blocks}
+    free = flat[block.name] and block.latent_prior is None
     inside = [
-        free[block.name] and free[other.name] and set(other.sets) < set(block.sets)
+        free and flat[other.name] and set(other.sets) < set(block.sets)
         for other in model.blocks
     ]
     return np.flatnonzero(np.repeat(inside, [other.n_components for other in model.blocks]))
