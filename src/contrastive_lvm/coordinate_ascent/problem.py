@@ -391,8 +391,7 @@ def _inner_columns(model: Model, block: LoadingBlock) -> Columns:
     flat = {b.name: not b.prior._is_proper for b in model.blocks}
     free = flat[block.name] and block.latent_prior is None
     inside = [
-        free and flat[other.name] and set(other.sets) < set(block.sets)
-        for other in model.blocks
+        free and flat[other.name] and set(other.sets) < set(block.sets) for other in model.blocks
     ]
     return np.flatnonzero(np.repeat(inside, [other.n_components for other in model.blocks]))
 
