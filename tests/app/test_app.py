@@ -214,7 +214,12 @@ def test_it_says_what_was_read(client: Any) -> None:
 def test_counts_and_units_are_recognized(client: Any) -> None:
     counts = pd.DataFrame(np.arange(40).reshape(10, 4) % 7, columns=list("abcd"))
     state = put(client, opened(client), "a.csv", csv(counts)).json()
-    assert state["choices"]["values"] == "counts"
+    assert (state["choices"]["values"], state["choices"]["n_shared"]) == ("counts", "auto")
+    genes = pd.DataFrame(
+        np.arange(1010).reshape(10, 101) % 7, columns=[f"g{i}" for i in range(101)]
+    )
+    state = put(client, opened(client), "a.csv", csv(genes)).json()
+    assert (state["choices"]["values"], state["choices"]["n_shared"]) == ("counts", "10")
     uneven = pd.DataFrame({"a": np.linspace(0, 1, 9), "b": np.linspace(0, 1e5, 9)})
     state = put(client, opened(client), "a.csv", csv(uneven)).json()
     assert state["choices"]["scale"] == "standard"
@@ -582,6 +587,15 @@ def test_without_the_extra_it_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
     assert run(["app"]) == 2
     assert "pip install 'contrastive-lvm[app]'" in capsys.readouterr().err
+
+
+def test_the_address_can_be_opened_as_soon_as_it_is_printed() -> None:
+    import socket
+
+    from contrastive_lvm.cli.app import _listen
+
+    with _listen(0) as listener:
+        socket.create_connection(listener.getsockname()).close()
 
 
 def test_a_file_that_is_absent_or_a_port_in_use_is_refused(capsys: Any) -> None:

@@ -37,7 +37,7 @@ def describe(path: str, said: dict[str, Any]) -> dict[str, Any]:
         "rows": table.n_rows,
         "features": len(table.features),
         "missing": missing_share(table.values),
-        "columns": _columns(table),
+        "columns": _columns(table, described=place.suffix.lower() == ".h5ad"),
         "sheets": sheets,
         "rewritten": sorted({how for _, how in table.rewritten}),
         "remarks": list(table.remarks),
@@ -69,10 +69,11 @@ def _kind(table: Table) -> str:
     return "binary" if np.isin(observed, (0.0, 1.0)).all() else "measurements"
 
 
-def _columns(table: Table) -> list[dict[str, Any]]:
+def _columns(table: Table, *, described: bool) -> list[dict[str, Any]]:
     """Describe the columns: annotations with their values first, then features.
 
-    A column whose values may tell sets apart has up to 40 different words, or eight numbers.
+    A column whose values may tell sets apart has up to 40 different words, or eight numbers; in a
+    file with a table that describes its rows, no feature is one.
     """
     found = []
     for name, column in table.annotations.items():
@@ -84,7 +85,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         if not sparse:
             numbers = np.asarray(table.values[:, i])
             own["missing"] = int(np.isnan(numbers).sum())
-            if len(np.unique(numbers[:200])) <= 8:
+            if not described and len(np.unique(numbers[:200])) <= 8:
                 own |= _values(pd.Series(numbers), most=8)
         found.append(own)
     return found

@@ -23,6 +23,9 @@ from contrastive_lvm.app.choices import (
 from contrastive_lvm.app.jobs import Workers
 
 LARGEST = 2 << 30  # bytes of an upload, and of all files of a session that is opened
+# Features of counts above which a fit begins with ten shared dimensions: finding their number takes
+# minutes for 2,000 rows of 500 genes.
+MANY_COUNTS = 100
 MOST_FITS = 100  # of a session, whose page lists all of them
 ENDINGS = (
     ".csv", ".tsv", ".tab", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".tab.gz", ".xlsx", ".xlsm",
@@ -88,7 +91,9 @@ class Session:
         found = self.read.get(path.name, {"error": "it was removed"})
         if len(self.files) == 1 and "error" not in found:  # the answers begin with good guesses
             uneven = found["uneven"] and found["values"] == "measurements"
+            many = found["values"] == "counts" and found["features"] > MANY_COUNTS
             given = {"values": found["values"], "scale": "standard" if uneven else "none"}
+            given |= {"n_shared": "10" if many else "auto"}
             self.choices = Choices(**as_json(self.choices) | given)
         if len(self.files) == 2:
             self._forget("by", "target", "background", "where", "replicates")

@@ -70,6 +70,7 @@ def _listen(port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
+        listener.listen(128)  # a browser that is quicker than the server waits for it
     except OSError as error:
         listener.close()
         raise OSError(

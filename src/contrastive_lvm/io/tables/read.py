@@ -97,7 +97,8 @@ def read_table(
 def _doubts(table: Table, aside: set[str]) -> list[str]:
     """Say which columns may mean something else, as far as their first rows tell."""
     found = []
-    for name in table.annotations.columns.difference(list(aside), sort=False):
+    notes = table.annotations.columns.difference(list(aside), sort=False)
+    for name in () if table.source.lower().endswith(".h5ad") else notes:  # no column is a feature
         words = table.annotations[name].dropna().head(200)
         digits = [str(word).strip() for word in words if isinstance(word, str)]
         texts = [word for word in digits if re.match("[^A-Za-z]{0,4}[0-9]", word)]
