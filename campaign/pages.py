@@ -53,12 +53,18 @@ def _names(rng: np.random.Generator, n: int) -> list[str]:
     return [str(name) for name in np.array(NAMES, dtype=object)[rng.integers(len(NAMES), size=n)]]
 
 
+def _objects(names: list[str]) -> pd.Index:
+    """Hold names that are no text to pandas 3.1, which keeps texts in UTF-8."""
+    return pd.Index(names, dtype=object)
+
+
 def _page(rng: np.random.Generator, folder: Path) -> Path:
     """Write a report whose names are all hostile; features need names that differ."""
     data = clvm.datasets.make_contrastive(24, 16, n_features=12, n_shared=2, random_state=0)
     features = [f"{name}{' ' * j}" for j, name in enumerate(_names(rng, 12))]
     target, background = (
-        pd.DataFrame(rows, columns=features, index=_names(rng, len(rows))) for rows in data[:2]
+        pd.DataFrame(rows, _objects(_names(rng, len(rows))), _objects(features))
+        for rows in data[:2]
     )
     model = clvm.ContrastiveLVM(2, 2).fit(target, background=background)
     groups = _names(rng, 3)

@@ -58,7 +58,7 @@ def test_a_workbook_of_rotated_loadings(fitted: Path) -> None:
     place = fitted / "tables.xlsx"
     command = ["export", str(fitted / "m.clvm"), "--yes", "-o", str(place), "--bootstrap", "0"]
     assert run([*command, "--rotate", "varimax"]) == 0
-    sheets = pd.read_excel(place, sheet_name=None, index_col=0)
+    sheets = pd.read_excel(place, sheet_name=None, index_col=0, engine="openpyxl")
     model = clvm.load_model(fitted / "m.clvm").rotate("varimax")
     np.testing.assert_allclose(sheets["loadings"]["target2"], model.target_components_[1])
     assert "target1_std" not in sheets["loadings"]

@@ -199,7 +199,8 @@ assert "matplotlib.pyplot" not in sys.modules
 def test_names_of_the_data_are_drawn_as_they_are(name: str) -> None:
     data = clvm.datasets.make_subgroups(40, 40, random_state=0)
     names = [f"{name}{i}" for i in range(30)]
-    target, background = (pd.DataFrame(rows, columns=names) for rows in data[:2])
+    columns = pd.Index(names, dtype=object)  # texts of pandas 3.1 are UTF-8
+    target, background = (pd.DataFrame(rows, columns=columns) for rows in data[:2])
     model = clvm.ContrastiveLVM(2, 4).fit(target, background=background)
     latents, labels = model.transform(target), [f"{name}{i % 3}" for i in range(40)]
     for drawn in (

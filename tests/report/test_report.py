@@ -163,8 +163,9 @@ UNSEEN = "\ud800\udfff\0\x1b[31m\x85\u202egnp\u2066\r\n"
 
 def test_characters_that_cannot_be_shown_are_replaced(tmp_path: Path) -> None:
     names = [f"{UNSEEN}{i}" for i in range(30)]
-    target = pd.DataFrame(DATA.target, columns=names, index=[UNSEEN] * 60)
-    background = pd.DataFrame(DATA.background, columns=names)
+    columns, rows = (pd.Index(given, dtype=object) for given in (names, [UNSEEN] * 60))
+    target = pd.DataFrame(DATA.target, columns=columns, index=rows)
+    background = pd.DataFrame(DATA.background, columns=columns)
     model = clvm.ContrastiveLVM(2, 4).fit(target, background=background)
     labels = {UNSEEN: [UNSEEN] * 60}
     path = model.report(

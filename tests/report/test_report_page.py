@@ -504,14 +504,19 @@ HOSTILE = [
 ]
 
 
+def objects(names: list[str]) -> pd.Index:
+    """Hold names that are no text to pandas 3.1, which keeps texts in UTF-8."""
+    return pd.Index(names, dtype=object)
+
+
 class HostileCase(Case):
     """A page whose features, rows, annotations, groups and title are all hostile."""
 
     def __init__(self, folder: Path) -> None:
         self.data = clvm.datasets.make_subgroups(64, 32, random_state=0)
-        names = [HOSTILE[i % 16] + " " * (i // 16) for i in range(30)]
-        self.target = pd.DataFrame(self.data.target, columns=names, index=HOSTILE * 4)
-        self.background = pd.DataFrame(self.data.background, columns=names, index=HOSTILE * 2)
+        names = objects([HOSTILE[i % 16] + " " * (i // 16) for i in range(30)])
+        self.target = pd.DataFrame(self.data.target, objects(HOSTILE * 4), names)
+        self.background = pd.DataFrame(self.data.background, objects(HOSTILE * 2), names)
         self.model = clvm.ContrastiveLVM(2, 3).fit(self.target, background=self.background)
         self.path = self.model.report(
             folder / "report.html",

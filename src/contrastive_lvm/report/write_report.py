@@ -1,6 +1,7 @@
 """Write the report of rows in memory: check the arguments and write the file."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,6 +56,7 @@ def write_report(
         )
     if background.X is None and background.labels is not None:
         raise ValueError("background_labels were given without a background; give both or neither.")
+    preparation = preparation._replace(features=[_text(name) for name in preparation.features])
     used = [name for name in COLUMNS if _is_given(name, target, background)]
     preparation = preparation._replace(
         sizes=COLUMNS["size_factors"] if "size_factors" in used else None,
@@ -66,6 +68,8 @@ def write_report(
         rows = read_rows(model, background.X, name="background")
         second = _table(rows, background, preparation.features)
     sets, bare = Sets(first, second, preparation, []), without_preparation(model)
+    if hasattr(bare, "feature_names_in_"):
+        bare.feature_names_in_ = np.array(preparation.features, dtype=object)
     return write_text_atomically(place, page(page_data(bare, sets, title=title)))
 
 
@@ -98,7 +102,7 @@ def _table(values: Matrix, given: GivenRows, features: list[str]) -> Table:
     index = getattr(given.X, "index", None)
     if index is None or isinstance(index, pd.RangeIndex) or callable(index):
         index = range(n)
-    names = [str(name) for name in index]
+    names = [_text(str(name)) for name in index]
     return Table(values, features, pd.concat(notes, axis=1), names, named=True, source="")
 
 
@@ -124,9 +128,9 @@ def _frame(labels: Any) -> pd.DataFrame:
     if isinstance(labels, pd.DataFrame):
         return labels
     if isinstance(labels, Mapping):
-        return pd.DataFrame({str(k): _one(v) for k, v in labels.items()})
+        return pd.DataFrame({_text(str(k)): _one(v) for k, v in labels.items()})
     called = getattr(labels, "name", None)
-    return pd.DataFrame({str(called) if isinstance(called, str) else "label": _one(labels)})
+    return pd.DataFrame({_text(called) if isinstance(called, str) else "label": _one(labels)})
 
 
 def _one(values: Any) -> Any:
@@ -134,4 +138,15 @@ def _one(values: Any) -> Any:
     column = values if isinstance(values, pd.Series | pd.Categorical) else np.asarray(values)
     if column.ndim != 1:
         raise ValueError(f"shape {column.shape}")
+    if column.dtype.kind in "OU":
+        return np.array([_text(value) for value in column], dtype=object)
     return column.array if isinstance(column, pd.Series) else column
+
+
+def _text(value: Any) -> Any:
+    r"""Replace halves of characters, which are no text to pandas from version 3.1 on.
+
+    >>> _text("half \ud800") == "half \ufffd"
+    True
+    """
+    return re.sub("[\ud800-\udfff]", "\ufffd", value) if isinstance(value, str) else value
