@@ -18,7 +18,15 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Parameters, Statistics
 from contrastive_lvm.coordinate_ascent.loading_step import SetStatistics
-from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
+from contrastive_lvm.coordinate_ascent.mixed_latents import best_mixing, blocks_within
+from contrastive_lvm.coordinate_ascent.problem import (
+    Carry,
+    Problem,
+    RowResults,
+    States,
+    WarmStart,
+    latent_moment,
+)
 from contrastive_lvm.coordinate_ascent.tied_means import TiedMeans, prior_precision, tied_means
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.likelihoods.values import CountTable, Nuisance
@@ -63,8 +71,9 @@ class GeneralisedProblem(Problem):
         uncertain = [posterior and block.prior._has_posterior for block in model.blocks]
         sizes = [block.n_components for block in model.blocks]
         self.uncertain = np.flatnonzero(np.repeat(uncertain, sizes))
-        # Means may be tied to the loadings of each block, which therefore stay apart.
+        # Means are tied to the loadings of each block, and `mixed_latents` heeds that.
         self.inner = [np.empty(0, dtype=np.intp)] * len(model.blocks)
+        self.within = blocks_within(model, self.uncertain)
 
     def with_model(self, model: Model) -> "GeneralisedProblem":
         """Return the same data with another model."""
@@ -209,11 +218,35 @@ class GeneralisedProblem(Problem):
         loadings = Loadings(p.L, carry.cov)
         places = self._places(found, loadings)
         means = [mean + p.L @ place for mean, place in zip(p.means, places, strict=True)]
-        R = self._best_change(loadings, self._centred(found, places))
+        p, centred = p._replace(means=tuple(means)), self._centred(found, places)
+        change, loadings, centred = self._mixed_latents(p, loadings, centred, carry.states)
+        R = self._best_change(loadings, centred)
         if R is not None:
-            loadings = loadings.transformed(R)
-        carry = carry._replace(cov=loadings.cov, change=R, places=tuple(places))
-        return self.flatten(p._replace(L=loadings.mean, means=tuple(means))), carry
+            loadings, change = loadings.transformed(R), change @ R
+        carry = carry._replace(cov=loadings.cov, change=change, places=tuple(places))
+        return self.flatten(p._replace(L=loadings.mean)), carry
+
+    def _mixed_latents(
+        self, p: Parameters, loadings: Loadings, sets: list[SetStatistics], states: States
+    ) -> tuple[Array, Loadings, list[SetStatistics]]:
+        """Let latents take over a part of those of blocks in fewer of their sets."""
+        K = self.model.n_columns
+        change, precision = np.eye(K), self._precision(states)
+        for u, h in self.within:
+            own = [i for i, active in enumerate(self.active) if np.isin(u, active).all()]
+            tied = self._tied(p, loadings)
+            tied = tied._replace(centers=tied.centers[own], places=tied.places[own])
+            latents = np.sum([latent_moment(sets[i], K) for i in own], axis=0)
+            means = [p.means[i] for i in own]
+            R = best_mixing(u, h, loadings, latents, precision, means, tied)
+            loadings, change = loadings.transformed(R), change @ R
+            inverse = np.linalg.inv(R)
+            for i in own:
+                moment = inverse @ latent_moment(sets[i], K) @ inverse.T
+                active = self.active[i]
+                latent = packed.pack(moment[np.ix_(active, active)])[:, 0]
+                sets[i] = sets[i]._replace(statistics=sets[i].statistics._replace(latent=latent))
+        return change, loadings, sets
 
     def _places(self, found: RowResults, loadings: Loadings) -> list[Array]:
         """Return what the means take over of the latents of each set, (K,) each.

@@ -4,6 +4,9 @@ A start is the optimum of a Gaussian stand-in: the same model with a noise varia
 feature, fitted to rows that are nearly linear in the predictor (`ln(1 + x / size)` of counts). Its
 loadings are divided by the slope of these rows in the predictor. Of large sets out of core it uses
 evenly spaced rows.
+
+With very many features the fit begins with those that vary most, and the others follow: their
+loadings start at zero, where they leave the latents of rows as they are.
 """
 
 from collections.abc import Sequence
@@ -29,6 +32,9 @@ from contrastive_lvm.rows.reader import LocalRows, RowReader, Rows
 MOST_LOADING = 3.0  # on the predictor of counts and binary data: more would overshoot
 START_ENTRIES = 1 << 24  # of sets out of core from which a start is found
 START_ROWS = 2000  # of each set, at least
+# Features to begin with, or this share of them if that is more, where there are at least four times
+# as many.
+LEADING, LEADING_SHARE = 1000, 0.1
 
 
 def prepare_generalised(
@@ -128,6 +134,71 @@ def from_stand_in(
         means = tuple(mean - M @ rows.covariate_mean for mean, M, rows in parts)
     start = Parameters(L, first.noise, means, first.df or 0.0, effects, dispersion=first.dispersion)
     return problem, problem.flatten(start)
+
+
+def leading_features(
+    started: GeneralisedProblem, start: Array
+) -> tuple[GeneralisedProblem, Array, np.ndarray] | None:
+    """Return the problem of the features that vary most, its start, and which they are.
+
+    None if there are not many more features than that, or if features differ in kind.
+    """
+    model, data = started.model, started.data
+    n, D = max(LEADING, int(LEADING_SHARE * data.n_features)), data.n_features
+    in_memory = all(reader.in_memory for reader in data.readers)
+    alike = model.treats_features_alike and not model.likelihood._refers_to_features
+    if 4 * n > D or not in_memory or not alike:
+        return None
+    at = np.sort(np.argsort(-_linear(data).data.variance, kind="stable")[:n])
+    readers: list[RowReader] = [LocalRows(reader.load()[:, at]) for reader in data.readers]
+    rows = [
+        GeneralisedRows(
+            reader,
+            own.weights,
+            own.known[:, 0],
+            model.likelihood,
+            own.known[:, 1:] if model.covariates else None,
+        )
+        for reader, own in zip(readers, map(started._rows, range(len(readers))), strict=True)
+    ]
+    leading = data._replace(
+        sets=rows,
+        readers=readers,
+        n_features=n,
+        variances=[variance[at] for variance in data.variances],
+        variance=data.variance[at],
+        linearized=None,
+    )
+    problem = GeneralisedProblem(model, leading, posterior=started.posterior)
+    return problem, problem.flatten(_of_features(started.unflatten(start), at)), at
+
+
+def with_the_others(
+    started: GeneralisedProblem, start: Array, found: Parameters, at: np.ndarray
+) -> Array:
+    """Return a start that has what was found for some features; loadings of others are zero."""
+    p = started.unflatten(start)
+    L, dispersion = np.zeros_like(p.L), p.dispersion
+    L[at] = found.L
+    means = tuple(mean.copy() for mean in p.means)
+    effects = tuple(M.copy() for M in p.effects)
+    parts = (*found.means, *found.effects)
+    for whole, part in zip((*means, *effects), parts, strict=True):
+        whole[at] = part
+    if dispersion is not None and found.dispersion is not None:
+        dispersion = dispersion.copy()
+        dispersion[at] = found.dispersion
+    return started.flatten(p._replace(L=L, means=means, effects=effects, dispersion=dispersion))
+
+
+def _of_features(p: Parameters, at: np.ndarray) -> Parameters:
+    return p._replace(
+        L=p.L[at],
+        psi=p.psi[at],
+        means=tuple(mean[at] for mean in p.means),
+        effects=tuple(M[at] for M in p.effects),
+        dispersion=None if p.dispersion is None else p.dispersion[at],
+    )
 
 
 def stand_in_of(model: Model) -> Model:

@@ -69,11 +69,16 @@ def loading_step(
     `precision` broadcasts to (D, K); the columns `uncertain` get covariances.
     """
     equations = normal_equations(sets, n_columns)
+    return completed(sets, equations, solved(equations, psi, precision, uncertain))
+
+
+def solved(
+    equations: "NormalEquations", psi: Array, precision: Array, uncertain: Columns
+) -> Loadings:
+    """Return the loadings alone."""
     if equations.reduced.ndim == 2 and len(precision) == 1:
-        loadings = _solve_shared(equations, psi, precision[0], uncertain)
-    else:
-        loadings = _solve_each(equations, psi, precision, uncertain)
-    return completed(sets, equations, loadings)
+        return _solve_shared(equations, psi, precision[0], uncertain)
+    return _solve_each(equations, psi, precision, uncertain)
 
 
 def normal_equations(sets: list[SetStatistics], K: int) -> NormalEquations:

@@ -19,8 +19,8 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
     NormalEquations,
     SetStatistics,
     completed,
-    loading_step,
     normal_equations,
+    solved,
 )
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg import packed
@@ -285,17 +285,18 @@ class Problem:
             return self._proximal_step(old, found), states
         precision = self._precision(states)
         psi = np.atleast_2d(old.psi)[0]  # that of the first set
+        equations = normal_equations(found.statistics, K)
         for _ in range(MOST_REPEATS if K <= MOST_REPEATED_COLUMNS else 1):
-            step = loading_step(found.statistics, K, psi, precision, self.uncertain)
+            loadings = solved(equations, psi, precision, self.uncertain)
             if not precision.any():
                 break
-            states = self._updated(states, step.loadings.squares())
+            states = self._updated(states, loadings.squares())
             renewed = self._precision(states)
             change = np.abs(renewed - precision) > SCALES_STAND_STILL * precision
             precision = renewed
             if not change.any():
                 break
-        return step, states
+        return completed(found.statistics, equations, loadings), states
 
     def _updated(self, states: States, squares: Array) -> States:
         parts = zip(self.model.priors, states, self.model.columns, strict=True)
@@ -352,7 +353,7 @@ class Problem:
         """
         K, second = self.model.n_columns, loadings.second_moment()
         scale, pull, changed = np.eye(K), np.zeros((K, K)), False
-        moments = [_latent_moment(own, K) for own in sets]
+        moments = [latent_moment(own, K) for own in sets]
         for block, columns, inner in zip(
             self.model.blocks, self.model.columns, self.inner, strict=True
         ):
@@ -396,7 +397,7 @@ def _inner_columns(model: Model, block: LoadingBlock) -> Columns:
     return np.flatnonzero(np.repeat(inside, [other.n_components for other in model.blocks]))
 
 
-def _latent_moment(own: SetStatistics, K: int) -> Array:
+def latent_moment(own: SetStatistics, K: int) -> Array:
     """Return `sum_i E[h_i h_i']` over the rows of a set, zero where a column is not active."""
     active, moment = own.columns[own.columns < K], np.zeros((K, K))
     pairs = packed.unpack(own.statistics.latent[:, None])[0]
@@ -441,7 +442,9 @@ class WarmStart(NamedTuple):
         """Return an interrupt with the best state so far, which may be this one."""
         before = self.lower_bounds.max(initial=-np.inf)
         now = interrupt.ascent.trace[-1] if isinstance(interrupt, AscentInterrupted) else -np.inf
-        if now >= before:
-            return interrupt
+        return interrupt if now >= before else self.interrupted()
+
+    def interrupted(self) -> KeyboardInterrupt:
+        """Return an interrupt here."""
         ascent = ascend(self.problem, self.point, self.carry, memory=0, max_sweeps=1, tol=0.0)
         return AscentInterrupted(self.problem, ascent)

@@ -56,6 +56,8 @@ class Likelihood(ABC):
     _is_scale_mixture: ClassVar[bool] = False
     # Whether degrees of freedom are learned from entries left out, between ascents.
     _has_df_of_entries: bool = False
+    # Whether it says by their positions how features differ, so that it does not suit some alone.
+    _refers_to_features: ClassVar[bool] = False
     # Whether no row rules out long loadings, so that a flat prior stays improper.
     _needs_proper_prior: bool = False
     # Whether loadings of rare features may grow without limit under a flat prior.

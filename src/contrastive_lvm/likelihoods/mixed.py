@@ -67,6 +67,7 @@ class Mixed(Likelihood):
     size_factors: MixedSizes = "auto"
 
     _has_expectations: ClassVar[bool] = True
+    _refers_to_features: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_choice("size_factors", self.size_factors, get_args(MixedSizes))

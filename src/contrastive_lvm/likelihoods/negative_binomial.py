@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.special import gammaln, polygamma, psi
+from scipy.special import gammaln, psi, zeta
 
 from contrastive_lvm._jax import JaxArray, load, special
 from contrastive_lvm.arrays import LOG_2PI, Array
@@ -124,9 +124,10 @@ class NegativeBinomial(CountLikelihood):
         `a + b` in t, where `a = c (psi(x + c) - psi(c))` and `b = c^2 (psi'(x + c) - psi'(c))`.
         """
         log = np.log(np.maximum(nuisance.dispersion, LEAST_DISPERSION))
-        c, x = np.exp(-log)[table.feature], table.value
-        a = table.sums(c * (psi(x + c) - psi(c)))
-        b = table.sums(c**2 * (polygamma(1, x + c) - polygamma(1, c)))
+        of_features, at = np.exp(-log), table.feature
+        c, x = of_features[at], table.value
+        a = table.sums(c * (psi(x + c) - psi(of_features)[at]))
+        b = table.sums(c**2 * (zeta(2.0, x + c) - zeta(2.0, of_features)[at]))  # psi' is zeta(2)
         slope, bend = statistics[0] - a, statistics[1] + a + b
         if self.dispersion == "shared":
             slope, bend = (np.full(len(log), x.sum()) for x in (slope, bend))
@@ -136,9 +137,9 @@ class NegativeBinomial(CountLikelihood):
         return nuisance._replace(dispersion=found)
 
     def _constants(self, table: CountTable, nuisance: Nuisance) -> Array:
-        c, x = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION), table.value
-        c = c[table.feature]
-        return table.sums(gammaln(x + c) - gammaln(c) - gammaln(x + 1.0))
+        of_features, at = 1.0 / np.maximum(nuisance.dispersion, LEAST_DISPERSION), table.feature
+        x, least = table.value, gammaln(of_features)[at]
+        return table.sums(gammaln(x + of_features[at]) - least - gammaln(x + 1.0))
 
     def _nuisance_bound(self, nuisance: Nuisance) -> float:
         log = np.log(np.maximum(nuisance.dispersion, LEAST_DISPERSION))
