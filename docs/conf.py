@@ -12,6 +12,7 @@ sys.path.insert(0, str(HERE))
 
 from command_reference import write_command_reference  # noqa: E402
 from names import write_name_lists  # noqa: E402
+from result_pages import describe_results  # noqa: E402
 from tutorial_data import pages_without_data  # noqa: E402
 
 project = "contrastive-lvm"
@@ -83,6 +84,7 @@ def setup(app: Sphinx) -> None:
     write_command_reference(HERE / "reference" / "commands.md")
     write_name_lists(HERE / "reference")
     app.connect("autodoc-skip-member", _skip_members_of_others)
+    app.connect("autodoc-process-docstring", describe_results, priority=100)  # before numpydoc
 
 
 def _skip_members_of_others(*event: object) -> bool | None:

@@ -27,6 +27,12 @@ class LoadingBlock:
     """A block of loadings: its size, the sets in which it is active, and its prior.
 
     The size of an `automatic` block is its upper limit; the data determine the size.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.LoadingBlock("disease", 2, ("treated", "untreated"), prior=clvm.ARD()).n_components
+    2
     """
 
     name: str

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 
 class Posterior(NamedTuple):
-    """Fitted values of a linear model in the canonical gauge, and the fit's trace."""
+    """Fitted values of a linear model in the canonical gauge, and the fit's trace.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_subgroups(random_state=0)
+    >>> model = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)
+    >>> model.posterior_.loadings["shared"].shape, model.posterior_.means["target"].shape
+    ((30, 10), (30,))
+    """
 
     loadings: dict[str, Array]  # (D, n) of each block; means where they have a posterior
     means: dict[str, Array]  # (D,) of each set

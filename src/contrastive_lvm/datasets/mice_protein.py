@@ -43,6 +43,13 @@ def fetch_mice_protein() -> MiceProtein:
     ----------
     Higuera, Gardiner and Cios (2015), Self-organizing feature maps identify proteins critical to
     learning in a mouse model of Down syndrome, PLoS ONE 10(6), e0129126.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.fetch_mice_protein()  # doctest: +SKIP
+    >>> data.target.shape  # doctest: +SKIP
+    (270, 77)
     """
     table = read_mice(find("mice_protein/Data_Cortex_Nuclear.csv"))
     proteins = table.columns[1 : 1 + N_PROTEINS]

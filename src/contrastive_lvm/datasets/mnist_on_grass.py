@@ -52,6 +52,13 @@ def fetch_mnist_on_grass(
         Intensity of the digits. At 0.5 the grass has more variance than the digits, and at 1 it has
         less.
     random_state : int or None
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.fetch_mnist_on_grass()  # doctest: +SKIP
+    >>> data.target.shape  # doctest: +SKIP
+    (30000, 784)
     """
     rng = np.random.default_rng(random_state)
     sizes = {"n_target": n_target, "n_background": n_background, "n_held_out": n_held_out}

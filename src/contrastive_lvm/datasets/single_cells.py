@@ -97,6 +97,13 @@ def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
     ----------
     Kang et al. (2018), Multiplexed droplet single-cell RNA-sequencing using natural genetic
     variation, Nature Biotechnology 36.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.fetch_kang_pbmc()  # doctest: +SKIP
+    >>> data.target.shape  # doctest: +SKIP
+    (1500, 500)
     """
     check_integer("n_genes", n_genes, 1)
     description = "Blood cells with (1) and without (0) interferon beta, and others without."
@@ -129,6 +136,13 @@ def fetch_bmmc(n_genes: int = 500) -> CellCounts:
     ----------
     Zheng et al. (2017), Massively parallel digital transcriptional profiling of single cells,
     Nature Communications 8, 14049.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.fetch_bmmc()  # doctest: +SKIP
+    >>> data.target.shape  # doctest: +SKIP
+    (7898, 500)
     """
     from scipy import sparse
 

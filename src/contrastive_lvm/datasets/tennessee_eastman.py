@@ -44,6 +44,13 @@ def fetch_tennessee_eastman(fault: int = 5) -> ProcessData:
     Downs and Vogel (1993), A plant-wide industrial process control problem, Computers and Chemical
     Engineering 17, 245-255. Chiang, Russell and Braatz (2001), Fault Detection and Diagnosis in
     Industrial Systems, made these runs.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.fetch_tennessee_eastman()  # doctest: +SKIP
+    >>> data.target.shape  # doctest: +SKIP
+    (480, 52)
     """
     if isinstance(fault, bool) or fault not in FAULTS:
         known = ", ".join(map(str, FAULTS))

@@ -108,6 +108,13 @@ def fetch_mhealth(subjects: Iterable[int] = range(1, 11), every: int = 1) -> Sen
     ----------
     Banos et al. (2014), mHealthDroid: a novel framework for agile development of mobile health
     applications, IWAAL 2014.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.fetch_mhealth()  # doctest: +SKIP
+    >>> data.target.shape[1]  # doctest: +SKIP
+    23
     """
     check_integer("every", every, 1)
     people = _subjects(subjects)
@@ -191,6 +198,13 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     ----------
     Altun, Barshan and Tunçel (2010), Comparative study on classifying human activities with
     miniature inertial and magnetic sensors, Pattern Recognition 43(10).
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.fetch_daily_sports()  # doctest: +SKIP
+    >>> data.target.shape  # doctest: +SKIP
+    (15000, 45)
     """
     if which not in list(SPORTS):
         raise ValueError(f"which={which!r} must be one of {', '.join(map(repr, SPORTS))}.")

@@ -36,7 +36,17 @@ class Latents(NamedTuple):
 
 
 class BackgroundLatents(NamedTuple):
-    """Posterior of the latents of background rows where the background has its own dimensions."""
+    """Posterior of the latents of background rows if the background has dimensions of its own.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_multi_set({"a+b": 2, "a": 1, "b": 1}, random_state=0)
+    >>> X, background = data.rows[data.sets == "a"], data.rows[data.sets == "b"]
+    >>> model = clvm.ContrastiveLVM(1, 2, n_background=1).fit(X, background=background)
+    >>> model.latents(background, of="background").background.shape
+    (100, 1)
+    """
 
     target: None
     target_std: None

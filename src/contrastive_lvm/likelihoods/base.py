@@ -46,7 +46,18 @@ CONSTANT = 1e-24  # a feature whose variance is below this share of the mean's d
 
 
 class Likelihood(ABC):
-    """Noise about a linear predictor."""
+    """Noise about a linear predictor.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import contrastive_lvm as clvm
+    >>> class Cauchy(clvm.Likelihood):
+    ...     def log_density(self, x, predictor, parameters):
+    ...         return -jnp.log(jnp.pi * (1.0 + (x - predictor) ** 2))
+    >>> round(float(Cauchy().log_density(1.0, 1.0, {})), 4)
+    -1.1447
+    """
 
     # Whether EM and variational Bayes have closed-form steps for it.
     _has_closed_form: ClassVar[bool] = False
@@ -254,6 +265,14 @@ class ScaleMixture(Likelihood):
 
     Subclasses have a field `noise` and define `scales`; with a field `sets`, which is `"own"` or
     `"shared"`, noise variances may differ between sets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import contrastive_lvm as clvm
+    >>> found = clvm.StudentT().scales(np.array([[1.0, 25.0]]), np.array([2]), 4.0)
+    >>> found.weights.round(2)
+    array([[1.  , 0.17]])
     """
 
     _has_closed_form: ClassVar[bool] = True

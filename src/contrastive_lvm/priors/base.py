@@ -37,7 +37,15 @@ class LogMoments(NamedTuple):
 
 
 class Prior(ABC, Generic[State]):
-    """A prior on the loadings of a block, and what it learns of them."""
+    """A prior on the loadings of a block, and what it learns of them.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> prior = clvm.Ridge(scale=0.5)
+    >>> prior.precision(prior.init((30, 2)))  # of a block of 30 features and 2 dimensions
+    array([[4.]])
+    """
 
     # Whether columns keep their identity: if so, they are ordered and signed but never rotated.
     _has_own_columns: ClassVar[bool] = False

@@ -16,6 +16,12 @@ class Flat(Prior[None]):
 
     Loadings are points under `VariationalBayes` too, because a posterior under this improper prior
     would grow without limit with more features than rows.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> clvm.Flat().precision(None)
+    array([[0.]])
     """
 
     _treats_features_alike: ClassVar[bool] = True

@@ -78,7 +78,18 @@ class Bootstrap(NamedTuple):
 
 
 class BlockBootstrap(NamedTuple):
-    """Results of refits of several sets to resampled rows, by block, as in `components_`."""
+    """Results of refits of several sets to resampled rows, by block, as in `components_`.
+
+    Examples
+    --------
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_multi_set({"a+b": 2, "a": 1}, n_features=6, random_state=0)
+    >>> model = clvm.MultiSetLVM({"both": 2, "a": clvm.Block(1, sets=["a"])})
+    >>> model = model.fit(data.rows, sets=data.sets)
+    >>> found = clvm.bootstrap(model, data.rows, sets=data.sets, n_resamples=20, random_state=0)
+    >>> found.components_std["a"].shape
+    (1, 6)
+    """
 
     components: dict[str, Array]  # (n, D) of the fit
     components_std: dict[str, Array | None]  # (n, D) standard errors; None under shrinking priors

@@ -35,7 +35,20 @@ Ascent = tuple[GuideParameters, OptimizerState, GuideParameters]
 
 
 class SVIState(NamedTuple):
-    """The state of a fit, from which `SVI(start=state)` continues."""
+    """The state of a fit, from which `SVI(start=state)` continues.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import contrastive_lvm as clvm
+    >>> data = clvm.datasets.make_contrastive(40, 40, n_features=5, n_shared=1, random_state=0)
+    >>> model = clvm.ContrastiveLVM(1, 1, inference=clvm.SVI(max_iter=100), random_state=0)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # 100 steps are too few to converge
+    ...     model = model.fit(data.target, background=data.background)
+    >>> model.posterior_.state.step
+    100
+    """
 
     parameters: GuideParameters
     optimiser: OptimizerState
