@@ -29,7 +29,9 @@ def describe_results(*event: object) -> None:
 def _fields(name: str) -> dict[str, str]:
     """Return the comments of the fields of a public named tuple."""
     kind = next(getattr(page, name) for page in PAGES if hasattr(page, name))
-    found = re.findall(r"^    (\w+): .*?  # (.+)$", inspect.getsource(kind), re.MULTILINE)
+    found = re.findall(
+        r"^    (\w+): .*?  # (?:noqa: RUF012 - )?(.+)$", inspect.getsource(kind), re.MULTILINE
+    )
     return {field: f"{comment[0].upper()}{comment[1:]}." for field, comment in found}
 
 

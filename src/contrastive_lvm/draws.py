@@ -28,10 +28,10 @@ class Draws(NamedTuple):
     their logarithms; what does not vary has none.
     """
 
-    values: dict[str, Array]  # (chains, draws, ...)
-    rhat: dict[str, Array]  # (...); empty for a single chain
-    ess: dict[str, Array]
-    divergences: int = 0
+    values: dict[str, Array]  # (chains, draws, ...) draws by name
+    rhat: dict[str, Array]  # (...) R-hat by name; empty for a single chain
+    ess: dict[str, Array]  # (...) effective sample sizes by name
+    divergences: int = 0  # number of divergent draws
 
     @property
     def worst_rhat(self) -> tuple[str, float]:

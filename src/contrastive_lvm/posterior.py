@@ -29,26 +29,26 @@ class Posterior(NamedTuple):
     ((30, 10), (30,))
     """
 
-    loadings: dict[str, Array]  # (D, n) of each block; means where they have a posterior
-    means: dict[str, Array]  # (D,) of each set
-    noise_variance: Array  # (D,) psi, zero where there is none; (S, D) where it is a set's own
-    lower_bounds: Array  # after each accepted sweep; under NUTS log densities of draws
-    n_iter: int
-    converged: bool
+    loadings: dict[str, Array]  # (D, n) loadings of each block; means where they have a posterior
+    means: dict[str, Array]  # (D,) mean of each set
+    noise_variance: Array  # (D,) psi, zero where there is none; (S, D) if each set has its own
+    lower_bounds: Array  # bounds after each accepted sweep; under NUTS log densities of draws
+    n_iter: int  # number of sweeps, steps or draws
+    converged: bool  # whether the stopping rule was met
     loading_covariance: Array | None = None  # (Q, D) packed, all blocks; None for points
     bound_parts: dict[str, float] | None = None  # named contributions; they sum to the bound
-    prior_states: dict[str, Any] = {}  # noqa: RUF012 - of each block, as its prior keeps it
+    prior_states: dict[str, Any] = {}  # noqa: RUF012 - states of the priors, by block
     weights: tuple[RowWeights, ...] = ()  # E[u] of the rows of each set, for scale mixtures
     df: float | None = None  # degrees of freedom of Student-t noise
     unit_variance: float = 1.0  # mean variance of the data's features
-    dispersion: Array | None = None  # (D,) of negative binomials, zero for other features
+    dispersion: Array | None = None  # (D,) dispersions of negative binomial features, else zero
     lower_bound_error: float = 0.0  # Monte-Carlo standard error of the bound
-    state: "SVIState | None" = None  # of SVI, to continue from
+    state: "SVIState | None" = None  # state of SVI to continue from
     profile: Array | None = None  # (D,) mean counts of features with size factors, zero elsewhere
-    draws: Draws | None = None  # of everything that is not observed, under NUTS
-    effects: dict[str, Array] = {}  # noqa: RUF012 - (D, C) of covariates, of each set
-    latent_mixtures: dict[str, NormalMixture] = {}  # noqa: RUF012 - of blocks with subgroups
-    rotations: dict[str, str] = {}  # noqa: RUF012 - of blocks that are not in the canonical gauge
+    draws: Draws | None = None  # draws of all unobserved quantities, under NUTS
+    effects: dict[str, Array] = {}  # noqa: RUF012 - (D, C) effects of covariates, by set
+    latent_mixtures: dict[str, NormalMixture] = {}  # noqa: RUF012 - mixtures by block
+    rotations: dict[str, str] = {}  # noqa: RUF012 - rotations of blocks
 
     @property
     def lower_bound(self) -> float:

@@ -19,13 +19,13 @@ N_PROTEINS = 77
 class MiceProtein(NamedTuple):
     """Proteins of mice of two genotypes and of control mice, with the mouse of each row."""
 
-    target: npt.NDArray[np.float64]  # (270, 77), NaN where missing
-    background: npt.NDArray[np.float64]  # (135, 77), NaN where missing
+    target: npt.NDArray[np.float64]  # (270, 77) levels, NaN where missing
+    background: npt.NDArray[np.float64]  # (135, 77) levels, NaN where missing
     target_labels: npt.NDArray[np.intp]  # (270,) 1 = Ts65Dn, 0 = control
     feature_names: list[str]
     description: str
-    target_mice: npt.NDArray[np.str_]  # (270,)
-    background_mice: npt.NDArray[np.str_]  # (135,)
+    target_mice: npt.NDArray[np.str_]  # (270,) the mouse of each row
+    background_mice: npt.NDArray[np.str_]  # (135,) the mouse of each row
 
 
 def fetch_mice_protein() -> MiceProtein:

@@ -20,13 +20,13 @@ MNIST = {
 class DigitsOnGrass(NamedTuple):
     """Digits on grass, grass alone, and held-out digits on other patches of grass."""
 
-    target: npt.NDArray[np.float32]  # (n, 784)
-    background: npt.NDArray[np.float32]  # (m, 784)
-    target_labels: npt.NDArray[np.intp]  # (n,)
+    target: npt.NDArray[np.float32]  # (n, 784) pixels
+    background: npt.NDArray[np.float32]  # (m, 784) pixels
+    target_labels: npt.NDArray[np.intp]  # (n,) digits
     feature_names: list[str]
     description: str
-    held_out: npt.NDArray[np.float32]  # (k, 784)
-    held_out_labels: npt.NDArray[np.intp]  # (k,)
+    held_out: npt.NDArray[np.float32]  # (k, 784) pixels of held-out images
+    held_out_labels: npt.NDArray[np.intp]  # (k,) their digits
 
 
 def fetch_mnist_on_grass(

@@ -16,12 +16,12 @@ BLOCKS = {"a+b+c": 3, "b+c": 1, "c": 1}
 class MultiSetData(NamedTuple):
     """Rows of several sets, and what they were made from."""
 
-    rows: Floats  # (n, d)
+    rows: Floats  # (n, d) rows of all sets
     sets: npt.NDArray[np.str_]  # (n,) the set of each row
     activity: dict[str, tuple[str, ...]]  # the sets that have each block
-    loadings: dict[str, Floats]  # (d, n_components) of each block
-    latents: dict[str, Floats]  # (n, n_components) of each block; NaN in sets without it
-    noise_std: Floats  # (number of sets, d), sets in the order of their names
+    loadings: dict[str, Floats]  # (d, n_components) loadings of each block
+    latents: dict[str, Floats]  # (n, n_components) latents of each block; NaN in sets without it
+    noise_std: Floats  # (number of sets, d) noise deviations, sets in the order of their names
     feature_names: list[str]
     description: str
 

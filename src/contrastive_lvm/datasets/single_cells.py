@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 class CellCounts(NamedTuple):
     """Raw counts of some genes, with each cell's total over all genes, its type and its donor."""
 
-    target: npt.NDArray[np.float64]  # (n, d)
-    background: npt.NDArray[np.float64]  # (m, d)
-    target_labels: npt.NDArray[np.intp]  # (n,)
+    target: npt.NDArray[np.float64]  # (n, d) counts
+    background: npt.NDArray[np.float64]  # (m, d) counts
+    target_labels: npt.NDArray[np.intp]  # (n,) labels of the target
     feature_names: list[str]
     description: str
     target_totals: npt.NDArray[np.float64]  # (n,) counts of all genes
-    background_totals: npt.NDArray[np.float64]  # (m,)
+    background_totals: npt.NDArray[np.float64]  # (m,) counts of all genes
     target_types: npt.NDArray[np.str_] | None  # (n,) types of cells, if known
-    background_types: npt.NDArray[np.str_] | None  # (m,)
-    target_donors: npt.NDArray[np.str_] | None = None  # (n,) empty for doublets; None if unknown
-    background_donors: npt.NDArray[np.str_] | None = None  # (m,)
+    background_types: npt.NDArray[np.str_] | None  # (m,) types of cells, if known
+    target_donors: npt.NDArray[np.str_] | None = None  # (n,) donors, empty for doublets
+    background_donors: npt.NDArray[np.str_] | None = None  # (m,) donors; None if unknown
 
 
 class _Roles(NamedTuple):

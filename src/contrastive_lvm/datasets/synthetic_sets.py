@@ -14,8 +14,8 @@ Integers = npt.NDArray[np.intp]
 class ContrastiveData(NamedTuple):
     """A target set, its background, and facts about them."""
 
-    target: Floats  # (n, d)
-    background: Floats  # (m, d)
+    target: Floats  # (n, d) rows
+    background: Floats  # (m, d) rows
     target_labels: Integers  # (n,) subgroup of each row of the target
     feature_names: list[str]
     description: str

@@ -15,14 +15,14 @@ FIRST_FAULTY = 160  # row of a test run with which the fault begins
 class ProcessData(NamedTuple):
     """Runs of a process in normal operation and with a fault; rows are three minutes apart."""
 
-    target: npt.NDArray[np.float64]  # (480, 52) with the fault
-    background: npt.NDArray[np.float64]  # (500, 52) normal
+    target: npt.NDArray[np.float64]  # (480, 52) rows with the fault
+    background: npt.NDArray[np.float64]  # (500, 52) normal rows
     target_labels: npt.NDArray[np.intp]  # (480,) the number of the fault
     feature_names: list[str]
     description: str
     test: npt.NDArray[np.float64]  # (960, 52) a run in which the fault begins at row 160
     test_labels: npt.NDArray[np.intp]  # (960,) 0 while normal, then the number of the fault
-    normal_test: npt.NDArray[np.float64]  # (960, 52) a normal run of its own
+    normal_test: npt.NDArray[np.float64]  # (960, 52) another normal run
 
 
 def fetch_tennessee_eastman(fault: int = 5) -> ProcessData:

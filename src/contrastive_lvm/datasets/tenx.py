@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class TenX(NamedTuple):
     """Counts of genes in cells, with the names of both."""
 
-    counts: "csr_array"  # (cells, genes) of float64
+    counts: "csr_array"  # (cells, genes) counts
     genes: list[str]  # symbols; where two genes share one, the identifier is added
     gene_ids: list[str]
     barcodes: list[str]

@@ -27,14 +27,14 @@ SPORTS_COLUMNS = [
 class SensorData(NamedTuple):
     """Signals of two activities and of a background activity, with the type of each sensor."""
 
-    target: npt.NDArray[np.float64]  # (n, d)
-    background: npt.NDArray[np.float64]  # (m, d)
-    target_labels: npt.NDArray[np.intp]  # (n,) number of the activity
+    target: npt.NDArray[np.float64]  # (n, d) signals
+    background: npt.NDArray[np.float64]  # (m, d) signals
+    target_labels: npt.NDArray[np.intp]  # (n,) numbers of the activities
     feature_names: list[str]
     description: str
     sensor_types: list[str]  # (d,) acc, ecg, gyro or mag
-    target_subjects: npt.NDArray[np.intp]  # (n,) who it was
-    background_subjects: npt.NDArray[np.intp]  # (m,)
+    target_subjects: npt.NDArray[np.intp]  # (n,) the person of each row
+    background_subjects: npt.NDArray[np.intp]  # (m,) the person of each row
 
 
 class Design(NamedTuple):

@@ -31,12 +31,12 @@ LEAST = 0.01  # of the strength at which the last feature of the unpenalised fit
 class LassoPath(NamedTuple):
     """The target loadings for each strength."""
 
-    rhos: Array  # (R,) ascending
+    rhos: Array  # (R,) strengths, ascending
     row_norms: Array  # (R, D) norm of each feature's target loadings, exactly zero when dropped
     bounds: Array  # (R,) penalised log-likelihoods
-    log_likelihoods: Array  # (R,) without the penalty
-    n_selected: np.ndarray  # (R,) features that are left
-    models: list[ContrastiveLVM]  # the fitted estimator of each strength
+    log_likelihoods: Array  # (R,) log-likelihoods without the penalty
+    n_selected: np.ndarray  # (R,) numbers of features that are kept
+    models: list[ContrastiveLVM]  # the fitted estimators, one for each strength
 
     @property
     def steadiest(self) -> int:

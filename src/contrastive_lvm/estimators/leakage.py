@@ -31,8 +31,8 @@ class Leakage(NamedTuple):
 
     set_auc: float  # target rows against background rows: area under the ROC curve
     target_r2: float  # share of the target latents' variance that shared latents predict
-    label_accuracy: float | None  # of labels predicted from shared latents
-    label_accuracy_of_target: float | None  # of labels predicted from target latents
+    label_accuracy: float | None  # accuracy of labels predicted from shared latents
+    label_accuracy_of_target: float | None  # accuracy of labels predicted from target latents
     chance: float | None  # the most frequent label's share
 
     @property

@@ -31,8 +31,8 @@ SetFunction = Callable[[prediction.View, Matrix, str], Array | tuple[Array, ...]
 class BlockLatents(NamedTuple):
     """Posterior of the latents of rows by block; NaN in rows of sets that lack the block."""
 
-    mean: dict[str, Array]  # (N, n) of each block
-    std: dict[str, Array]  # (N, n) standard deviations
+    mean: dict[str, Array]  # (N, n) means of each block
+    std: dict[str, Array]  # (N, n) standard deviations of each block
 
 
 class MultiSetPredictions(LinearEstimator):

@@ -28,11 +28,11 @@ SAMPLES = 100  # of the parameters; averages have a tenth of their error
 class Latents(NamedTuple):
     """Posterior of the latents of rows; `target` is None for rows of the background."""
 
-    target: Array | None  # (N, n_target) mean
-    target_std: Array | None  # (N, n_target) standard deviation
-    shared: Array  # (N, n_shared)
-    shared_std: Array  # (N, n_shared)
-    cov: Array  # (N, K, K), columns of the target, then shared ones
+    target: Array | None  # (N, n_target) means
+    target_std: Array | None  # (N, n_target) standard deviations
+    shared: Array  # (N, n_shared) means
+    shared_std: Array  # (N, n_shared) standard deviations
+    cov: Array  # (N, K, K) covariances: columns of the target, then shared ones
 
 
 class BackgroundLatents(NamedTuple):
@@ -48,22 +48,22 @@ class BackgroundLatents(NamedTuple):
     (100, 1)
     """
 
-    target: None
-    target_std: None
-    shared: Array  # (N, n_shared) mean
-    shared_std: Array  # (N, n_shared) standard deviation
-    cov: Array  # (N, K, K), shared columns, then those of the background
-    background: Array  # (N, n_background)
-    background_std: Array  # (N, n_background)
+    target: None  # background rows have none
+    target_std: None  # background rows have none
+    shared: Array  # (N, n_shared) means
+    shared_std: Array  # (N, n_shared) standard deviations
+    cov: Array  # (N, K, K) covariances: shared columns, then the background's
+    background: Array  # (N, n_background) means
+    background_std: Array  # (N, n_background) standard deviations
 
 
 class Outliers(NamedTuple):
     """Weights of entries or rows, and their ranking from the most outlying on."""
 
-    weights: Array  # (N, D) or (N, 1) E[u]; NaN where missing
-    row_weights: Array  # (N,)
-    rows: np.ndarray  # (N,) row indices
-    entries: np.ndarray | None  # (M, 2) row and column of observed entries
+    weights: Array  # (N, D) or (N, 1) weights E[u]; NaN where missing
+    row_weights: Array  # (N,) mean weights of rows
+    rows: np.ndarray  # (N,) row indices, the most outlying first
+    entries: np.ndarray | None  # (M, 2) row and column of observed entries, the most outlying first
 
 
 class RowFacts(NamedTuple):

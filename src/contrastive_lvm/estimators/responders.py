@@ -37,11 +37,11 @@ BISECTIONS = 50  # of quantiles
 class Responders(NamedTuple):
     """Probabilities of response, and its strength relative to rows without any."""
 
-    probabilities: Array  # (N,)
-    strength: Array  # (N, n_target) mean of the target latents, less that of rows without response
-    low: Array  # (N, n_target) limits of the interval of the strength
-    high: Array  # (N, n_target)
-    share: float  # of the rows that responded
+    probabilities: Array  # (N,) probabilities of response
+    strength: Array  # (N, n_target) mean target latents minus those of rows without response
+    low: Array  # (N, n_target) lower limits of the interval of the strength
+    high: Array  # (N, n_target) upper limits of the interval of the strength
+    share: float  # share of the rows that responded
 
 
 def responders(

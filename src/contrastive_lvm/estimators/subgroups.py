@@ -30,8 +30,8 @@ class Subgroups(NamedTuple):
     """Subgroups of rows, and where they lie among the target latents."""
 
     labels: npt.NDArray[np.intp]  # (N,) the most probable subgroup of each row
-    probabilities: Array  # (N, C)
-    means: Array  # (C, n_target) of the target latents in each subgroup
+    probabilities: Array  # (N, C) probabilities of the subgroups
+    means: Array  # (C, n_target) mean target latents of each subgroup
     weights: Array  # (C,) shares of the subgroups, the largest first
 
 

@@ -61,20 +61,20 @@ SHRUNK = (
 class Bootstrap(NamedTuple):
     """Results of refits to resampled rows; components are rows, as in `target_components_`."""
 
-    target_components: Array  # (n_target, D) of the fit
+    target_components: Array  # (n_target, D) loadings of the fit
     target_components_std: Array | None  # (n_target, D) standard errors
-    low: Array | None  # (n_target, D) ends of the intervals
-    high: Array | None
+    low: Array | None  # (n_target, D) lower ends of the intervals
+    high: Array | None  # (n_target, D) upper ends of the intervals
     selection_frequency: Array  # (D,) share of resamples in which a feature is selected
     sign_stability: Array  # (n_target, D) share of resamples in which a loading keeps its sign
-    subspace_angles: Array  # (B, n_target) between resample and fit, in radians, descending
+    subspace_angles: Array  # (B, n_target) angles of resamples to the fit, in radians, descending
     n_target: Integers  # (B,) target dimensions in use in each resample
-    stable_features: Flags | None  # (D,) under a prior that selects features
-    expected_false_selections: float | None  # at most, among the stable features
-    confidence_level: float
+    stable_features: Flags | None  # (D,) which are stable, under a prior that selects features
+    expected_false_selections: float | None  # upper bound for the number of false stable features
+    confidence_level: float  # level of the intervals
     note: str  # why numbers are left out, or how to read them; empty otherwise
-    covariate_effects: pd.DataFrame | None = None  # on the target, of the fit
-    covariate_effects_std: pd.DataFrame | None = None  # standard errors
+    covariate_effects: pd.DataFrame | None = None  # effects on the target in the fit
+    covariate_effects_std: pd.DataFrame | None = None  # their standard errors
 
 
 class BlockBootstrap(NamedTuple):
@@ -91,16 +91,16 @@ class BlockBootstrap(NamedTuple):
     (1, 6)
     """
 
-    components: dict[str, Array]  # (n, D) of the fit
+    components: dict[str, Array]  # (n, D) loadings of the fit
     components_std: dict[str, Array | None]  # (n, D) standard errors; None under shrinking priors
-    low: dict[str, Array | None]  # (n, D) ends of the intervals
-    high: dict[str, Array | None]
+    low: dict[str, Array | None]  # (n, D) lower ends of the intervals
+    high: dict[str, Array | None]  # (n, D) upper ends of the intervals
     sign_stability: dict[str, Array]  # (n, D) share of resamples in which a loading keeps its sign
-    subspace_angles: dict[str, Array]  # (B, n) between resample and fit, in radians, descending
-    confidence_level: float
+    subspace_angles: dict[str, Array]  # (B, n) angles to the fit, in radians, descending
+    confidence_level: float  # level of the intervals
     note: str  # why numbers are left out; empty otherwise
-    covariate_effects: dict[str, pd.DataFrame] | None = None  # by set, of the fit
-    covariate_effects_std: dict[str, pd.DataFrame] | None = None  # standard errors
+    covariate_effects: dict[str, pd.DataFrame] | None = None  # by set: effects in the fit
+    covariate_effects_std: dict[str, pd.DataFrame] | None = None  # their standard errors
 
 
 @overload

@@ -39,7 +39,7 @@ class Comparison(NamedTuple):
     """Target latents by method, and a table with one row per method."""
 
     table: pd.DataFrame  # columns: stability, log_likelihood (NaN where there is none), seconds
-    latents: dict[str, Array]  # (n, n_components) of the fits to all rows
+    latents: dict[str, Array]  # (n, n_components) latents of the fits to all rows
 
 
 class _Half(NamedTuple):

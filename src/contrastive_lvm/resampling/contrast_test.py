@@ -34,11 +34,11 @@ from contrastive_lvm.resampling.set_labels import SetLabels, balanced_rows, labe
 class ContrastTest(NamedTuple):
     """The result of `contrast_test`."""
 
-    pvalue: float  # of no contrast at all
-    statistic: float  # 1 is the 95 % quantile of the null distribution
-    null_distribution: Array  # (n_resamples,)
-    pvalues: Array  # of each dimension given those before; the last is the first above 5 %
-    n_target: int  # dimensions supported at 5 %
+    pvalue: float  # p-value of no contrast at all
+    statistic: float  # contrast, relative to the 95 % quantile of the null distribution
+    null_distribution: Array  # (n_resamples,) statistics of the permuted rows
+    pvalues: Array  # p-value of each dimension given those before; the last is the first above 5 %
+    n_target: int  # number of dimensions supported at 5 %
     method: str  # what was permuted
 
 

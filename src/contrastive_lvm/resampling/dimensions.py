@@ -57,8 +57,8 @@ SETS = ("target", "background")
 class DimensionChoice(NamedTuple):
     """The smallest sizes that predict as well as the best, and the table of all sizes."""
 
-    n_target: int
-    n_shared: int
+    n_target: int  # chosen number of target dimensions
+    n_shared: int  # chosen number of shared dimensions
     table: pd.DataFrame  # one row for each pair, the largest held-out log-likelihood first
 
 

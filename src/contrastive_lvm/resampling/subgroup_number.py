@@ -42,8 +42,8 @@ from contrastive_lvm.rows.reader import RowReader, Rows
 class SubgroupChoice(NamedTuple):
     """The number of subgroups, and the table of all numbers that were tried."""
 
-    n_components: int  # 1: no subgroups
-    pvalue: float  # of two subgroups or more where there is one
+    n_components: int  # number of subgroups; 1: none
+    pvalue: float  # p-value of one subgroup against two or more
     table: pd.DataFrame  # one row for each number that was tried
 
 

@@ -24,7 +24,7 @@ from contrastive_lvm.resampling.subgroup_refits import (
 class SubgroupStability(NamedTuple):
     """How similar the subgroups of resampled rows, or replicates, are to the original ones."""
 
-    adjusted_rand: Array  # (n_resamples,) with the subgroups of the model
+    adjusted_rand: Array  # (n_resamples,) index of each refit against the subgroups of the model
     comembership: Array  # (C,) share of pairs of a subgroup that stay together, the largest first
 
 

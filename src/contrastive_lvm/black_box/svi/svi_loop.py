@@ -50,13 +50,13 @@ class SVIState(NamedTuple):
     100
     """
 
-    parameters: GuideParameters
-    optimiser: OptimizerState
-    learning_rate: float
-    step: int
-    trace: Array
-    layout: SviLayout  # with the sizes in use
-    units: Mapping[str, AnyArray]  # of loadings and means
+    parameters: GuideParameters  # parameters of the posterior
+    optimiser: OptimizerState  # state of Adam
+    learning_rate: float  # present learning rate
+    step: int  # number of steps so far
+    trace: Array  # bounds so far
+    layout: SviLayout  # the model and its sizes
+    units: Mapping[str, AnyArray]  # units of loadings and means
     turns: dict[str, Array]  # by block: (n, n') from the guide's columns to the canonical ones
 
 
