@@ -66,6 +66,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def output_of(command: str, place: Path) -> Path:
+    """A name that the command takes: its result is a model, or a table."""
+    return place.with_suffix(".clvm") if command in ("fit", "select") else place
+
+
 def arguments(command: str, path: Path, model: Path, output: Path) -> list[str]:
     by = ["--by", "group", "--target", "case"]
     if command in ("fit", "select"):
@@ -103,7 +108,9 @@ def test_malformed_files(
     if name.endswith("h5ad"):
         pytest.importorskip("anndata", reason="anndata is not installed")
     path = written(name, tmp_path)
-    error = refused(arguments(command, path, model, tmp_path / "out.csv"), capsys)
+    error = refused(
+        arguments(command, path, model, output_of(command, tmp_path / "out.csv")), capsys
+    )
     assert name in error
     assert re.search(BAD_FILES[name][1], error), error
     assert list(tmp_path.iterdir()) == [path]
@@ -113,7 +120,7 @@ def test_malformed_files(
 def test_places_that_cannot_be_read(
     command: str, model: Path, tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
-    output = tmp_path / "out.csv"
+    output = output_of(command, tmp_path / "out.csv")
     (tmp_path / "folder.csv").mkdir()
     error = refused(arguments(command, tmp_path / "folder.csv", model, output), capsys)
     assert "folder.csv" in error
@@ -138,7 +145,9 @@ def test_places_that_cannot_be_written(
 ) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(TEXT)
-    absent = arguments(command, path, model, tmp_path / "no" / "such" / "out.csv")
+    absent = arguments(
+        command, path, model, output_of(command, tmp_path / "no" / "such" / "out.csv")
+    )
     assert "cannot be written (No such file or directory)" in refused(absent, capsys)
     folder = arguments(command, path, model, tmp_path)
     assert "is a folder; name a file in it" in refused(folder, capsys)
@@ -159,7 +168,7 @@ def full_for_safetensors(arrays: Any, path: str, **_: object) -> None:
 def test_a_full_disk_leaves_what_was_there(
     command: str, ending: str, model: Path, tmp_path: Path, capsys: Capture, monkeypatch: Patch
 ) -> None:
-    path, output = tmp_path / "rows.csv", tmp_path / f"out.{ending}"
+    path, output = tmp_path / "rows.csv", output_of(command, tmp_path / f"out.{ending}")
     path.write_text(TEXT)
     output.write_text("precious")
     monkeypatch.setattr("contrastive_lvm.io.container.save_file", full_for_safetensors)

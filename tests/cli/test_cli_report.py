@@ -135,6 +135,8 @@ def test_what_cannot_be_is_said_in_one_sentence(capsys: Capture) -> None:
     clvm.ContrastiveLVM(2, 0).fit(rows).save("python.clvm")
     assert "does not record which files" in refused(capsys, "report", "python.clvm")
     folder = refused(capsys, "report", "model.clvm", "-o", "no/report.html")
+    table = refused(capsys, "fit", "cases.csv", "controls.csv", "-o", "table.csv")
+    assert "table.csv would be a model file; use the ending .clvm, and clvm export" in table
     assert "--output=no" in folder
     assert "--report=no" in refused(capsys, "fit", "cases.csv", "controls.csv", "--report", "no/r")
     Path("cases.csv").rename("moved.csv")
@@ -149,7 +151,7 @@ def test_a_model_cannot_make_the_report_read_a_file(
 ) -> None:
     ran("fit", "cases.csv", "controls.csv", "--n-shared", 2)
     sentence = refused(capsys, "report", "model.clvm")
-    assert "model.clvm was fitted to cases.csv and controls.csv, which" in sentence
+    assert "model.clvm was fitted to cases.csv and controls.csv, but" in sentence
     assert "add --yes, or name the files after the model." in sentence
     assert not Path("report.html").exists()
     Path("cases.csv").rename("moved.csv")

@@ -8,8 +8,16 @@ import typer
 
 from contrastive_lvm.cli import options
 from contrastive_lvm.cli.format_summary import describe_reading, format_summary, reading_facts
-from contrastive_lvm.cli.output import Contrastive, Facts, announce, say, show, user_warnings
-from contrastive_lvm.io.atomic import destination, page_destination
+from contrastive_lvm.cli.output import (
+    Contrastive,
+    Facts,
+    announce,
+    check_model_file,
+    say,
+    show,
+    user_warnings,
+)
+from contrastive_lvm.io.atomic import page_destination
 
 if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
@@ -153,7 +161,7 @@ def _check_options(said: options.Said, output: Path) -> None:
     texts = ("model", "likelihood", "shared_prior", "target_prior", "inference")
     files = setting_files(*(said[name] for name in texts))
     inputs = [said["file"], said["background_file"], *files]
-    destination(output, "--output", inputs=inputs)
+    check_model_file(output, "--output", inputs=inputs)
     if said["report"] is not None:
         page_destination(said["report"], "--report", inputs=inputs, outputs=[output])
     for name in TWO_SETS_ONLY if said["block"] else ():

@@ -92,6 +92,16 @@ def folder(path: Path) -> Path:
         ) from error
 
 
+def check_model_file(path: Path, option: str, **others: Any) -> None:
+    """Refuse a file that cannot be written, or whose name says that it is no model."""
+    kind = destination(path, option, **others).suffix.lower()
+    if kind in (".csv", ".tsv", ".txt", ".xlsx", ".npy", ".parquet", ".json", ".html", ".pdf"):
+        raise ValueError(
+            f"{option}={path} would be a model file; use the ending .clvm, and clvm export or "
+            "clvm report for tables and pages."
+        )
+
+
 def check_picture(path: Path, option: str, **others: Any) -> None:
     """Refuse a file that cannot be written or is no picture, before any work."""
     kind = destination(path, option, **others).suffix.lower()

@@ -12,12 +12,12 @@ from contrastive_lvm.cli.output import (
     Facts,
     aligned,
     announce,
+    check_model_file,
     show,
     user_warnings,
     with_warnings,
 )
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
-from contrastive_lvm.io.atomic import destination
 from contrastive_lvm.progress import verbosity
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def select(
     files = setting_files(method, said["likelihood"])
     source = options.take_source(said)
     if output is not None:
-        destination(output, "--output", inputs=[*source[:2], *files])
+        check_model_file(output, "--output", inputs=[*source[:2], *files])
     if kind == "ard":
         said["n_shared"] = said["n_shared"] or "auto"
     said["shared_prior" if kind == "ard" else "target_prior"] = method
