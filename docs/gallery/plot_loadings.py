@@ -14,5 +14,5 @@ X, background = data.target, data.background
 model = clvm.ContrastiveLVM(n_target=2, n_shared=3).fit(X, background=background)
 found = clvm.bootstrap(model, X, background=background, random_state=0)
 ax = clvm.plots.plot_loadings(model, bootstrap=found)
-ax.set_title("Loadings of target dimension 1 with 90 % intervals")
+ax.set_title("target dimension 1, with 90 % intervals", loc="left")
 plt.show()
