@@ -24,7 +24,7 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
 )
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg import packed
-from contrastive_lvm.linalg.anderson import AscentInterrupted, ascend
+from contrastive_lvm.linalg.anderson import Ascent, AscentInterrupted, ascend
 from contrastive_lvm.linalg.loadings import Columns, Covariance, Loadings
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
@@ -437,6 +437,13 @@ class WarmStart(NamedTuple):
     carry: Carry
     lower_bounds: Array = np.empty(0)
     n_sweeps: int = 0
+
+    def after(self, ascent: Ascent[RowResults]) -> "WarmStart":
+        """Return the state where an ascent from here has ended."""
+        rising = ascent.trace[ascent.trace > self.lower_bounds.max(initial=-np.inf)]
+        trace = np.concatenate([self.lower_bounds, rising])
+        spent = self.n_sweeps + ascent.n_sweeps
+        return WarmStart(self.problem, ascent.point, ascent.info.carry, trace, spent)
 
     def kept_after(self, interrupt: KeyboardInterrupt) -> KeyboardInterrupt:
         """Return an interrupt with the best state so far, which may be this one."""

@@ -22,6 +22,7 @@ from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.likelihoods.base import CONSTANT
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.rows.data import CovarianceOperator, Data, Product
+from contrastive_lvm.rows.sketch import Sketch
 
 DENSE_BELOW = 150  # dimensions up to which a full eigendecomposition is as cheap as iterating
 POWER_STEPS = 6  # fits of 400 features take 107 sweeps; 119 after two steps, 107 after twelve
@@ -55,7 +56,7 @@ def deterministic_starts(problem: Problem) -> list[tuple[Problem, Array]]:
     blocks: the most active block from the sets with fewest other blocks, or from all of them.
     """
     data = problem.data
-    starts = SpectralStarts(problem.model, data.covariances(), problem.floor, data.n_features)
+    starts = _starts(problem.model, data, problem.floor)
     found = []
     for loadings, psi in starts.deterministic():
         own = problem
@@ -75,7 +76,7 @@ def with_supported_sizes(model: Model, data: Data) -> Model:
     takes to explain 99 % of the variance of the sets that have fewest other blocks.
     """
     floor = Problem(model, data).floor
-    starts = SpectralStarts(model, data.covariances(), floor, data.n_features)
+    starts = _starts(model, data, floor)
     return starts.sized_model(None if data.complete else MOST_OF_ROWS)
 
 
@@ -99,6 +100,11 @@ def point_at(problem: Problem, L: Array, psi: Array) -> Array:
     return problem.flatten(Parameters(L, psi, means, df, effects))
 
 
+def _starts(model: Model, data: Data, floor: Array) -> "SpectralStarts":
+    sketched = isinstance(data.span, Sketch)
+    return SpectralStarts(model, data.covariances(), floor, data.n_features, sketched=sketched)
+
+
 class SpectralStarts:
     """The covariances of the sets by name, and blocks in the order in which they start."""
 
@@ -108,8 +114,12 @@ class SpectralStarts:
         covariances: Sequence[CovarianceOperator],
         floor: Array,  # least noise variances, (D,), or (S, D) of each set's own
         n_features: int,
+        *,
+        sketched: bool = False,
     ) -> None:
         self.model, self.n_features = model, n_features
+        # Dimensions that share the noise: of a sketch, also those outside.
+        self.n_noisy = n_features if sketched else floor.shape[-1]
         self.isotropic = model.likelihood._is_isotropic
         self.own_noise, self.floors = floor.ndim == 2, floor
         self.floor = floor.mean(axis=0) if self.own_noise else floor
@@ -157,7 +167,7 @@ class SpectralStarts:
         if (first.prior._drops_columns or first.automatic) and n > 0:
             n = self.supported(source, n)
         beside = sum(block.n_components for block in others)
-        L, psi = _first_loadings(source, n, beside, self.floor, isotropic=self.isotropic)
+        L, psi = self._first_loadings(source, n, beside, self.floor)
         loadings = {first.name: L}
         if self.own_noise:
             psi = self._noise_of_sets()
@@ -169,13 +179,33 @@ class SpectralStarts:
             )
         return Start(loadings, psi)
 
+    def _first_loadings(
+        self, source: CovarianceOperator, n: int, beside: int, floor: Array
+    ) -> tuple[Array, Array]:
+        """Return loadings (D, n) from the leading eigenvectors, and noise variances (D,).
+
+        The search includes as many more directions as `beside` says, which makes the leading ones
+        exact. Rows that do not vary have noise at its `floor` and columns that are nearly zero.
+        """
+        root = np.sqrt(_first_noise(source, floor, isotropic=self.isotropic))
+        values, V = leading_eigenpairs(_scaled(source, root), len(root), n + beside)
+        values, V = values[:n], V[:, :n]
+        total = float((source.variance / root**2).sum())
+        level = max(total - float(values.sum()), LEAST_NOISE * total) / max(self.n_noisy - n, 1)
+        level = max(level, float((floor / root**2).min()))
+        L = root[:, None] * V * np.sqrt(np.maximum(values - level, EXCESS * level))
+        if self.isotropic:
+            return L, level * root**2
+        rest = source.variance - (L**2).sum(axis=1)
+        return L, np.maximum(rest, LEAST_FEATURE_NOISE * np.maximum(source.variance, root**2))
+
     def _noise_of_sets(self) -> Array:
         """Return the noise that each set has when it is fitted alone, (S, D)."""
         found = []
         for (name, source), floor in zip(self.sets.items(), self.floors, strict=True):
             n = sum(block.n_components for block in self.blocks if name in block.sets)
             n = min(n, len(floor) // 2)
-            found.append(_first_loadings(source, n, 0, floor, isotropic=self.isotropic)[1])
+            found.append(self._first_loadings(source, n, 0, floor)[1])
         return np.stack(found)
 
     def without_others(
@@ -233,27 +263,6 @@ def next_loadings(
         parts = (started[other] for other in own if started[other].size)
         cleaned.append(reduce(_without, parts, sources[name]))
     return _whitened_loadings(_pooled(cleaned), base, psi, n)
-
-
-def _first_loadings(
-    source: CovarianceOperator, n: int, beside: int, floor: Array, *, isotropic: bool
-) -> tuple[Array, Array]:
-    """Return loadings (D, n) from the leading eigenvectors, and noise variances (D,).
-
-    The search includes as many more directions as `beside` says, which makes the leading ones
-    exact. Rows that do not vary have noise at its `floor` and columns that are nearly zero.
-    """
-    root = np.sqrt(_first_noise(source, floor, isotropic=isotropic))
-    values, V = leading_eigenpairs(_scaled(source, root), len(root), n + beside)
-    values, V = values[:n], V[:, :n]
-    total = float((source.variance / root**2).sum())
-    level = max(total - float(values.sum()), LEAST_NOISE * total) / max(len(root) - n, 1)
-    level = max(level, float((floor / root**2).min()))
-    L = root[:, None] * V * np.sqrt(np.maximum(values - level, EXCESS * level))
-    if isotropic:
-        return L, level * root**2
-    rest = source.variance - (L**2).sum(axis=1)
-    return L, np.maximum(rest, LEAST_FEATURE_NOISE * np.maximum(source.variance, root**2))
 
 
 def _first_noise(source: CovarianceOperator, floor: Array, *, isotropic: bool) -> Array:

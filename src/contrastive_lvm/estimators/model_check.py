@@ -51,6 +51,7 @@ from contrastive_lvm.rows.threads import one_blas_thread
 if TYPE_CHECKING:
     from contrastive_lvm.rows.data import Data
 
+MOST_SKETCHED = 3000  # features of sparse rows, as of those whose scatter is formed
 MOST_FEATURES = 100  # that are compared, evenly spaced; takes a tenth of the time of a small fit
 LEAST_RATIO, MOST_RATIO = 1.5, 1e3  # of noise variances that differ; beyond, sets differ in units
 FAR = 6.0  # standard deviations of the logarithm of that ratio
@@ -205,7 +206,9 @@ def _too_few_shared(
     """
     W, S = (posterior.loadings.get(name) for name in ("target", "shared"))
     at = len(model.sets) - 1
-    if W is None or S is None or at == 0 or not isinstance(data.sets[at], DenseScatter):
+    sketched = data.sketch is not None and data.n_features <= MOST_SKETCHED
+    dense = at > 0 and isinstance(data.sets[at], DenseScatter)
+    if W is None or S is None or at == 0 or not (dense or sketched):
         return None
     source, psi = data.covariances()[at], np.atleast_2d(posterior.noise_variance)[-1][:, None]
     if not W.any() or len(source.variance) != len(W) or model.covariates:

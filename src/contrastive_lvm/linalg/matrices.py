@@ -56,17 +56,24 @@ def stacked(parts: Sequence[Matrix]) -> Matrix:
 def sparse_rows(X: Sparse, rows: slice) -> Sparse:
     """Return consecutive rows of a CSR matrix, without copying their entries."""
     first, last = X.indptr[rows.start], X.indptr[rows.stop]
-    parts = (
-        X.data[first:last],
-        X.indices[first:last],
-        X.indptr[rows.start : rows.stop + 1] - first,
-    )
-    return type(X)(parts, shape=(rows.stop - rows.start, X.shape[1]), copy=False)
+    indptr = X.indptr[rows.start : rows.stop + 1] - first
+    shape = (rows.stop - rows.start, X.shape[1])
+    return _csr(X.data[first:last], X.indices[first:last], indptr, shape)
+
+
+def _csr(
+    data: Array, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+) -> sp.csr_array:
+    """Return a CSR array of these parts; the constructor copies parts of larger arrays."""
+    found = sp.csr_array(shape, dtype=data.dtype)
+    found.data, found.indices, found.indptr = data, indices, indptr
+    return found
 
 
 def shift_columns(X: Sparse, pivot: Array) -> Sparse:
     """Subtract a pivot from every row, in float64; columns with a pivot are stored in full."""
-    wide = sp.csr_array(X).astype(np.float64, copy=False)
+    data = X.data.astype(np.float64, copy=False)  # `astype` of a sparse array copies indices too
+    wide = _csr(data, X.indices, X.indptr, X.shape)
     columns = np.flatnonzero(pivot)
     if not len(columns):
         return wide

@@ -97,6 +97,7 @@ class DaskRows(RowReader):
         weights: Array | None = None,
         cache: Cache | None = None,
         covariates: Array | None = None,
+        squares: bool = True,
     ) -> Result:
         """Sum a function of chunks in one graph."""
         graph = Graph(self._tasks)

@@ -25,23 +25,32 @@ from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.latent_distribution import LatentDistribution, complete_statistics
 from contrastive_lvm.rows.masked_rows import MaskedRows
-from contrastive_lvm.rows.reader import MOST_LOADED, LocalRows, RowReader, Rows
+from contrastive_lvm.rows.reader import (
+    MOST_FEATURES_SQUARED,
+    MOST_LOADED,
+    LocalRows,
+    RowReader,
+    Rows,
+)
 from contrastive_lvm.rows.row_cache import Cache, MemoryCache
 from contrastive_lvm.rows.scale_mixture_rows import RowSums, ScaleMixtureRows
 from contrastive_lvm.rows.scatter import (
     MOST_FEATURES,
-    MOST_FEATURES_OUT_OF_CORE,
     DenseScatter,
     OperatorScatter,
     Scatter,
     covariate_sums,
     first_pass,
 )
+from contrastive_lvm.rows.sketch import Sketch, first_sketch
 from contrastive_lvm.rows.threads import together
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than sweeps over the rows
+LEAST_FEATURES = 20  # for each column, of rows that are sketched: a sketch has fifteen directions
+SLOW_SQUARE = 5e7  # multiplications, a quarter of a second
+SLOW_SHARE = 20.0  # for each stored entry; a sketch has ten times as many, each ten times quicker
 NARROW = 256  # features: beyond, two threads of BLAS are faster than one
 COPIES = 12  # of loadings that a fit holds: starts, and steps to extrapolate from
 COPIES_IN_SPAN = 4  # where these are made in the span of few rows
@@ -73,7 +82,7 @@ class Data(NamedTuple):
     sets: Sequence[RowSet]
     readers: list[RowReader]
     n_features: int  # of the data; the sets' own are fewer in a span
-    span: Span | None
+    span: Span | Sketch | None
     complete: bool  # nothing is missing or scaled, so that the means stay the sample means
     narrow: bool  # sweeps only multiply small matrices, which threads do not speed up
     variances: list[Array]  # (D,) of the features of each set
@@ -82,6 +91,7 @@ class Data(NamedTuple):
     row_weights: Sequence[Array | None] = ()  # of the rows of each set, None where all are 1
     row_covariates: Sequence[Array | None] = ()  # (N, C) of the rows of each set
     linearized: Linearized | None = None  # for likelihoods without a closed form
+    sketch: Sketch | None = None  # where fits with isotropic noise begin
 
     def row_step(
         self,
@@ -120,7 +130,7 @@ class Data(NamedTuple):
 
         Covariates are about those of a row at the mean.
         """
-        if self.span is not None:
+        if isinstance(self.span, Span):
             coordinates, weights, known = self.span.rows[i]
             reader: RowReader = LocalRows(coordinates)
         else:
@@ -137,6 +147,28 @@ class Data(NamedTuple):
             if isinstance(rows, ScaleMixtureRows) and isinstance(w, MemoryCache)
         ]
         return tuple(found) if len(found) == len(weights) else ()
+
+    def with_sketch(self, n_columns: int, n_steps: int) -> "Data":
+        """Return the rows with a sketch for so many columns, where sweeps would read the rows."""
+        sources = [rows for rows in self.sets if isinstance(rows, OperatorScatter)]
+        known = any(rows.covariates is not None for rows in sources)
+        few = self.n_features < LEAST_FEATURES * (n_columns + 1)
+        if len(sources) < len(self.sets) or known or few:
+            return self
+        return self._replace(sketch=first_sketch(sources, n_columns, n_steps))
+
+    def within(self, sketch: Sketch) -> "Data":
+        """Return the rows in the subspace of a sketch."""
+        found = sketch.scatters()
+        variances, pooled = variances_of(found)
+        return self._replace(
+            sets=found,
+            span=sketch,
+            sketch=None,
+            narrow=len(pooled) <= NARROW,
+            variances=variances,
+            variance=pooled,
+        )
 
     def covariances(self) -> list[CovarianceOperator]:
         """Return the covariance of each set, for starts."""
@@ -184,8 +216,10 @@ def prepare(
         within = reduce_to_span([r.load() for r in readers], given, covariates)
         found = within.scatters
     else:
-        most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_OUT_OF_CORE
+        most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_SQUARED
         dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
+        if span and not scale_mixture and all(map(_squares_slowly, loaded)):
+            dense = False  # a sketch takes less time
         make = ScaleMixtureRows if scale_mixture else partial(summarize, dense=dense)
         if clustered:
             own = list(zip(readers, given, known, strict=True))
@@ -214,6 +248,14 @@ def variances_of(sets: Sequence[RowSet]) -> tuple[list[Array], Array]:
     with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
         variances = [square / count for square, count in zip(squares, counts, strict=True)]
         return variances, np.asarray(sum(squares) / sum(counts))
+
+
+def _squares_slowly(rows: Rows) -> bool:
+    """Tell whether `X' X` of sparse rows takes longer than some hundred products with a column."""
+    if isinstance(rows, RowReader) or not is_sparse(rows) or has_missing(rows):
+        return False
+    stored = np.diff(rows.indptr).astype(np.float64)
+    return float(stored @ stored) > max(SLOW_SQUARE, SLOW_SHARE * rows.nnz)
 
 
 def _sparse_or_missing(reader: RowReader) -> bool:

@@ -39,9 +39,11 @@ LEAST_ENTRIES = 1 << 17  # of a chunk: with less, starting a thread takes longer
 # Of a chunk for products of all features: 100,000 x 200 in sets of 10,000 take 63 ms in chunks of
 # 2^17 entries, 41 ms in chunks of 2^20 and 40 ms as a whole (one thread, float32).
 PRODUCT_ENTRIES = 1 << 20
+ENTRIES_OF_FEATURE = 32  # of a chunk: with less, sums of (D, K) results take longer than products
 SHARES = 16  # chunks of a set, within these limits, so that threads finish at about the same time
 MOST_LOADED = 1 << 23  # entries of a set that is worked on as a whole, 64 MB in double precision
 MOST_ENTRIES = 1 << 24  # of a chunk that takes in whole chunks of a file
+MOST_FEATURES_SQUARED = 6000  # beyond, a (D, D) matrix takes more than 290 MB, and none is formed
 MOST_FEATURES_IN_THREADS = 1000  # beyond, (D, D) results of several chunks take much memory
 
 
@@ -123,11 +125,12 @@ class RowReader(ABC):
         weights: Array | None = None,
         cache: Cache | None = None,
         covariates: Array | None = None,
+        squares: bool = True,
     ) -> Result:
         """Sum a function of chunks in their order; chunks whose weights are all zero are skipped.
 
         Each chunk comes with the `weights` and `covariates` of its rows and its entry in the
-        `cache`.
+        `cache`. `squares` says that results may be (D, D) matrices.
         """
 
     @abstractmethod
@@ -211,7 +214,8 @@ class LocalRows(RowReader):
         self.random_access = self.in_memory or is_map
         self.is_dense = not is_sparse(X) and not hasattr(X, "format")
         entries = X.nnz // self.shape[0] + 1 if is_sparse(X) else self.shape[1]
-        share = min(max(self.shape[0] * entries // SHARES, LEAST_ENTRIES), CHUNK_ENTRIES)
+        least = max(LEAST_ENTRIES, ENTRIES_OF_FEATURE * self.shape[1])
+        share = min(max(self.shape[0] * entries // SHARES, least), CHUNK_ENTRIES)
         stored = getattr(X, "chunks", None)
         unit = int(stored[0]) if stored else 1  # whole chunks of the file
         size = max(unit, max(1, share // max(1, entries)) // unit * unit)
@@ -234,6 +238,7 @@ class LocalRows(RowReader):
         weights: Array | None = None,
         cache: Any = None,
         covariates: Array | None = None,
+        squares: bool = True,
     ) -> Result:
         """Sum a function of chunks, by threads."""
         if self.in_memory and len(self.slices) == 1:  # nothing to read, and nothing to sum
@@ -251,7 +256,7 @@ class LocalRows(RowReader):
             return result
 
         used = self.used_chunks(weights)
-        if self.shape[1] > MOST_FEATURES_IN_THREADS:
+        if squares and MOST_FEATURES_IN_THREADS < self.shape[1] <= MOST_FEATURES_SQUARED:
             return reduce(plus, map(work, used))
         if self.random_access:
             return reduce(plus, in_order(work, used))

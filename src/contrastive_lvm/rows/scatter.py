@@ -43,7 +43,6 @@ WIDE_ROWS = 8192  # of a block, at most: products of narrow matrices want more r
 FIRST_ROWS = 64  # from which the location of the others is estimated
 FAR = 1000.0  # squared mean over variance: sums about zero then lose three digits of sixteen
 MOST_FEATURES = 3000  # above, products with rows in memory are cheaper than forming a (D, D) matrix
-MOST_FEATURES_OUT_OF_CORE = 6000  # above, the (D, D) matrix takes more than 290 MB
 
 
 class Scatter(ABC):
@@ -193,11 +192,19 @@ class OperatorScatter(Scatter):
     def product(self, M: Array) -> Array:
         """`T @ M`."""
         function = partial(_scatter_product, self.mean, self.pivot, M)
-        product: Array = self.reader.reduce(function, np.add, weights=self.weights)
+        product: Array = self.reader.reduce(function, np.add, weights=self.weights, squares=False)
         if self.covariates is None:
             return product
         effects = self.covariates.effects
         return self.covariates.less(-effects).product(effects, product, M)
+
+    def random_combinations(self, n: int, rng: np.random.Generator) -> Array:
+        """Return n random combinations of the centred rows, (D, n): half a product."""
+        factors = rng.standard_normal((self.reader.shape[0], n))
+        function = partial(_covariate_product, self.mean, self.pivot)
+        return self.reader.reduce(
+            function, np.add, weights=self.weights, covariates=factors, squares=False
+        )
 
 
 def _known(scatter: Scatter) -> CovariateSums:
@@ -233,13 +240,13 @@ def _covariate_product(mean: Array, pivot: Array, chunk: Chunk) -> Array:
 
 def _scatter_product(mean: Array, pivot: Array, M: Array, chunk: Chunk) -> Array:
     rows, weights = chunk.rows, chunk.weights
-    product = np.zeros_like(M)
     if is_sparse(rows):
-        moved, left = shift_columns(rows, pivot), mean - pivot
-        inner = moved @ M - left @ M
+        moved = shift_columns(rows, pivot)
+        inner = moved @ M
+        inner -= (mean - pivot) @ M
         inner = inner if weights is None else weights[:, None] * inner
-        product += moved.T @ inner - np.outer(left, inner.sum(axis=0))
-        return product
+        return np.asarray(moved.T @ inner)  # rows of `inner` add up to zero
+    product = np.zeros_like(M)
     for at in row_slices(*rows.shape):
         centred = widen(rows[at]) - mean
         inner = centred @ M
@@ -363,7 +370,7 @@ def _sparse_moments(rows: Sparse, weights: Array | None) -> Moments:
     ones = np.ones(rows.shape[0]) if weights is None else weights
     n = float(ones.sum())
     offset = moved.T @ ones / n
-    square = np.maximum(moved.multiply(moved).T @ ones - n * offset**2, 0.0)
+    square = np.maximum(squared(moved).T @ ones - n * offset**2, 0.0)
     return Moments(n, np.full(rows.shape[1], n), pivot + offset, square, complete=True)
 
 
@@ -435,8 +442,13 @@ def centre_sparse(X: Sparse, weights: Array | None) -> tuple[Sparse, Array]:
     wide = shift_columns(X, np.zeros(X.shape[1]))
     ones = np.ones(X.shape[0]) if weights is None else weights
     mean = wide.T @ ones / ones.sum()
-    pivot = far_means(mean, wide.multiply(wide).T @ ones / ones.sum() - mean**2)
+    pivot = far_means(mean, squared(wide).T @ ones / ones.sum() - mean**2)
     return shift_columns(wide, pivot), pivot
+
+
+def squared(X: Sparse) -> Sparse:
+    """Return the squares of the entries."""
+    return sp.csr_array((X.data**2, X.indices, X.indptr), shape=X.shape)
 
 
 def far_means(mean: Array, variance: Array) -> Array:
