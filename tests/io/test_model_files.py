@@ -274,7 +274,8 @@ def test_a_random_state_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_names_of_features_may_be_any_words(tmp_path: Path) -> None:
     names = ["größe", "名前", "a b", "", "\ud800", "'\"\\", "\n", "😀"]
-    frames = [pd.DataFrame(X, columns=names) for X in (DATA.target, DATA.background)]
+    columns = pd.Index(names, dtype=object)  # texts of pandas 3.1 are UTF-8
+    frames = [pd.DataFrame(X, columns=columns) for X in (DATA.target, DATA.background)]
     model = clvm.ContrastiveLVM(1, 1).fit(frames[0], background=frames[1])
     model.save(tmp_path / "模型.clvm")
     again = clvm.load_model(tmp_path / "模型.clvm")
