@@ -399,6 +399,16 @@ def test_unfitted_and_mistaken_models_are_refused(tmp_path: Path) -> None:
         clvm.ContrastiveLVM().report(tmp_path / "r.html", DATA.target)
 
 
+def test_signs_of_replicates_are_shown_with_the_verdict(tmp_path: Path) -> None:
+    data = clvm.datasets.make_contrastive(60, 60, n_features=6, n_shared=1, random_state=0)
+    model = clvm.ContrastiveLVM(1, 1).fit(data.target, background=data.background)
+    mice = {"mouse": [f"m{row // 10}" for row in range(60)]}
+    page = model.report(
+        tmp_path / "page.html", data.target, background=data.background, labels=mice
+    )
+    assert read(page)[1]["caution"].startswith("The column 'mouse' may name replicates")
+
+
 def test_report_has_subgroups_their_stability_and_what_annotations_explain(tmp_path: Path) -> None:
     """Differences have errors of the whole fit."""
     data = clvm.datasets.make_subgroups(random_state=0)
@@ -416,6 +426,7 @@ def test_report_has_subgroups_their_stability_and_what_annotations_explain(tmp_p
     assert all(" ± " in line["features"] for line in facts["subgroups"]["table"])
     assert facts["columns"][0]["levels"] == [f"subgroup {c}" for c in range(1, 5)]
     assert "Subgroup 1 is all late (batch)." in facts["annotation_notes"]
+    assert facts["caution"] is None
     assert not any("may name replicates" in note["text"] for note in facts["diagnostics"])
     assert any("check whether that is technical" in text for text in facts["annotation_notes"])
     plain = clvm.ContrastiveLVM(2, 10).fit(data.target, background=data.background)

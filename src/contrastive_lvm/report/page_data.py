@@ -14,7 +14,7 @@ from contrastive_lvm.io.tables.table import Table
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.plots.style import shortened
 from contrastive_lvm.report.adequacy import background_notes
-from contrastive_lvm.report.advice import diagnostics
+from contrastive_lvm.report.advice import PAGE, diagnostics, replicates_advice
 from contrastive_lvm.report.encode_arrays import Packed, coded, columns, packed
 from contrastive_lvm.report.evidence import Evidence, gather
 from contrastive_lvm.report.findings import (
@@ -74,6 +74,7 @@ def page_data(
         "ranking_weights": packed(weights),
         "loading_errors": _loading_errors(loadings, evidence.standard_errors(model)),
         "level": evidence.verdict["level"],
+        "caution": replicates_advice(sets, PAGE),
         "stability": _stability(evidence),
         "selected": model.selected_features_.tolist() if drops_features(model) else None,
         "values": _values(weights * loadings[: model.n_target_], drawn),

@@ -10,6 +10,7 @@ function lead() {
 function drawVerdict() {
   const f = report.facts;
   const parts = [make("h2", { text: "Is it real?" }), make("p", { class: `answer ${report.level}`, text: f.verdict })];
+  if (report.caution) parts.push(make("p", { id: "caution", text: report.caution }));
   const tested = f.pvalues.length > 0, count = Math.max(f.pvalues.length, f.dimensions.length);
   if (count) {
     const shares = f.variance.target.length === nTargetDims ? f.variance.target : [];
