@@ -1,5 +1,6 @@
 """What commands write: no formulas, nothing that steers a terminal, nothing half after a signal."""
 
+import ctypes
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import pandas as pd
 import pytest
 
 import contrastive_lvm as clvm
-from contrastive_lvm.cli import entry_point
+from contrastive_lvm.cli import entry_point, main
 from contrastive_lvm.cli.main import run
 from contrastive_lvm.cli.output import printable
 from contrastive_lvm.io.tables.read_csv import read_csv
@@ -164,6 +165,25 @@ def test_signals_are_as_before_after_a_command(capsys: Capture) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
     assert run(["datasets"]) == 0
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_in_callbacks_are_not_lost(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python ignores exceptions there; libraries of BLAS, for one, are listed in a callback."""
+    callback = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(number))
+
+    def command(*_: object, **__: object) -> None:
+        callback()
+        time.sleep(20)
+
+    monkeypatch.setattr(main, "app", command)
+    if number == signal.SIGTERM:
+        assert run([]) == 128 + number
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            run([])
 
 
 def test_standard_output_that_is_full(files: Path) -> None:

@@ -72,23 +72,43 @@ class EndedError(BaseException):
 def _ending_in_order() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into exceptions, so that a command cleans up before it ends.
 
-    A second one ends it at once. A signal that is ignored (`nohup`) stays so.
+    A second one ends it at once. A signal that is ignored (`nohup`) stays so. Python ignores
+    exceptions in callbacks, such as those that list libraries; the signal is then sent again.
     """
 
     def end(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         raise EndedError(number)
 
+    def send_again(lost: "sys.UnraisableHookArgs") -> None:
+        error = lost.exc_value
+        if isinstance(error, EndedError):
+            number = error.number
+            signal.signal(number, end)
+        elif isinstance(error, KeyboardInterrupt) and _is_usual(signal.SIGINT):
+            number = signal.SIGINT
+        else:
+            before(lost)
+            return
+        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+
+    before = sys.unraisablehook
     in_main = threading.current_thread() is threading.main_thread()
     numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
-    usual = [n for n in numbers if in_main and n and signal.getsignal(n) is signal.SIG_DFL]
+    usual = [n for n in numbers if in_main and n and _is_usual(n)]
     for number in usual:
         signal.signal(number, end)
+    sys.unraisablehook = send_again
     try:
         yield
     finally:
+        sys.unraisablehook = before
         for number in usual:
             signal.signal(number, signal.SIG_DFL)
+
+
+def _is_usual(number: int) -> bool:
+    return signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
 
 
 def _refuse(sentence: str) -> int:
