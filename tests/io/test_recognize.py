@@ -9,6 +9,7 @@ from contrastive_lvm.io.tables.choose_rows import Choice
 from contrastive_lvm.io.tables.prepare import Sets, read_sets
 from contrastive_lvm.io.tables.read import read_table, without_identifiers
 from contrastive_lvm.io.tables.row_columns import covariate, replicates_in
+from contrastive_lvm.io.tables.table import Layout
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.normal(1.0, 3.0, (30, 2)).round(3)
@@ -84,6 +85,16 @@ def test_what_can_be_read_in_two_ways_is_refused(
     path = write(tmp_path / "rows.csv", "a;b", [f"{cell};1" for cell in cells])
     with pytest.raises(ValueError, match=words):
         read_table(path)
+
+
+def test_points_in_a_file_with_tabs_may_separate_thousands(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.tsv", "a\tb", ["850\t1", "1.234\t2", "12.345\t3"])
+    with pytest.raises(ValueError, match=r"'1\.234' in column 'a', which is ambiguous"):
+        read_table(path)
+    assert read_table(path, layout=Layout(decimal=",")).values[1, 0] == 1234
+    assert read_table(path, layout=Layout(decimal=".")).values[1, 0] == 1.234
+    path = write(tmp_path / "rows.tsv", "a\tb", ["850\t.5", "1.234\t2", "12.345\t3"])
+    assert read_table(path).values[1, 0] == 1.234
 
 
 def test_words_with_commas_stay_words(tmp_path: Path) -> None:

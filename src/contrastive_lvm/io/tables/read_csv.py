@@ -196,7 +196,8 @@ def read_header(path: Path, layout: Layout, encoding: str) -> Header:
         first, *below = [*islice(records(text, separator), 100)] or [[]]
     names = name_columns(first, below, str(path))
     pointed = (NUMBER.fullmatch(cell.strip()) for line in below for cell in line if "." in cell)
-    doubt = separator == ";" and not any(found and found["point"] for found in pointed)
+    doubt = separator == ";" or (separator == "\t" and _may_be_thousands(below))
+    doubt = doubt and not any(found and found["point"] for found in pointed)
     columns = zip(names, zip(*below, strict=False), strict=False)
     coded = {
         name
@@ -205,6 +206,18 @@ def read_header(path: Path, layout: Layout, encoding: str) -> Header:
         and all(re.fullmatch("[0-9]*", cell) for cell in cells)
     }  # whole numbers that begin with zeros are codes, not quantities
     return Header(separator, names, encoding, layout, doubt, coded - {ROW_NAMES})
+
+
+def _may_be_thousands(lines: list[list[str]]) -> bool:
+    """Return whether a column has numbers such as 1.234 beside whole ones below a thousand.
+
+    If no other number of the file has a point, those may be 1234.
+    """
+    for column in zip(*lines, strict=False):
+        found = [NUMBER.fullmatch(cell.strip()) for cell in column if "." in cell]
+        if any(own and own["maybe_point"] for own in found):
+            return any(re.fullmatch(r"[1-9]\d{0,2}", cell.strip()) for cell in column)
+    return False
 
 
 @contextmanager
