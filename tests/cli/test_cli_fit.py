@@ -240,6 +240,7 @@ def test_too_few_replicates_for_a_test_can_be_fitted(tmp_path: Path, capsys: Cap
     ran("fit", *sets, "--n-target", 1, "--n-shared", 1, "-o", tmp_path / "m.clvm")
     out = capsys.readouterr().out
     assert "was not tested: the column 'donor' names 3 replicate(s) of both sets" in out
+    assert "Two or three replicates in a set are too few for standard errors" in out
     files = ["fit", *sets, "--bootstrap", 5]
     assert "--bootstrap=5 is too few for a confidence level" in refused(files, capsys)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WITHOUT_ERRORS = (
     "The loadings have no standard errors, which would take a while; add --bootstrap 200."
 )
+FEW_REPLICATES = "Two or three replicates in a set are too few for standard errors of the loadings."
 ESTIMATOR: options.Group = {
     "model": options.option(
         "KIND",
@@ -218,7 +219,7 @@ def _fit(
     """Fit the model, resample it, and return the results of both."""
     from contrastive_lvm.report.adequacy import shared_note
     from contrastive_lvm.report.advice import data_advice, fit_advice, replicates_advice
-    from contrastive_lvm.report.evidence import gather, has_errors
+    from contrastive_lvm.report.evidence import gather, has_errors, has_few_replicates
     from contrastive_lvm.report.findings import findings
 
     with user_warnings() as warned:
@@ -231,10 +232,11 @@ def _fit(
     level, sentence = shared_note(found["shared_auc"] or 0.5)
     said += [sentence] if level == "care" else []
     unsure = bootstrap is None and has_errors(estimator) and evidence.bootstrap is None
+    hint = FEW_REPLICATES if has_few_replicates(sets) else WITHOUT_ERRORS
     facts: Facts = {
         **found,
         "warnings": list(dict.fromkeys(said)),
         "caution": replicates_advice(sets),
-        "hint": WITHOUT_ERRORS if unsure else None,
+        "hint": hint if unsure else None,
     }
     return facts, evidence

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
+import pandas as pd
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.em import EM
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.resampling.subgroup_stability import SubgroupStability
 
 ERROR_RESAMPLES = 200  # by default, which give standard errors to 5%
+FEWEST_REPLICATES = 4  # of a set, for standard errors that nobody asked for
 SUBGROUP_REFITS = 50  # by default for a fit with subgroups
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -172,8 +174,18 @@ def has_cheap_errors(model: "Fitted", sets: Sets) -> bool:
     tables, n_columns = sets.tables, int(model.n_target_ + model.n_shared_)
     if not has_errors(model) or any(is_sparse(t.values) or has_missing(t.values) for t in tables):
         return False
+    if has_few_replicates(sets):
+        return False
     n_rows = sum(table.n_rows for table in tables)
     return affords_errors(n_rows, sets.target.values.shape[1], n_columns)
+
+
+def has_few_replicates(sets: Sets) -> bool:
+    """Tell whether a set has two or three replicates, too few for a standard error to be read.
+
+    A 90 % interval is then 6.3 or 2.9 standard errors to either side, in place of 1.6.
+    """
+    return any(pd.Series(own).nunique() < FEWEST_REPLICATES for own in replicates_of(sets).values())
 
 
 def has_errors(model: "Fitted") -> bool:
