@@ -7,8 +7,11 @@ bound may end lower; it is computed here from its parameters, without the approx
 
 import contextlib
 import io
+import sys
 import time
 import warnings
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,9 @@ def _bound_of(pln: Any, X: Array, offsets: Array) -> float:
 def against_pln(X: Array) -> list[Result]:
     """Fit both models to rows without empty columns, one thread each."""
     import torch
+
+    if find_spec("pkg_resources") is None:  # PLNmodels finds example data with it
+        sys.modules["pkg_resources"] = ModuleType("pkg_resources")
     from pyPLNmodels import PlnPCA
 
     torch.set_num_threads(1)
