@@ -106,9 +106,12 @@ accuracies of ten nearest neighbours, in other folds, among the two target laten
 contrast parameter itself. Rows of the mice and of signals are not independent, so that accuracies
 are comparable with each other but say little about other mice. The last column is the processor
 time of the default fit over that of a fit of the size that it finds, and over that of
-`n_shared=10`. It should be below 5. The fit to faults 7, 8, 10 drifts past a saddle. It once was
-stopped after 2,000 sweeps; it now converges after 1,478, some 65 nats higher, and takes 5.9 times
-as long as `n_shared=10`. The table was measured before sweeps found the best latent coordinates.
+`n_shared=10`, the default of earlier versions. It should be below 5. Finding the size takes about a
+tenth of a fit at most. What takes longer is the fit of more dimensions, 20 to 50 here, which needs
+more and longer sweeps. Since fits of ten dimensions became faster, the second ratio is above 5 on
+{slow} of the problems, where the default fit takes .3 to 1 s. The slowest, to faults 7, 8, 10,
+drifts past a saddle for some 1,460 sweeps. It once was stopped 65 nats lower, after 2,000 sweeps,
+with an accuracy of .927.
 
 {table}
 
@@ -134,14 +137,15 @@ def main() -> int:
     """Print the table; the exit code says whether the default keeps up."""
     warnings.simplefilter("ignore")  # of fits that could be better
     lines = ["| target | " + " | ".join(METHODS) + " | time |", "|---|" + "---|" * 6]
-    all_scores, good = [], True
+    all_scores, good, slow = [], True, 0
     for problem in problems():
         scores = [accuracy(answer(m, problem), problem.labels) for m in METHODS.values()]
         found = METHODS["default"].n_shared_
         times = [seconds(n, problem) for n in ("auto", found, 10)]
         ratios = times[0] / times[1], times[0] / times[2]
         best = max(s for name, s in zip(METHODS, scores, strict=True) if name in PEERS)
-        good &= scores[0] > best - CLOSE and max(ratios) < SLOWER
+        slow += max(ratios) > SLOWER
+        good &= scores[0] > best - CLOSE
         all_scores.append([*scores, best])
         shown = " | ".join(f"{score:.3f}" for score in scores)
         lines.append(f"| {problem.name} | {shown} | {ratios[0]:.1f}, {ratios[1]:.1f} |")
@@ -151,10 +155,10 @@ def main() -> int:
     print(lines[-1])
     behind = np.array([best - own for own, *_, best in all_scores])
     if "--write" in sys.argv:
-        kept = {"kept": int((behind <= CLOSE).sum()), "problems": len(behind)}
+        kept = {"kept": int((behind <= CLOSE).sum()), "problems": len(behind), "slow": slow}
         text = TEXT.format(table="\n".join(lines), worst=behind.max(), **kept)
         PAGE.write_text(text, encoding="utf-8")
-    return 0 if good and means[0] >= means[:-1].max() else 1
+    return 0 if good and not slow and means[0] >= means[:-1].max() else 1
 
 
 if __name__ == "__main__":
