@@ -362,7 +362,7 @@ def clouds(n: int) -> str:
             text += f"| {name} | {T} | {rows} | {n} | {ones:.1%} |\n"
     text += LEVEL
     for kind, T, rows in LEVELS:
-        p = np.array(each(ratio, kind, T, rows, seeds=range(5000, 5000 + n)))
+        p = np.array(each(ratio, kind, T, rows, seeds=range(300_000, 300_000 + n)))
         level = [f"{(p <= share + 1e-9).mean():.1%}" for share in (0.05, 0.1)]
         text += f"| {kind} | {T} | {rows} | {n} | {' | '.join(level)} |\n"
     return text

@@ -177,7 +177,7 @@ class CoordinateAscent(Engine):
                 problem = starts[0][0]
                 point = random_start(problem, np.random.default_rng(seed))
                 return self._continue(problem.begin(point), priors, seed)
-            if model.drops_columns:
+            if model.drops_columns or (data.complete and len(starts) == 1):
                 problem, point = starts[0]
                 return self._continue(problem.begin(point), priors)
             return self._continue(self._best(starts), priors)

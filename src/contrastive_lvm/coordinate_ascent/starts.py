@@ -26,7 +26,7 @@ from contrastive_lvm.rows.sketch import Sketch
 
 DENSE_BELOW = 150  # dimensions up to which a full eigendecomposition is as cheap as iterating
 POWER_STEPS = 6  # fits of 400 features take 107 sweeps; 119 after two steps, 107 after twelve
-STANDS_STILL = 1e-3  # relative change of eigenvalues at which the iteration ends earlier
+STANDS_STILL = 1e-2  # relative change of eigenvalues at which the iteration ends earlier
 OVERSAMPLING = 10  # extra columns, as in Halko et al.; without them fits take as many sweeps
 LEAST_NOISE = 1e-3  # share of the variance left to isotropic noise at the start
 LEAST_FEATURE_NOISE = 0.05  # of each feature's variance, to its own noise

@@ -48,10 +48,10 @@ def covariate(table: Table, name: str, *, is_text: bool) -> Column:
     given = annotation(table, name, "--covariate", "add it, or name another")
     empty = np.flatnonzero(given.isna())
     if len(empty):
+        others = f" and {len(empty) - 1} others" if len(empty) > 1 else ""
         raise ValueError(
             f"--covariate: column {name!r} of {table.source} is empty in row "
-            f"{table.labels()[empty[0]]} and {len(empty) - 1} others; fill it in, or leave these "
-            f"rows out with --where."
+            f"{table.labels()[empty[0]]}{others}; fill it in, or leave rows out with --where."
         )
     values = given.reset_index(drop=True)
     if is_text:
