@@ -323,7 +323,7 @@ def test_the_first_screen_has_the_leading_features(case: Case, opened: Open) -> 
     at = int(np.argmax(np.abs(own)))
     best, sign = case.target.columns[at], "+" if own[at] > 0 else "\u2212"
     cells = page.locator("#verdict-table td.leading").all_inner_texts()
-    assert cells[0].startswith(f"{best} {sign}, ")
+    assert cells[0].startswith(f"{best}\u00a0{sign}, ")
 
 
 def test_a_selection_says_who_is_in_it(case: Case, opened: Open) -> None:

@@ -38,7 +38,7 @@ function drawVerdict() {
 // The features with the largest loadings, with the sign of each.
 function leading(dimension) {
   const found = dimension?.features?.slice(0, 4) ?? [];
-  return found.map((one) => `${one.feature} ${one.loading < 0 ? "\u2212" : "+"}`).join(", ");
+  return found.map((one) => `${one.feature}\u00a0${one.loading < 0 ? "\u2212" : "+"}`).join(", ");
 }
 
 function drawDiagnostics() {
