@@ -232,19 +232,19 @@ def counts(seed: int) -> list[str]:
 
 TEXT = """# Levels and power of the test of contrast
 
-Written by `make levels`. Each number is the share of datasets for which `contrast_test` with 99
-permutations gives p at most 5 %. Unless the table says otherwise, there are 150 + 150 rows of 20
-features and 3 shared dimensions, whose number the test is not told. The test does not use the
-dimensions of a model, so that a model with too few shared ones changes nothing. Settings of the
-test were chosen on simulated sets with other seeds, with three exceptions, which were decided while
-looking at the Kang cells; their p-value below is therefore not independent evidence for the test.
-Simulated sets support all three (100 to 300 each). Rows count at most 3 standard deviations along a
-shared direction: without that limit, power falls from 1.00 to .95 where shared latents have 3
-degrees of freedom (w = 8). Pairs have equally many rows in both sets: with the 30 + 10 rows a
-replicate that were drawn, the level is .003 in place of .017, and power .21 in place of .78 (ten
-replicates, w = 2). Variances inside the shared directions are compared as log odds: by their
-logarithms, power for eight pairs with heavy tails is .48, .60 and .63 in place of .70, .88 and .95
-(w = 10, 30 and 100).
+`make levels` writes this page. Each number is the share of datasets for which `contrast_test` with
+99 permutations gives a p-value of at most 5 %. Unless the table says otherwise, there are 150 + 150
+rows of 20 features and 3 shared dimensions, and the test does not know this number. The test does
+not use the dimensions of a model, so a model with too few shared dimensions changes nothing. The
+settings of the test were chosen on simulated sets with other seeds. Three settings are exceptions:
+they were chosen while looking at the Kang cells, so the p-value of these cells below is not
+independent evidence for the test. Simulated sets support all three (100 to 300 each). Rows count at
+most 3 standard deviations along a shared direction: without that limit, power falls from 1.00 to
+.95 where shared latents have 3 degrees of freedom (w = 8). Pairs have equally many rows in both
+sets: with the 30 + 10 rows a replicate that were drawn, the level is .003 in place of .017, and
+power .21 in place of .78 (ten replicates, w = 2). Variances inside the shared directions are
+compared as log odds: by their logarithms, power for eight pairs with heavy tails is .48, .60 and
+.63 in place of .70, .88 and .95 (w = 10, 30 and 100).
 
 ## Level
 
@@ -256,8 +256,8 @@ logarithms, power for eight pairs with heavy tails is .48, .60 and .63 in place 
 
 ({splits} divisions each, 99 permutations)
 
-Divisions of one set are not independent of each other, so that these shares vary more than those
-of simulated sets. Eight donors have 70 divisions, so that p is 1/70, 2/70 and so on. The test is
+Divisions of one set are not independent of each other, so these shares vary more than those of
+simulated sets. Eight donors have 70 divisions, so that p is 1/70, 2/70 and so on. The test is
 conservative with so few: none of the 70 is rejected, where 3 would be the level. It is 3 if the
 means of donors are removed from the cells and all cells are kept. Cells are centred by set, for
 which other divisions are corrected on average only, and cells are left out so that donors count
@@ -286,17 +286,17 @@ target, which the hypothesis allows, and is not found.
 
 ({datasets} datasets each)
 
-How much power is there to be had for one dimension? Tests that are told the shared directions take
-the largest eigenvalue of what these leave of the target, and compare it with its exact distribution
-without contrast. The hypothesis of `contrast_test` allows noise of each set's own level and of each
-feature, so that its peer is the last line, although it has to find the shared directions. A test
-that keeps its level when one set is noisier, as in the second line, has power .25 at w = 0.5 at
-most, and only if it is told them. What the test loses beside the first two lines it pays for noise
-that may differ: without noise added to make the sets alike, power for one dimension on 500 other
-sets was .20, .72 and .99 at w = 0.5, 1 and 2, in place of .18, .66 and .98 (for two dimensions .34
-and .90 at w = 0.5 and 1, in place of .28 and .80). But then nearly all sets with noise of their own
-are called contrast, and 12 % in place of 8 % (200 sets) of those whose noise deviations differ by
-4 %.
+How much power is possible for one dimension? The tests in this table know the shared directions.
+They project these out of the target, take the largest eigenvalue of the rest, and compare it with
+its exact distribution without contrast. The hypothesis of `contrast_test` allows noise that differs
+by set and by feature, so the last line is the one to compare it with, although `contrast_test` has
+to find the shared directions. A test that keeps its level if one set is noisier, as in the second
+line, has power .25 at w = 0.5 at most, and only if it knows the shared directions. Compared with
+the first two lines, `contrast_test` loses power because it allows the noise to differ: without
+noise added to make the sets alike, power for one dimension on 500 other sets was .20, .72 and .99
+at w = 0.5, 1 and 2, in place of .18, .66 and .98 (for two dimensions .34 and .90 at w = 0.5 and 1,
+in place of .28 and .80). But then nearly all sets with noise of their own are called contrast, and
+12 % in place of 8 % (200 sets) of those whose noise deviations differ by 4 %.
 
 {oracles}
 
@@ -314,8 +314,9 @@ At most ten dimensions are tested.
 
 ## Beside published tests
 
-Both were written from their descriptions (`benchmarks/contrast_peers.py`). Shuffling features asks
-whether there is any correlation, which is not the question, and does not keep the level.
+Both peers were implemented from their descriptions (`benchmarks/contrast_peers.py`). Shuffling
+features tests whether there is any correlation. That is another question, and the test does not
+keep the level.
 
 {peers}
 
@@ -326,15 +327,15 @@ whether there is any correlation, which is not the question, and does not keep t
 {real_contrasts}
 
 The target of the mice is 18 animals and the background 9, each measured 15 times. Permuting rows
-treats 15 measurements of one animal as 15 animals; permuting animals is the test to believe. Its
-p-value depends on random numbers, by which missing entries and noise are drawn: eleven seeds gave
-.20 to .98, with a median of .90.
+treats 15 measurements of one animal as 15 animals, so permuting animals is the right test. Its
+p-value depends on the random numbers with which missing entries and noise are drawn: eleven seeds
+gave .20 to .98, with a median of .90.
 
 Raw counts of the Kang cells give p = .039 where log counts give .004 (swaps within donors). The
 test thins counts until the means of both sets agree, and interferon raises the genes that carry the
-contrast 10 to 300 times, so that .3 to 18 % of the counts of these genes are left, and the share of
-the variance between stimulated and other cells falls from 8 to 2 %. Where means differ so much, the
-test of logarithms is the more powerful one.
+contrast 10 to 300 times, so only .3 to 18 % of the counts of these genes are left, and the share of
+the variance between stimulated and other cells falls from 8 to 2 %. If means differ as much as
+this, the test of logarithms is more powerful.
 """
 
 

@@ -109,22 +109,23 @@ noise" is the standard deviation of the logs of the features' noise deviations: 
 noisiest tenth of the features has at least 3.6 times the noise variance of the quietest tenth, with
 0.5 at least 13 times.
 
-The warnings: noise unequal by feature (`Gaussian(noise="feature")` is advised), too few shared
-dimensions, noise of each set's own (`sets="own"`), and structure of the background alone. They are
-given only if the target dimensions of the model that is advised point elsewhere. The last two
-columns say what is at stake: the mean squared cosine between target dimensions found and planted,
-with one noise variance for all features and with one for each. Limits were chosen with other seeds.
+The four warnings are about noise that differs by feature (the advice is
+`Gaussian(noise="feature")`), too few shared dimensions, noise that differs by set (`sets="own"`),
+and structure that only the background has. `fit` gives a warning only if the target dimensions of
+the advised model have another direction. The last two columns show what is at stake: the mean
+squared cosine between the target dimensions found and those planted, with one noise variance for
+all features and with one for each. The limits were chosen with other seeds.
 
 {table}
 
-With automatic sizes, shared dimensions are added that describe noisy features one by one, so that
-little is left to gain where noise is very unequal, and warnings are rarer.
+With automatic sizes, additional shared dimensions describe noisy features one by one. If the noise
+is very unequal, little is then left to gain, and warnings are rarer.
 
-Whether noise is unequal is read from both sets: the variance of a feature given all others has
-errors that are independent between the sets, however heavy their tails, so that a rank correlation
-between the sets (at the level .001) is evidence, and the covariance of the logarithms measures how
-unequal the noise is. Sets with fewer than 1.5 rows a feature are not checked, nor are rows with
-missing entries.
+`fit` measures in both sets whether the noise is unequal. The variance of a feature given all others
+has errors that are independent between the sets, however heavy their tails. A rank correlation
+between the sets (at the level .001) is therefore evidence, and the covariance of the logarithms
+measures how unequal the noise is. Sets with fewer than 1.5 rows per feature and rows with missing
+entries are not checked.
 """
 
 
