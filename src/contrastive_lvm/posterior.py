@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Posterior(NamedTuple):
-    """Fitted values of a linear model in the canonical gauge, and the fit's trace.
+    """Fitted values of a linear model, with orthogonal loadings, and the trace of the fit.
 
     Examples
     --------
@@ -101,7 +101,8 @@ class Posterior(NamedTuple):
         """Return the same fit with the loadings and latents of a block in other coordinates.
 
         With `L' = L A` and `h' = A^-1 h` nothing else changes: the rows have the same distribution.
-        Latents are correlated after `"promax"`, `cov(h') = (A' A)^-1`. None is the canonical gauge.
+        Latents are correlated after `"promax"`, `cov(h') = (A' A)^-1`. None restores orthogonal
+        loadings.
         """
         old, L = self.latent_mixtures.get(block), self.loadings[block]
         oblique = self.rotations.get(block) == "promax"
