@@ -95,6 +95,8 @@ def test_points_in_a_file_with_tabs_may_separate_thousands(tmp_path: Path) -> No
     assert read_table(path, layout=Layout(decimal=".")).values[1, 0] == 1.234
     path = write(tmp_path / "rows.tsv", "a\tb", ["850\t.5", "1.234\t2", "12.345\t3"])
     assert read_table(path).values[1, 0] == 1.234
+    path = write(tmp_path / "rows.csv", "a,b", ["850,1", "1.234,2"])  # as Python and R write them
+    assert read_table(path).values[1, 0] == 1.234
 
 
 def test_words_with_commas_stay_words(tmp_path: Path) -> None:

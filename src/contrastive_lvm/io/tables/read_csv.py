@@ -209,15 +209,9 @@ def read_header(path: Path, layout: Layout, encoding: str) -> Header:
 
 
 def _may_be_thousands(lines: list[list[str]]) -> bool:
-    """Return whether a column has numbers such as 1.234 beside whole ones below a thousand.
-
-    If no other number of the file has a point, those may be 1234.
-    """
-    for column in zip(*lines, strict=False):
-        found = [NUMBER.fullmatch(cell.strip()) for cell in column if "." in cell]
-        if any(own and own["maybe_point"] for own in found):
-            return any(re.fullmatch(r"[1-9]\d{0,2}", cell.strip()) for cell in column)
-    return False
+    """Return whether there are numbers such as 1.234, which may be 1234 if no other has a point."""
+    found = (NUMBER.fullmatch(cell.strip()) for line in lines for cell in line if "." in cell)
+    return any(own and own["maybe_point"] for own in found)
 
 
 @contextmanager
