@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 import contrastive_lvm as clvm
 from contrastive_lvm.arrays import Array
@@ -192,7 +193,8 @@ def coverage(case: Case, first: int) -> Coverage:
         truth = aligned(sets.components[None], found.target_components)[0]
         covered = (found.low <= truth) & (truth <= found.high)
         if case.kept_by is not None:
-            kept = case.kept_by.fit(sets.target, background=sets.background).selected_features_
+            by = clone(case.kept_by).fit(sets.target, background=sets.background)
+            kept = by.selected_features_
             covered = covered[:, kept]
         if covered.size:
             shares.append(float(covered.mean()))

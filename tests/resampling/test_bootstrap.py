@@ -156,6 +156,8 @@ def test_wrong_parameters_are_refused(options: dict[str, Any], says: str) -> Non
 
 
 def test_other_rows_than_those_of_the_fit_are_refused() -> None:
+    with pytest.raises(InvalidDataError, match="X has 3 features, but the model was fitted to"):
+        clvm.bootstrap(MODEL, X[:, :3], background=Y[:, :3], n_resamples=20)
     with pytest.raises(InvalidDataError, match="X is not what the model was fitted to"):
         clvm.bootstrap(MODEL, X + np.random.default_rng(0).standard_normal(X.shape), background=Y)
 

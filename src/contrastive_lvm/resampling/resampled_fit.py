@@ -102,6 +102,13 @@ def of_several_sets(
 def _checked(fitted: Any, given: FitInput, replicates: Replicates, n_refits: int) -> ResampledFit:
     """Prepare refits, unless the rows are not those of the fit."""
     closed_form_engine(given)
+    n_features = given.sets[0].shape[1]
+    if n_features != fitted.n_features_in_:
+        reason = (
+            f"has {n_features} features, but the model was fitted to {fitted.n_features_in_}; pass "
+            "the rows of the fit, or a model that has not been fitted."
+        )
+        raise InvalidDataError("X", reason)
     posterior = fitted.posterior_
     if any(len(mixture.weights) > 1 for mixture in posterior.latent_mixtures.values()):
         reason = (
