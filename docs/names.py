@@ -20,7 +20,7 @@ SECTIONS = {
     ),
     "pieces.md": (
         "Likelihoods, priors, engines",
-        "What models are made of. Likelihoods, priors and engines combine freely.",
+        "The parts of a model. Likelihoods, priors and engines combine freely.",
         lambda _: True,
     ),
 }

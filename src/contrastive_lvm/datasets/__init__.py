@@ -1,10 +1,10 @@
-"""Data sets to try the models on, simulated or fetched.
+"""Simulated and real data sets.
 
 Each function returns a named tuple with `target`, `background`, `target_labels`, `feature_names`,
-`description` and what else is known; `make_multi_set` returns one matrix of `rows` and their
-`sets`. The `fetch_` functions look for their files in folders of `$CONTRASTIVE_LVM_DATA`, then in
-the user's cache, and download to the cache what is in neither. A file that cannot be downloaded
-raises FileNotFoundError, which says what to put where; a damaged file raises ValueError.
+`description` and further fields; `make_multi_set` returns one matrix of `rows` and their `sets`.
+The `fetch_` functions look for their files in folders of `$CONTRASTIVE_LVM_DATA` and then in the
+user's cache, and otherwise download them to the cache. If a file cannot be downloaded, they raise
+FileNotFoundError, which says where to put the file; a damaged file raises ValueError.
 """
 
 from contrastive_lvm.datasets.digits_on_texture import make_digits_on_texture

@@ -1,4 +1,4 @@
-"""Plots of fitted models: functions that take and return Matplotlib's objects."""
+"""Plots of fitted models; the functions take and return Matplotlib objects."""
 
 from contrastive_lvm.plots.activity_plot import plot_activity
 from contrastive_lvm.plots.diagnostics import plot_imputation, plot_missing, plot_trace
