@@ -1,4 +1,4 @@
-"""Blocks of latent dimensions that only some sets have, and common designs of such blocks."""
+"""Blocks of latent dimensions, the sets that have them, and common designs of such blocks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
