@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.decomposition import PCA
 
 import contrastive_lvm as clvm
@@ -87,3 +89,46 @@ def peers(repeats: int = 5) -> list[Result]:
             f"{gc['clvm']:.3f} s and {gc['gcpca']:.3f} s",
         ),
     ]
+
+
+def sparse(repeats: int = 3) -> list[Result]:
+    """Logs of sparse counts against PCA by ARPACK on the same rows, both sets stacked."""
+    results = []
+    for n, m, d in ((5_000, 2_000, 30_000), (80_000, 20_000, 2_000)):
+        X, B = _log_counts(n, m, d)
+        both = sp.csr_array(sp.vstack([X, B]))
+        seconds = best_seconds(
+            {
+                "clvm": partial(clvm.ContrastiveLVM(2, 10).fit, X, background=B),
+                "pca": partial(PCA(12, svd_solver="arpack").fit, both),
+            },
+            repeats,
+        )
+        results.append(
+            Result(
+                f"{n} + {m} x {d}, sparse: time / PCA(arpack)",
+                seconds["clvm"] / seconds["pca"],
+                2.0,
+                f"{seconds['clvm']:.2f} s and {seconds['pca']:.2f} s, {both.nnz / (n + m) / d:.1%}",
+            )
+        )
+    return results
+
+
+def _log_counts(n: int, m: int, d: int) -> tuple[Any, Any]:
+    """Log of one plus Poisson counts, ten shared and two target dimensions, 4 % filled."""
+    rng = np.random.default_rng(0)
+    S, base = 0.5 * rng.standard_normal((d, 10)), rng.gamma(0.4, 1.0, d)
+    W = 0.5 * rng.standard_normal((d, 2)) * (rng.random((d, 1)) < 0.2)
+    base *= 0.052 / base.mean()
+
+    def rows(count: int, own: float) -> Any:
+        predictor = rng.standard_normal((count, 10)) @ S.T - 1.25
+        predictor += own * (rng.standard_normal((count, 2)) @ W.T)
+        return sp.csr_array(np.log1p(rng.poisson(np.exp(predictor) * base)).astype(np.float32))
+
+    parts = [
+        sp.vstack([rows(500, own) for _ in range(size // 500)])
+        for size, own in ((n, 1.0), (m, 0.0))
+    ]
+    return sp.csr_array(parts[0]), sp.csr_array(parts[1])

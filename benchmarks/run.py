@@ -21,6 +21,7 @@ from benchmarks import (
 GROUPS = (
     complete.tall,
     complete.peers,
+    complete.sparse,
     many_sets.sets,
     refit.refits,
     missing.sweep,

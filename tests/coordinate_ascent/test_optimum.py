@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 import contrastive_lvm as clvm
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.rows.data import prepare
 from tests.oracles import (
     MISSING,
     Array,
@@ -238,3 +239,21 @@ def test_loadings_have_their_length_where_the_noise_is_at_its_least(
     C = model.target_components_.T @ model.target_components_
     density = multivariate_normal(X.mean(axis=0), C + model.noise_variance_ * np.eye(len(C)))
     np.testing.assert_allclose(model.lower_bound_, density.logpdf(X).sum(), rtol=1e-6)
+
+
+def test_starts_compared_on_a_part_of_the_rows_lead_to_the_same_optimum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    S, W = rng.standard_normal((6, 2)), rng.standard_normal((6, 1))
+    X = rng.standard_normal((300, 2)) @ S.T + rng.standard_normal((300, 1)) @ W.T
+    X += 0.5 * rng.standard_t(4, X.shape)
+    B = rng.standard_normal((200, 2)) @ S.T + 0.5 * rng.standard_t(4, (200, 6))
+    weights = np.repeat([1.0, 2.0], 150)
+    model = clvm.ContrastiveLVM(1, 2, likelihood="student_t")
+    expected = model.fit(X, background=B, sample_weight=weights).lower_bound_
+    assert prepare([X, B], scale_mixture=True).part(100) is not None
+    assert prepare([X, B], scale_mixture=True).part(400) is None  # nearly all rows
+    monkeypatch.setattr("contrastive_lvm.coordinate_ascent.engine.COMPARED_ROWS", 100)
+    again = model.fit(X, background=B, sample_weight=weights).lower_bound_
+    assert again == pytest.approx(expected, abs=1e-4)

@@ -42,7 +42,7 @@ SCALES_STAND_STILL = 1e-3  # relative change of the precisions
 # are easier to accelerate: 900 to 1,500 in place of more than 4,000 where much of the target is
 # left to two dimensions.
 CHANGED_SWEEPS = 30
-STEADY_SWEEPS = 100  # of scale mixtures, whose carried weights would make acceleration erratic
+STEADY_SWEEPS = 200  # of scale mixtures, whose carried weights would make acceleration erratic
 
 States = tuple[object, ...]  # of the prior of each block
 

@@ -20,7 +20,7 @@ from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.values import Scaler
 from contrastive_lvm.linalg.loadings import Loadings
-from contrastive_lvm.linalg.matrices import has_missing, is_sparse
+from contrastive_lvm.linalg.matrices import column_sums, has_missing, is_sparse
 from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 from contrastive_lvm.rows.gram_trick import Span, reduce_to_span
 from contrastive_lvm.rows.latent_distribution import LatentDistribution, complete_statistics
@@ -51,6 +51,8 @@ MOST_SPAN_ROWS = 1500  # above, an N x N eigendecomposition costs more than swee
 LEAST_FEATURES = 20  # for each column, of rows that are sketched: a sketch has fifteen directions
 SLOW_SQUARE = 5e7  # multiplications, a quarter of a second
 SLOW_SHARE = 20.0  # for each stored entry; a sketch has ten times as many, each ten times quicker
+FEW = 0.25  # of the rows, which a comparison of starts needs
+LEAST_PART = 200  # rows of each set in it
 NARROW = 256  # features: beyond, two threads of BLAS are faster than one
 COPIES = 12  # of loadings that a fit holds: starts, and steps to extrapolate from
 COPIES_IN_SPAN = 4  # where these are made in the span of few rows
@@ -147,6 +149,27 @@ class Data(NamedTuple):
             if isinstance(rows, ScaleMixtureRows) and isinstance(w, MemoryCache)
         ]
         return tuple(found) if len(found) == len(weights) else ()
+
+    def part(self, n_rows: int) -> tuple[list[Rows], list[Array | None]] | None:
+        """Return about so many evenly spaced rows in memory and their weights.
+
+        None where there are less than four times as many, or a feature would be without entries.
+        """
+        share = n_rows / sum(reader.shape[0] for reader in self.readers)
+        if share > FEW or not all(reader.in_memory for reader in self.readers):
+            return None
+        sets: list[Rows] = []
+        weights = []
+        for reader, own in zip(self.readers, self.row_weights, strict=True):
+            n = min(reader.shape[0], max(int(share * reader.shape[0]), LEAST_PART))
+            at = np.linspace(0, reader.shape[0] - 1, n).astype(np.intp)
+            rows = reader.take(at)
+            counts = column_sums(rows if own is None else rows[own[at] > 0])[1]
+            if not counts.all():
+                return None
+            sets.append(rows)
+            weights.append(None if own is None else own[at])
+        return sets, weights
 
     def with_sketch(self, n_columns: int, n_steps: int) -> "Data":
         """Return the rows with a sketch for so many columns, where sweeps would read the rows."""
