@@ -204,8 +204,8 @@ target latents alone, with noise of at least the variance of the data until then
 | less noise | 416 | 0.55 | 0.70 | 0.21 |
 
 On waves at intensity 0.5, of the same size and seed, "less noise" with 24 shared dimensions gave
-.74 of the digits from the target latents and .12 from the shared ones, with a bound of 859 (444 with
-8 dimensions and both kinds warmed up), an AUC of 0.50 and no warning.
+.74 of the digits from the target latents and .12 from the shared ones, with a bound of 859 (445
+with 8 dimensions and both kinds warmed up), an AUC of 0.50 and no warning.
 
 Bound and AUC would have chosen otherwise. In the sum `f_s + f_t` shared latents may describe digits
 too, and a model that does so can have the higher bound; its fits did not warn.
