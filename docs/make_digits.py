@@ -206,10 +206,10 @@ target latents alone, with noise of at least the variance of the data until then
 On waves at intensity 0.5, of the same size and seed, "less noise" with 24 shared dimensions gave
 .74 of the digits from the target latents and .12 from the shared ones, with a bound of 859 (445
 with 8 dimensions and both kinds warmed up), an AUC of 0.50 and no warning. The present code does
-as well with `n_shared=24, kl_warm_up=0`: .71 and .12, a bound of 886, an AUC of 0.52 and no warning.
+as well with `n_shared=24, kl_warm_up=0`: .71 and .12, a bound of 886, an AUC of 0.52, no warning.
 
-Bound and AUC would have chosen otherwise. In the sum `f_s + f_t` shared latents may describe digits
-too, and a model that does so can have the higher bound; its fits did not warn.
+On grass, bound and AUC would have chosen otherwise. In the sum `f_s + f_t` shared latents may
+describe digits too, and a model that does so can have the higher bound; its fits did not warn.
 
 A penalty on variance that target latents add beyond what the target has in excess was tried on the
 smooth texture too; it raised the bound, and did not cure eight dimensions.
