@@ -364,8 +364,7 @@ class Problem:
             n_rows = sum(sets[i].statistics.n_rows for i in own)
             latents = moment[columns, columns]
             if len(inner):
-                inverse = np.linalg.pinv(moment[np.ix_(inner, inner)], hermitian=True)
-                shares = inverse @ moment[inner, columns]
+                shares = _least_squares(moment[np.ix_(inner, inner)], moment[inner, columns])
                 latents = latents - moment[columns, inner] @ shares
             change = self._change_of_block(block, second[columns, columns], latents, n_rows)
             if change is None:
@@ -381,6 +380,14 @@ class Problem:
         self, block: LoadingBlock, loadings: Array, latents: Array, n_rows: float
     ) -> Array | None:
         return block.prior._best_coordinates(loadings, latents, n_rows, self.data.n_features)
+
+
+def _least_squares(second: Array, sides: Array) -> Array:
+    """Return `pinv(second) @ sides` of a second moment, faster than by `numpy.linalg.pinv`."""
+    values, V = np.linalg.eigh(second)
+    inverse = np.zeros_like(values)
+    np.divide(1.0, values, out=inverse, where=values > 1e-15 * values[-1])
+    return np.asarray((V * inverse) @ (V.T @ sides))
 
 
 def _inner_columns(model: Model, block: LoadingBlock) -> Columns:
