@@ -217,9 +217,14 @@ of the digits, but tell target from background by an AUC of .59 only; a logistic
 a network of 32 hidden units .61 and boosted trees .57. Neighbours, ridge regression and a random
 forest predict the target latents with an R2 of at most .01. What the shared latents know about the
 digit is thus neither in their distribution over rows nor in the target latents, and the penalty
-and `leakage_` look at these two alone. Labels show it (`leakage(..., labels=...)`). With the
-posteriors' log standard deviations added, the four classifiers have AUCs of .99 and 1.00, but the
-sets have encoders of their own, and no clean fit was compared.
+and `leakage_` look at these two alone. Labels show it (`leakage(..., labels=...)`). Of the default
+fit, whose shared latents recognise .12, neighbours have an AUC of .54 and the other three .74, .78
+and .66, which are larger, and the posteriors' log standard deviations tell the sets apart in both
+fits (.88 to 1.00). None of these numbers says which fit is clean.
+
+Without a contrast (grass of 14 x 14 pixels in both sets, 2,000 + 2,000 patches, 60 epochs, three
+seeds) target latents added as much to held-out rows of both sets: differences of -0.5, 1.5 and 0.8
+nats with standard errors of 0.8, 0.9 and 0.9, and each fit said that no contrast was found.
 
 A penalty on variance that target latents add beyond what the target has in excess was tried on the
 smooth texture too; it raised the bound, and did not cure eight dimensions.
