@@ -375,7 +375,7 @@ PAIRED = {"groups": list("abcdefgh"), "background_groups": list("abcdefgh")}
             TooFewWaysError,
             "4 way",
         ),
-        ({"model": clvm.ContrastivePCA()}, InvalidParameterError, "no model with a likelihood"),
+        ({"model": clvm.ContrastivePCA()}, InvalidParameterError, "not a model with a likelihood"),
         ({"model": clvm.ContrastiveLVM(likelihood="poisson")}, InvalidDataError, "counts are"),
         ({"size_factors": [1.0] * 8}, ValueError, "has none; leave them out"),
     ],
