@@ -181,14 +181,16 @@ class CoordinateAscent(Engine):
             if model.drops_columns or (data.complete and len(starts) == 1):
                 problem, point = starts[0]
                 return self._continue(problem.begin(point), priors)
-            return self._continue(self._most_promising(starts), priors)
+            slow = problem.likelihood._is_scale_mixture
+            return self._continue(
+                self._most_promising(starts) if slow else self._best(starts), priors
+            )
 
     def _most_promising(self, starts: list[tuple[Problem, Array]]) -> WarmStart:
-        """Return where to begin, compared on a part of the rows where sweeps over all are slow."""
+        """Return where to begin, compared on a part of many rows, over which sweeps are slow."""
         problem, first = starts[0]
-        part = None
-        if len(starts) > 1 and problem.likelihood._is_scale_mixture and not problem.effects:
-            part = problem.data.part(COMPARED_ROWS)
+        alone = len(starts) == 1 or problem.effects
+        part = None if alone else problem.data.part(COMPARED_ROWS)
         if part is None:
             return self._best(starts)
         best, least, spent = first, -np.inf, 0

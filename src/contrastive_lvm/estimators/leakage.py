@@ -185,8 +185,8 @@ def separation_warnings(model: Any) -> list[str]:
             "the target latents describe held-out rows of the background as well as those of the "
             f"target (a gain of {gain:.2g} nats per row, standard error "
             f"{model.target_gain_error_:.2g}), so no contrast was found; use more shared "
-            f"dimensions than {model.n_shared_}, and ask contrast_test whether there is a contrast "
-            "at all."
+            f"dimensions than {model.n_shared_}, with kl_warm_up=0, and ask contrast_test whether "
+            "there is a contrast at all."
         )
     elif model.background_gain_ > gain:  # more than half of what they add to target rows
         said.append(

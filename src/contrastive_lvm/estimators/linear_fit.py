@@ -238,7 +238,8 @@ def run_engine(
         if not closed or any(factors is not None for factors in size_factors):
             sizes, profile = sizes_of_sets(given.model.likelihood, given.sets, size_factors)
         asked, data = compress(given, given.engine, sizes)
-        data = given.engine._sketched(asked, data)
+        if not data.narrow:
+            data = given.engine._sketched(asked, data)
         automatic = any(block.automatic for block in asked.blocks)
         model = given.engine._sized(asked, data) if automatic else asked
         seeds = (None, *rng.randint(MOST, size=n_init - 1).tolist())  # the first is not random

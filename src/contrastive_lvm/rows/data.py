@@ -241,7 +241,8 @@ def prepare(
     else:
         most = MOST_FEATURES if all(r.in_memory for r in readers) else MOST_FEATURES_SQUARED
         dense = D <= most and (D <= 2 * n_rows or not readers[0].in_memory)
-        if span and not scale_mixture and all(map(_squares_slowly, loaded)):
+        sparse = span and not scale_mixture and all(map(is_sparse, loaded))
+        if sparse and all(map(_squares_slowly, loaded)):
             dense = False  # a sketch takes less time
         make = ScaleMixtureRows if scale_mixture else partial(summarize, dense=dense)
         if clustered:
