@@ -44,8 +44,9 @@ def test_missing_entries_and_heavy_tails(likelihood: Any) -> None:
     for each in rows:
         each[rng.random(each.shape) < 0.1] = np.nan
     model = clvm.ContrastiveLVM(likelihood=likelihood)
-    found = choose(rows, model=model, n_target=(0, 1), n_shared=(1, 2), cv=2)
-    assert (found.n_target, found.n_shared) == (1, 1)
+    for seed in (0, 1):  # of the folds: a dimension that stays empty is a tie in any of them
+        found = choose(rows, model=model, n_target=(0, 1), n_shared=(1, 2), cv=2, random_state=seed)
+        assert (found.n_target, found.n_shared) == (1, 1)
 
 
 def test_the_table_holds_what_fits_to_the_training_rows_reach() -> None:

@@ -5,7 +5,7 @@ the rows of the fold are then scored. Folds hold whole replicates. Where scatter
 the training rows is the scatter of all rows less that of the fold. Scores of replicates are
 independent, so that the difference `sum_r (best_r - pair_r)` of two pairs over R replicates has the
 standard error `sqrt(R var_r(best_r - pair_r))`. The smallest pair whose difference from the best is
-at most one such error is chosen.
+at most one such error, or a tie, is chosen.
 """
 
 import warnings
@@ -48,6 +48,9 @@ from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.reader import RowReader, Rows
 
 TOL = 1e-3  # nats per sweep of a fit: errors of sums of thousands of nats are larger
+# Nats by which fits differ that describe rows alike: where a dimension stays empty, errors are as
+# small as what is left to converge, up to .03 in examples.
+TIE = 0.1
 HOPELESS = 3.0  # standard errors behind the best, at two sizes in a row: smaller ones are left out
 AROUND = 2  # shared dimensions that are tried beyond the automatic number
 COARSE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # that are tried below it
@@ -272,7 +275,7 @@ class _Grid:
 
     def _least(self) -> DimensionChoice:
         behind, errors = self._behind()
-        close = np.flatnonzero(behind.sum(axis=1) <= errors)
+        close = np.flatnonzero(behind.sum(axis=1) <= np.maximum(errors, TIE))
         least = min(close, key=lambda i: (sum(self.pairs[i]), self.pairs[i][1]))
         n_shared, n_target = self.pairs[least]
         engine, whole = self.folded.engine, self.folded.whole
