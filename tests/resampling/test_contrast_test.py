@@ -262,7 +262,8 @@ def test_containers_and_workers_do_not_matter() -> None:
     frames = pd.DataFrame(X, columns=names), pd.DataFrame(B, columns=names)
     with parallel_config(backend="threading", n_jobs=2):
         found = clvm.contrast_test(frames[0], background=frames[1], n_resamples=99, random_state=1)
-    np.testing.assert_array_equal(found.null_distribution, expected.null_distribution)
+    # A frame may hold its columns one after the other, which changes how sums are rounded.
+    np.testing.assert_allclose(found.null_distribution, expected.null_distribution, atol=1e-10)
     sparse = clvm.contrast_test(
         sp.csr_array(X), background=sp.csr_array(B), n_resamples=99, random_state=1
     )
