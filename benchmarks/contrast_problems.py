@@ -226,7 +226,7 @@ def digits_on_grass() -> Problem:
     """Handwritten digits on patches of grass against other patches, 500 each, 14 x 14 pixels."""
     data = clvm.datasets.fetch_mnist_on_grass(500, 500, 10, random_state=7)
     halves = [
-        rows.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196)
+        rows.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196).astype(np.float64)
         for rows in (data.target, data.background)
     ]
     return Problem(halves[0], halves[1])

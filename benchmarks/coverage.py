@@ -232,8 +232,8 @@ def selection(case: Case, first: int) -> Selection:
         sets, found = resampled(case, seed)
         true = np.asarray(np.abs(sets.components).sum(axis=0) > 0)
         stable = np.asarray(found.stable_features)
-        stated, false = float(found.expected_false_selections or 0.0), (stable & ~true).sum()
-        rows.append((stable.sum(), false, stated, false <= stated))
+        stated, false = float(found.expected_false_selections or 0.0), float((stable & ~true).sum())
+        rows.append((float(stable.sum()), false, stated, float(false <= stated)))
     return Selection(case, *np.mean(rows, axis=0).tolist())
 
 

@@ -372,8 +372,8 @@ def distinctions(n: int) -> str:
     """Return the lines of the tables of differences."""
     text, few = APART, max(2, 3 * n // 10)
     for name in PLANTED:
-        found = zip(*each(apart, name, seeds=range(9000, 9000 + few)), strict=True)
-        shares = [f"{np.mean(np.concatenate(part)):.1%}" for part in found]
+        parts = zip(*each(apart, name, seeds=range(9000, 9000 + few)), strict=True)
+        shares = [f"{np.mean(np.concatenate(part)):.1%}" for part in parts]
         text += f"| {name} | {few} | {' | '.join(shares)} |\n"
     text += FORCED.format(rows=N_ROWS)
     for name in ("normal", "t, 5 degrees of freedom", "exponential"):

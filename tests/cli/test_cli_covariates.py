@@ -42,11 +42,11 @@ Run = Callable[..., Said]
 def table(tmp_path: Path) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     n, group = 90, np.repeat(["case", "control"], [50, 40])
-    known = {"age": (50 + 10 * rng.normal(size=n)).round(1), "sex": rng.choice(["f", "m"], n)}
+    age, sex = (50 + 10 * rng.normal(size=n)).round(1), rng.choice(["f", "m"], n)
     X = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(n, 6))
-    X += np.outer(known["age"] / 10, rng.normal(size=6)) + np.outer(known["sex"] == "m", np.ones(6))
+    X += np.outer(age / 10, rng.normal(size=6)) + np.outer(sex == "m", np.ones(6))
     X[:50] += rng.normal(size=(50, 1)) @ (2.0 * rng.normal(size=(1, 6)))
-    found = pd.DataFrame(X, columns=FEATURES).assign(group=group, **known)
+    found = pd.DataFrame(X, columns=FEATURES).assign(group=group, age=age, sex=sex)
     found.to_csv(tmp_path / "people.csv", index=False)
     return found
 

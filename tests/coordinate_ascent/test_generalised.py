@@ -98,10 +98,10 @@ def test_the_bound_is_just_below_the_exact_log_likelihood(kind: str) -> None:
     if kind == "bernoulli":
         density = X * e - np.logaddexp(0.0, e)
     elif kind == "poisson":
-        density = poisson.logpmf(X, np.exp(e))
+        density = np.asarray(poisson.logpmf(X, np.exp(e)))
     else:
         c = 1.0 / np.asarray(model.dispersion_)
-        density = nbinom.logpmf(X, c, c / (c + np.exp(e)))
+        density = np.asarray(nbinom.logpmf(X, c, c / (c + np.exp(e))))
     log_weights = np.log(weights / weights.sum())
     exact = float(logsumexp(density.sum(axis=2) + log_weights[:, None], axis=0).sum())
     parts = model.posterior_.bound_parts

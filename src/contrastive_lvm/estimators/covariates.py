@@ -306,7 +306,7 @@ def _refuse_determined(
         moments.append(centred.T @ (w[:, None] * centred))
         totals.append(w.sum())
     if not own:
-        moments, totals = [np.sum(moments, axis=0)], [sum(totals)]
+        moments, totals = [np.sum(moments, axis=0)], [np.sum(totals)]
     for i, (matrix, total) in enumerate(zip(moments, totals, strict=True)):
         j = first_determined(matrix, np.full(len(matrix), total))
         if j is None:

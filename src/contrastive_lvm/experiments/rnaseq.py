@@ -61,7 +61,7 @@ def run(*, quick: bool = False) -> Outcome:
     for name, own in models.items():
         latents[name] = [m.transform(d.target) for m, d in zip(own, draws, strict=False)]
     columns = {
-        name: spread((component_shares(m.shared_components_) > NEGLIGIBLE).sum() for m in own)
+        name: spread(int((component_shares(m.shared_components_) > NEGLIGIBLE).sum()) for m in own)
         for name, own in models.items()
     }
     judged = {

@@ -52,7 +52,7 @@ def run(*, quick: bool = False) -> Outcome:
     agreement, left = {}, {}
     for name in first.models:
         agreement[name] = spread(ari(f.models[name].transform(f.target), f.labels) for f in fits)
-        left[name] = spread(f.models[name].selected_features_.sum() for f in fits)
+        left[name] = spread(int(f.models[name].selected_features_.sum()) for f in fits)
     pruned = {
         f"horseshoe, pruned below {threshold:g}": spread(
             _left(f.models["horseshoe"], threshold) for f in fits

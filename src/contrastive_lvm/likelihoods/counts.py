@@ -65,8 +65,8 @@ class CountLikelihood(Likelihood):
         made equal instead, with r one over the mean count; after thinning it is `E[1 - (1 - q
         r)^x]`.
         """
-        rate = 1.0 / (1.0 + np.min([np.nanmean(rows, axis=0) for rows in sets], axis=0))
-        least = np.min([_saturated(rows, rate)[0] for rows in sets], axis=0)
+        rate = 1.0 / (1.0 + np.min(np.stack([np.nanmean(rows, axis=0) for rows in sets]), axis=0))
+        least = np.min(np.stack([_saturated(rows, rate)[0] for rows in sets]), axis=0)
         return [_thinned(rows, _shares(rows, rate, least), rng) for rows in sets]
 
     def _has_counts(self, n_features: int) -> BoolArray:

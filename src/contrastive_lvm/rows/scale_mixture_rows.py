@@ -91,6 +91,7 @@ class RowStep:
         outer = packed.pairwise_products(h, h)
         outer += cov
         chi2 = self._expected_squares(R, h, outer)
+        log_noise: Array | float
         if observed is None:
             entries, log_noise = np.full(len(R), float(R.shape[1])), self.constant.sum()
         else:
