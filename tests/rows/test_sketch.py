@@ -92,7 +92,7 @@ def test_small_subspaces_reach_the_same_optimum(monkeypatch: pytest.MonkeyPatch)
     model, engine = contrastive_model(2, 3), clvm.EM()
     data = engine._sketched(model, engine._prepare(model, sparse_sets(4, noise=3.0)))
     expected = engine._run(model, data)
-    monkeypatch.setattr("contrastive_lvm.coordinate_ascent.engine.MOST_DIRECTIONS", 8)
+    monkeypatch.setattr("contrastive_lvm.coordinate_ascent.sketch_ascent.MOST_DIRECTIONS", 8)
     assert engine._run(model, data).lower_bound == pytest.approx(expected.lower_bound, abs=1e-5)
 
 

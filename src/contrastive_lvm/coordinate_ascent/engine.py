@@ -21,8 +21,9 @@ from contrastive_lvm.coordinate_ascent.generalised_start import (
     with_the_others,
 )
 from contrastive_lvm.coordinate_ascent.mixture_problem import MixtureProblem
-from contrastive_lvm.coordinate_ascent.problem import Carry, Problem, RowResults, WarmStart
+from contrastive_lvm.coordinate_ascent.problem import SETTLED, Carry, Problem, RowResults, WarmStart
 from contrastive_lvm.coordinate_ascent.regression import without_effects
+from contrastive_lvm.coordinate_ascent.sketch_ascent import ascend_in_sketch
 from contrastive_lvm.coordinate_ascent.starts import (
     deterministic_starts,
     random_start,
@@ -30,7 +31,6 @@ from contrastive_lvm.coordinate_ascent.starts import (
 )
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.values import LeftOut
-from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import Ascent, AscentInterrupted, ascend
 from contrastive_lvm.linalg.gauge import canonical_rotation
 from contrastive_lvm.linalg.loadings import Loadings
@@ -41,12 +41,11 @@ from contrastive_lvm.priors.mixture import Mixture
 from contrastive_lvm.rows.data import Data, check_memory, least_bytes, prepare
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.scale_mixture_rows import ScaleMixtureRows
-from contrastive_lvm.rows.sketch import Sketch, Step
+from contrastive_lvm.rows.sketch import Sketch
 from contrastive_lvm.rows.threads import one_blas_thread
 
 DF_STANDS_STILL = 0.01  # relative; a tenth of its standard error from 10,000 entries
 LEFT_OUT = 1 << 15  # entries that degrees of freedom are learned from, to 3 % at df = 6
-SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
 # Nats per sweep at which fits of counts and binary data (per entry) and of mixtures of latents (per
 # row) count as converged. On 2,000 cells of 500 genes that takes 257 sweeps instead of more than
 # 2,000, and loses six nats of 870,000.
@@ -54,8 +53,6 @@ STANDS_STILL = 1e-7
 COMPARED_ROWS = 1000  # of all sets, on which starts of more than four times as many are compared
 # Krylov steps that find sizes, which depend on eigenvalues just above the noise; a fit needs one.
 SIZING_STEPS = 4
-INNER = 0.01  # gain at which sweeps in a subspace stop, in units of that of the last step outside
-MOST_DIRECTIONS = 15  # of a subspace, for each column; with more, the leading ones are kept
 LESS_MEMORY = (
     "use fewer columns or dimensions, or keep the rows out of core (a memory map, an HDF5 or "
     "zarr array, or a Dask array)"
@@ -211,38 +208,16 @@ class CoordinateAscent(Engine):
     def _run_in_sketch(
         self, model: Model, data: Data, sketch: Sketch, seed: int | None
     ) -> Posterior:
-        """Ascend in a subspace, then in larger ones, until a sweep would gain less than `tol`.
-
-        Each has the directions in which an EM step over all features would leave the last one. The
-        sweeps within a subspace do not read rows.
-        """
+        """Fit in subspaces that grow from a sketch, whose sweeps do not read rows."""
         problem = Problem(model, data.within(sketch))
         if seed is None:
             start = self._best(deterministic_starts(problem))
         else:
             start = problem.begin(random_start(problem, np.random.default_rng(seed)))
-        tol = max(self.tol, SETTLED * sum(rows.n_rows for rows in data.sets))
-        try:
-            while True:
-                left = max(1, self.max_iter - start.n_sweeps)
-                problem, point, carry, *_ = start
-                ascent = ascend(problem, point, carry, memory=self.memory, max_sweeps=left, tol=tol)
-                start = start.after(ascent)
-                step = _step_outside(problem, sketch, ascent)
-                least = max(self.tol, 8 * np.finfo(float).eps * abs(ascent.trace[-1]))
-                if start.n_sweeps >= self.max_iter or (step.gain < least and tol <= self.tol):
-                    break
-                tol = max(self.tol, INNER * step.gain)
-                if step.gain < least:
-                    continue
-                if sketch.size > MOST_DIRECTIONS * model.n_columns:
-                    sketch, start = _with_fewer_directions(data, sketch, start)
-                sketch = sketch.extended(step.directions)
-                start = _moved(start, Problem(model, data.within(sketch)))
-        except KeyboardInterrupt as stop:
-            raise start.kept_after(stop) from None
-        ascent = ascent._replace(converged=ascent.converged and step.gain < least)
-        return _posterior(problem, ascent, start.lower_bounds, start.n_sweeps)
+        start, ascent = ascend_in_sketch(
+            start, data, sketch, memory=self.memory, max_sweeps=self.max_iter, tol=self.tol
+        )
+        return _posterior(start.problem, ascent, start.lower_bounds, start.n_sweeps)
 
     def _best(self, starts: list[tuple[Problem, Array]]) -> WarmStart:
         """Return where the best of several starts has settled, and the sweeps spent on all."""
@@ -368,51 +343,6 @@ class CoordinateAscent(Engine):
         rising = ascent.trace[ascent.trace >= trace[-1]]
         trace = np.concatenate([trace[trace <= ascent.trace[-1]], rising])
         return _posterior(problem, ascent, trace, spent + ascent.n_sweeps)
-
-
-def _step_outside(problem: Problem, sketch: Sketch, ascent: Ascent[RowResults]) -> Step:
-    """Return what an EM step at the end of an ascent would add outside the subspace."""
-    p, K = problem.unflatten(ascent.point), problem.model.n_columns
-    L, noise = p.L[:-1], np.atleast_2d(p.psi)[:, 0]
-    moment, slopes = np.zeros((K, K)), []
-    statistics = ascent.info.statistics
-    for i, active in enumerate(problem.active):
-        own, psi = L[:, active], float(noise[min(i, len(noise) - 1)])
-        slope = np.zeros_like(L)
-        inner = np.eye(len(active)) + own.T @ own / psi
-        slope[:, active] = np.linalg.solve(inner, own.T).T * (noise[0] / psi**2)
-        slopes.append(slope)
-        moment[np.ix_(active, active)] += packed.unpack(statistics[i].statistics.moment)[0]
-    return sketch.step(slopes, moment, float(noise[0]))
-
-
-def _moved(start: WarmStart, problem: Problem) -> WarmStart:
-    """Return a start in a larger subspace, whose first directions are those before."""
-    p, size = start.problem.unflatten(start.point), len(problem.unit)
-    L = np.zeros((size, p.L.shape[1]))
-    L[: len(p.L) - 1] = p.L[:-1]
-    psi = np.broadcast_to(p.psi[..., :1], (*p.psi.shape[:-1], size))
-    means = tuple(rows.mean for rows in problem.data.sets)
-    point = problem.flatten(p._replace(L=L, psi=psi, means=means))
-    return start._replace(problem=problem, point=point, carry=problem.first_carry())
-
-
-def _with_fewer_directions(
-    data: Data, sketch: Sketch, start: WarmStart
-) -> tuple[Sketch, WarmStart]:
-    """Keep the loadings and as many leading directions of the rows in a subspace."""
-    p = start.problem.unflatten(start.point)
-    shares = [1.0 / rows.n_rows for rows in sketch.sources]
-    pairs = zip(shares, sketch.matrices, strict=True)
-    leading = np.linalg.eigh(sum(share * matrix for share, matrix in pairs))[1]
-    U = np.linalg.qr(np.hstack([p.L[:-1], leading[:, : -3 * p.L.shape[1] : -1]]))[0]
-    sketch = sketch.turned(U)
-    problem = Problem(start.problem.model, data.within(sketch))
-    L = np.vstack([U.T @ p.L[:-1], np.zeros((1, p.L.shape[1]))])
-    psi = np.broadcast_to(p.psi[..., :1], (*p.psi.shape[:-1], len(L)))
-    means = tuple(rows.mean for rows in problem.data.sets)
-    point = problem.flatten(p._replace(L=L, psi=psi, means=means))
-    return sketch, start._replace(problem=problem, point=point)
 
 
 def left_out_entries(problem: Problem, point: Array, carry: Carry) -> LeftOut:

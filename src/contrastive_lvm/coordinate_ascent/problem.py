@@ -35,6 +35,7 @@ from contrastive_lvm.rows.generalised_rows import Change
 from contrastive_lvm.rows.latent_distribution import LatentDistribution
 from contrastive_lvm.rows.row_cache import Cache
 
+SETTLED = 1e-3  # nats per row and sweep: when a start is compared with others
 MOST_REPEATS = 20  # of the loading step within a sweep, until the scales of priors stand still
 MOST_REPEATED_COLUMNS = 50  # with more, a loading step costs as much as a sweep
 SCALES_STAND_STILL = 1e-3  # relative change of the precisions
