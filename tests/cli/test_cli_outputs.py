@@ -181,9 +181,13 @@ def test_signals_in_callbacks_are_not_lost(
     monkeypatch.setattr(main, "app", command)
     if number == signal.SIGTERM:
         assert run([]) == 128 + number
-    else:
+        return
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs of shells ignore it
+    try:
         with pytest.raises(KeyboardInterrupt):
             run([])
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def test_standard_output_that_is_full(files: Path) -> None:
