@@ -80,7 +80,10 @@ def transform(
 
 @options.with_options(options.APPLY, options.OF)
 def impute(*, std: bool, **said: Any) -> None:
-    """Impute the missing entries of rows, in the units of the file."""
+    """Impute the missing entries of rows.
+
+    The result has the units of the file.
+    """
     given = read_for_model(**said)
     undo, names = given.preparation.scaling.undo, list(given.preparation.features)
     with warnings_about(said["file"]):
@@ -119,10 +122,10 @@ def denoise(
 
 @options.with_options(options.APPLY)
 def score(**said: Any) -> None:
-    """Score how much rows look like the target.
+    """Score how much rows resemble the target.
 
     The column enrichment is the log-likelihood ratio of target and background, which is positive
-    for rows that look like the target.
+    for rows that resemble the target.
     """
     given = read_for_model(**said, method="enrichment")
     with warnings_about(said["file"]):

@@ -37,11 +37,11 @@ def contrast(
     as_json: options.Json = False,
     **said: Any,
 ) -> None:
-    """Test whether the target has structure of its own, and in how many dimensions.
+    """Test whether the target has structure of its own.
 
-    The test permutes the labels of rows (or of whole replicates) between the sets, for one
-    dimension after another; p is the share of permutations in which the sets differ as much as in
-    the data. A replicate with rows in both sets is a pair, whose labels are exchanged.
+    The test tries one dimension after another. It permutes the labels of rows (or of whole
+    replicates) between the sets; p is the share of permutations in which the sets differ at least
+    as much as in the data. If a replicate has rows in both sets, its labels are exchanged.
     """
     from contrastive_lvm.cli.parse_options import build_estimator
     from contrastive_lvm.report.advice import replicates_advice, rows_advice
@@ -111,10 +111,11 @@ def feature_sets_command(
     as_json: options.Json = False,
     **said: Any,
 ) -> None:
-    """Test whether sets of features, such as pathways, load together on the target dimensions.
+    """Test whether pathways or other sets of features load together.
 
-    The sign of a dimension is arbitrary: sets of opposite signs lie at opposite ends of it. Errors
-    of features that vary together are accounted for by resampling rows, or whole replicates.
+    The test compares the loadings of each set on the target dimensions with those of the other
+    features. The sign of a dimension is arbitrary: sets of opposite signs lie at opposite ends of
+    it. The test resamples rows, or whole replicates, because features vary together.
     """
     from contrastive_lvm.io.gmt import read_gmt
     from contrastive_lvm.io.tables.write import write_frame

@@ -38,9 +38,9 @@ def export(
 ) -> None:
     """Write the results of a model as tables.
 
-    The tables hold the loadings with their standard errors, the latents and subgroups of the rows,
-    the differences of means, the shares of variance and the settings. Each is a sheet of a
-    workbook, or a file in a folder.
+    The tables contain the loadings with their standard errors, the latents and subgroups of the
+    rows, the differences of means, the shares of variance and the settings. Each table is a sheet
+    of a workbook, or a file in a folder.
     """
     from contrastive_lvm.io.tables.write import write_frame
     from contrastive_lvm.report.evidence import gather

@@ -112,9 +112,9 @@ def fit(
 ) -> None:
     """Fit a model to a target and a background set.
 
-    The first line of the output says whether the target has structure of its own (see clvm test);
-    the rest describes that structure. With --block, the model has any number of sets, which --by
-    tells apart.
+    The first line of the output says whether the target has structure of its own (see clvm test).
+    The rest describes that structure. With --block, the model has any number of sets: one for each
+    value of the --by column.
 
     Numeric columns are features; text columns are kept as annotations. Empty fields, NA and NaN are
     missing entries, which the model integrates out.

@@ -83,7 +83,9 @@ Bootstrap = Annotated[
 ]
 Color = Annotated[
     str | None,
-    typer.Option("--color", "--colour", metavar="COLUMN", help="Column to color the rows by."),
+    typer.Option(
+        "--color", "--colour", metavar="COLUMN", help="Column whose values colour the rows."
+    ),
 ]
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Read the files named in the model without asking.")
@@ -129,7 +131,7 @@ WHERE: Group = {
     )
 }
 SIDES: Group = {  # which rows are target and background
-    "by": option("COLUMN", "Column of FILE that tells which set a row belongs to."),
+    "by": option("COLUMN", "Column of FILE that names the set of each row."),
     "target": option(
         "VALUE",
         "Target rows: a value in the --by column, or COLUMN=VALUE. Repeatable.",

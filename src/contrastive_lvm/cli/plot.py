@@ -56,7 +56,7 @@ class Picture:
     seed: int
 
     def labels(self) -> Any:
-        """Return the column to color the rows of the target by, if one was named."""
+        """Return the column whose values colour the rows of the target, if one was named."""
         from contrastive_lvm.io.tables.row_columns import annotation
 
         if self.color is None:
@@ -115,8 +115,8 @@ def plot(
 ) -> None:
     """Draw one plot of a model and the rows that it was fitted to.
 
-    Loadings have 90 % intervals where resampled rows give them; null, dimensions and stability
-    compute the test of contrast, the choice of dimensions and the bootstrap that they show.
+    Loadings have 90 % intervals if resampled rows give them. The plots null, dimensions and
+    stability compute the test of contrast, the choice of dimensions and the bootstrap first.
     """
     from contrastive_lvm.checks import check_choice
 

@@ -36,9 +36,9 @@ def report(
 ) -> None:
     """Write an HTML report about a model.
 
-    It shows the rows, the loadings, diagnostics and numbers in one file that works offline. By
-    default, it uses the rows that the model was fitted to; since a model from someone else may name
-    any file, you are asked before these files are read.
+    The report shows the rows, the loadings, diagnostics and numbers in one file that works offline.
+    By default, it uses the rows that the model was fitted to. The command asks before it reads
+    their files, because a model from someone else may name any file.
     """
     page_destination(output, "--output", inputs=[model, file, background_file])
     estimator, sets = rows_of_model(model, file, background_file, said, [output], ANY_SETS, yes=yes)
