@@ -1,10 +1,10 @@
 """Arrays through the table of models.
 
-Rows are drawn from a small contrastive model, made strange in their values, and fitted. What is
-fitted must be finite, with a bound that never falls, shares of variance that sum to one and inputs
-that are as they were; then the rows are fitted a second time in another way that must not matter:
-permuted, in other units, in chunks, in another container, with weights, after a refused fit. What
-is no table of numbers must be refused in one sentence.
+Each case draws rows from a small contrastive model, changes their values, and fits a model to them.
+The fit must be finite, its bound must never fall, its shares of variance must sum to one, and the
+inputs must be unchanged. A second fit must agree although its rows are permuted, in other units, in
+chunks, in another container or weighted, or although an earlier fit raised an error. Input that is
+not a table of numbers must be refused in one sentence.
 """
 
 import tempfile

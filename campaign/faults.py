@@ -1,9 +1,9 @@
 """Faults of Dask and of the disk.
 
-Chunks have other shapes or types than they claim, raise, or change between readings; outputs are
-folders, FIFOs, links or the inputs themselves; files may not grow, and the folder for temporary
-files is missing. Each ends with the right answer or with a sentence, leaves the estimator and the
-files as they were, and no temporary file.
+Chunks have other shapes or types than they claim, raise errors, or change between readings. Outputs
+are folders, FIFOs, links or the inputs themselves. Files may not grow, or the folder for temporary
+files is missing. Each case must end with the right answer or with one sentence. The estimator and
+the files must be unchanged, and no temporary file may stay behind.
 """
 
 import os

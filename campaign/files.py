@@ -1,10 +1,10 @@
 """Files through every command.
 
-Tables of numbers with an annotation are written as CSV, TSV, NPY, NPZ, Parquet and h5ad, and then
-damaged as disks, spreadsheets and forgers do it. A command answers or ends with exit code 2 and one
-sentence; it never shows a traceback, leaves its inputs and, when it refuses, its outputs as they
-were, and leaves no other file behind. What `impute` answers for text is compared with what Python's
-own `csv` and `float` read.
+Each case writes a table of numbers with an annotation as CSV, TSV, NPY, NPZ, Parquet or h5ad, and
+damages it as disks, spreadsheets and forgers do. The command must answer, or exit with code 2 and
+one sentence. It must never show a traceback, change its inputs or leave other files behind. If it
+refuses, its outputs must be unchanged. What `impute` answers for text is compared with what
+Python's own `csv` and `float` read.
 """
 
 import csv

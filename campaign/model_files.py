@@ -1,8 +1,8 @@
 """Model files with mutated bytes and forged contents.
 
-Every kind of model file that the tests keep is damaged, or forged under a checksum that matches. It
-is refused in one sentence, or read as exactly what it holds; nothing in it runs. What is read then
-goes through `transform`.
+Each case damages one of the model files that the tests keep, or forges it under a checksum that
+matches. The file must be refused in one sentence, or read as exactly what it contains, and none of
+its contents may run. A model that was read then goes through `transform`.
 """
 
 import tempfile

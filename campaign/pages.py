@@ -1,8 +1,9 @@
 """Pages with hostile names in Chromium.
 
-Features, rows, annotations, groups and the title are drawn from names that try to run code, to
-reorder text, to break JSON or to become formulas of spreadsheets. The page must draw itself, say
-nothing on the console, ask for nothing, keep its title, and download tables without formulas.
+Each case draws the features, rows, annotations, groups and the title of a report from names that
+try to run code, to reorder text, to break JSON or to become formulas of spreadsheets. The page must
+draw itself, write nothing to the console, request nothing, keep its title, and download tables
+without formulas.
 """
 
 import io

@@ -116,7 +116,7 @@ def run_parts(
 
 def main() -> int:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description="Look for inputs that make the package lie.")
+    parser = argparse.ArgumentParser(description="Look for inputs that are handled wrongly.")
     parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all of them by default")
     parser.add_argument("--case", help="a case to repeat, such as arrays:1234")
     parser.add_argument("--share", type=float, default=1.0, help="share of the cases to run")

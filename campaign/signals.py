@@ -1,8 +1,8 @@
 """Signals at random times.
 
-`clvm fit` and fits in Python get SIGINT, SIGTERM or SIGHUP at a random moment. The process ends
-soon, says no more than a sentence, and leaves its output whole: as it was before, or new; no other
-file stays behind, neither beside the output nor in the folder for temporary files.
+`clvm fit` and fits in Python receive SIGINT, SIGTERM or SIGHUP at a random moment. The process must
+end soon, print one sentence at most, and leave its output whole: as it was before, or new. No other
+file may stay behind, neither beside the output nor in the folder for temporary files.
 """
 
 import os

@@ -1,10 +1,10 @@
 """Spreadsheets as people have them.
 
-A table is drawn, so that the truth is known, and written as spreadsheets of many countries and
-hands do it: decimal commas, thousands, per cent signs, words for missing entries, identifiers and
-dates beside measurements, text among numbers, titles and units around the names, blank lines, other
-encodings, genes in lines. Each file has up to four such changes. It is read rightly (the features,
-the values and the rows of both groups are those of the table) or refused in one sentence.
+Each case draws a table, so that the truth is known, and writes it with up to four of the changes
+that spreadsheets of many countries have: decimal commas, thousands separators, per cent signs,
+words for missing entries, identifiers and dates beside measurements, text among numbers, titles and
+units around the names, blank lines, other encodings, genes in lines. The features, the values and
+the rows of both groups must be read as in the table, or the file must be refused in one sentence.
 """
 
 import tempfile

@@ -10,10 +10,11 @@ Results = Sequence[tuple[str, Report]]
 
 HEAD = """# The campaign
 
-`make campaign` sends strange inputs through the package and looks for one that makes it lie: a
-wrong answer without a word, an error from the inside, a file changed or left behind. Each case has
-a seed of its own, so that `python -m campaign.run --case arrays:1234` repeats it. A case is
-answered, refused in one sentence, or has failed. `python -m campaign.run --write` writes this page.
+`make campaign` sends strange inputs through the package. It looks for wrong answers without a
+warning, for internal errors, and for files that are changed or left behind. Each case has a seed of
+its own: `python -m campaign.run --case arrays:1234` repeats a case. An input is answered if the
+result passes all checks, refused if it raises an error of one sentence, and anything else has
+failed. `python -m campaign.run --write` writes this page.
 
 """
 

@@ -97,7 +97,7 @@ def test_sizes_that_are_found(file: Path, capsys: Capture) -> None:
         (["--by", "condition", "--block", "x=1", "--block", "x=2"], "twice"),
         (["--by", "condition", "--block", "x=1:zebra", "--block", "s=1"], "sets without rows"),
         (["--by", "condition", "--block", "x=1:a+a"], "twice"),
-        (["--block", "x=1"], "tells the sets apart"),
+        (["--block", "x=1"], "that names the sets"),
         (["--by", "zebra", "--block", "x=1"], "zebra"),
         (
             ["--by", "condition", "--block", "x=1", "--n-target", "3"],

@@ -93,7 +93,7 @@ def rows_with_labels(table: Any, by: str | None) -> "tuple[Any, np.ndarray]":
 
     if by is None or by not in table.annotations.columns:
         has = some(map(str, table.annotations.columns)) or "none"
-        reason = f"must name a column of {table.source} that tells the sets apart; it has {has}."
+        reason = f"must name a column of {table.source} that names the sets; it has {has}."
         raise InvalidParameterError("--by", by, reason)
     known = table.annotations[by].notna().to_numpy(dtype=np.bool_)
     if not known.any():

@@ -13,20 +13,20 @@ from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
 from contrastive_lvm.report.findings import Fitted
 
-MOST_AUC = 0.8  # of telling the sets apart by their shared latents
+MOST_AUC = 0.8  # of separating the sets by their shared latents
 
 
 def shared_note(auc: float) -> tuple[str, str]:
-    """Return whether the shared latents tell the sets apart, as a level and a sentence.
+    """Return whether the shared latents separate the sets, as a level and a sentence.
 
     >>> shared_note(0.52)[0], shared_note(0.97)[0]
     ('good', 'care')
     """
     curve = f"(area under the ROC curve {auc:.2f}; 0.5 is chance)"
     if auc <= MOST_AUC:
-        return "good", f"The shared latents hardly tell the two sets apart {curve}."
+        return "good", f"The shared latents hardly separate the two sets {curve}."
     return "care", (
-        f"The shared latents tell the two sets apart {curve}: what the sets have in common differs "
+        f"The shared latents separate the two sets {curve}: what the sets have in common differs "
         "between them, so part of the contrast may be there. Choose a background that varies in "
         "every way that the target does except for the one of interest, or allow another number "
         "of shared dimensions."

@@ -76,7 +76,7 @@ class Facts(TypedDict):
     dimensions: list[dict[str, object]]
     selected_features: list[str] | None
     outliers: OutlierFacts
-    shared_auc: float | None  # of telling the sets apart by their shared latents; 0.5 is chance
+    shared_auc: float | None  # of separating the sets by their shared latents; 0.5 is chance
     means: "MeanFacts | None"  # None without a background
     lower_bound: float
     iterations: int
@@ -127,7 +127,7 @@ def findings(
 
 
 def shared_auc(model: Fitted, sets: Sets) -> float | None:
-    """Return how well the shared latents tell the sets apart, of some rows of each, evenly spaced.
+    """Return how well the shared latents separate the sets, of some rows of each, evenly spaced.
 
     The area under the ROC curve, as in `leakage`: a background that varies in every way that the
     target does, but for the contrast, has 0.5. None where there are too few rows to say.

@@ -227,7 +227,7 @@ function drawSides() {
   const { by, target, background } = state.choices;
   const column = groups().find((own) => own.name === by);
   const options = [["", "choose a column"], ...groups().map((own) => [own.name, `${own.name} (${few(own.values.map(([value]) => value), 3)})`])];
-  const parts = [make("p", { class: "line" }, chooser("by", "Which column tells the two sets apart? ", by, options, (name) => change({ by: name, target: [], background: [] })))];
+  const parts = [make("p", { class: "line" }, chooser("by", "Which column names the set of each row? ", by, options, (name) => change({ by: name, target: [], background: [] })))];
   if (!groups().length) parts.push(make("p", { class: "care", text: "No column has groups of rows; drop a second file with the background's rows." }));
   if (column) {
     const side = (value) => target.includes(value) ? "target" : background.includes(value) || (target.length && !background.length) ? "background" : background.length ? "neither" : "";
