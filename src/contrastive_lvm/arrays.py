@@ -5,7 +5,7 @@ Columns of the loadings L are those of all blocks side by side; a set uses those
 """
 
 from operator import add
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,24 @@ RowWeights: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Dense: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Sparse: TypeAlias = sp.csr_matrix | sp.csr_array
 Matrix: TypeAlias = Dense | Sparse
+
+
+class NamedRows(NamedTuple):
+    """Rows with feature names, for containers that have none: sparse matrices, files, Dask."""
+
+    values: Matrix
+    names: list[str]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the numbers of rows and features."""
+        n, d = self.values.shape
+        return int(n), int(d)
+
+
+def unnamed(X: Any) -> Any:
+    """Return rows without the names that `NamedRows` gave them."""
+    return X.values if isinstance(X, NamedRows) else X
 
 
 class Parameters(NamedTuple):

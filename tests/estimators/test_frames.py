@@ -11,7 +11,8 @@ import scipy.sparse as sp
 import sklearn
 
 import contrastive_lvm as clvm
-from contrastive_lvm.estimators.input_rows import NamedRows, read_rows
+from contrastive_lvm.arrays import NamedRows
+from contrastive_lvm.estimators.input_rows import read_rows
 
 DATA = clvm.datasets.make_contrastive(40, 30, n_features=5, n_shared=1, random_state=0)
 NAMES = ["a", "b", "größe", "d", "e"]

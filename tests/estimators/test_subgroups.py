@@ -130,6 +130,7 @@ def test_missing_entries_weights_and_rows_out_of_core_together(
     found = clone(model).fit(sets[0], background=sets[1], sample_weight=weights)
     assert found.lower_bound_ == pytest.approx(wanted.lower_bound_, abs=1e-3)
     np.testing.assert_allclose(found.predict_proba(X), wanted.predict_proba(X), atol=1e-3)
+    np.testing.assert_allclose(found.predict_proba(sets[0]), found.predict_proba(X), atol=1e-9)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import contrastive_lvm as clvm
-from contrastive_lvm.estimators.input_rows import NamedRows
+from contrastive_lvm.arrays import NamedRows
 from tests.io.model_bytes import change, opened
 from tests.vae.autoencoders import DATA, QUICK, fitted, known, quick, same
 

@@ -29,7 +29,7 @@ from contrastive_lvm.anndata.write_results import (
     write_latents,
     write_subgroups,
 )
-from contrastive_lvm.estimators.input_rows import NamedRows
+from contrastive_lvm.arrays import NamedRows
 
 if TYPE_CHECKING:
     from anndata import AnnData

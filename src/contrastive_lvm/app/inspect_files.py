@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from contrastive_lvm.io.tables.on_disk import columns_of, is_on_disk
 from contrastive_lvm.io.tables.preparation import check_preparation
 from contrastive_lvm.io.tables.read import (
     WORKBOOK,
@@ -20,7 +21,7 @@ from contrastive_lvm.io.tables.read import (
 from contrastive_lvm.io.tables.recognize import look_like_counts, look_uneven
 from contrastive_lvm.io.tables.row_columns import replicate_sign, replicates_in
 from contrastive_lvm.io.tables.table import Table, layout_of, missing_share
-from contrastive_lvm.linalg.matrices import is_sparse
+from contrastive_lvm.linalg.matrices import blocks, is_sparse
 
 
 def describe(path: str, said: dict[str, Any]) -> dict[str, Any]:
@@ -79,16 +80,34 @@ def _columns(table: Table, *, described: bool) -> list[dict[str, Any]]:
     for name, column in table.annotations.items():
         kind = "identifier" if name in table.identifiers else "annotation"
         found.append({"name": str(name), "kind": kind, **_values(column, most=40)})
-    sparse = is_sparse(table.values)
+    missing, few = _missing_of_features(table), [] if described else _with_few_values(table)
     for i, name in enumerate(table.features[:2000]):  # more than a page can list
-        own: dict[str, Any] = {"name": name, "kind": "feature", "values": None, "missing": 0}
-        if not sparse:
-            numbers = np.asarray(table.values[:, i])
-            own["missing"] = int(np.isnan(numbers).sum())
-            if not described and len(np.unique(numbers[:200])) <= 8:
-                own |= _values(pd.Series(numbers), most=8)
+        own: dict[str, Any] = {
+            "name": name,
+            "kind": "feature",
+            "values": None,
+            "missing": missing[i],
+        }
+        if i in few:
+            own |= _values(pd.Series(columns_of(table.values, i)), most=8)
         found.append(own)
     return found
+
+
+def _with_few_values(table: Table) -> list[int]:
+    """List features with up to eight values in the first rows, or none if many are on disk."""
+    if is_sparse(table.values):
+        return []
+    first = np.asarray(table.values[:200])
+    found = [i for i in range(len(table.features)) if len(np.unique(first[:, i])) <= 8]
+    return [] if is_on_disk(table.values) and len(found) > 20 else found
+
+
+def _missing_of_features(table: Table) -> list[int]:
+    found = np.zeros(len(table.features), dtype=np.intp)
+    for _, rows in blocks(table.values) if not is_sparse(table.values) else ():
+        found += np.isnan(rows).sum(axis=0)
+    return [int(n) for n in found]
 
 
 def _values(column: "pd.Series[Any]", most: int) -> dict[str, Any]:

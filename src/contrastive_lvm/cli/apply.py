@@ -16,10 +16,9 @@ from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.io.atomic import destination, write_atomically
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from contrastive_lvm.arrays import Array, Matrix
+    from contrastive_lvm.arrays import Array
     from contrastive_lvm.io.tables.preparation import Preparation
+    from contrastive_lvm.io.tables.prepare import SetRows
     from contrastive_lvm.io.tables.table import Table
 
 
@@ -33,7 +32,7 @@ class Applied(NamedTuple):
     estimator: Contrastive
     preparation: "Preparation"
     table: "Table"  # the rows with their annotations
-    rows: "Matrix | pd.DataFrame"  # as the estimator takes them
+    rows: "SetRows"  # as the estimator takes them
     facts: dict[str, Any]  # their size factors and covariates, if columns give them
     which: dict[str, Any]  # the set that they belong to, or the set of each
     output: Path | None

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, unnamed
 from contrastive_lvm.black_box.devices import placement
 from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
@@ -32,7 +32,6 @@ from contrastive_lvm.estimators.input_rows import (
     read_rows,
     refuse_unsupported,
     rows_for_fit,
-    unnamed,
 )
 from contrastive_lvm.estimators.network_checks import check_networks, check_outputs
 from contrastive_lvm.estimators.units import scaling_of

@@ -7,14 +7,14 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Matrix, NamedRows, unnamed
 from contrastive_lvm.estimators.frames import (
     RowNumbers,
     as_array,
@@ -50,24 +50,6 @@ ROW_OPTIONS = (
     "covariates",
 )  # arguments of methods with a value for each row
 WILD_RATIO = 1e4  # of the mean variances of two sets, of which only one was probably scaled
-
-
-class NamedRows(NamedTuple):
-    """Rows with feature names, for containers that have none: sparse matrices, files, Dask."""
-
-    values: Matrix
-    names: list[str]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Return the numbers of rows and features."""
-        n, d = self.values.shape
-        return int(n), int(d)
-
-
-def unnamed(X: Any) -> Any:
-    """Return rows without the names that `NamedRows` gave them."""
-    return X.values if isinstance(X, NamedRows) else X
 
 
 def read_rows(estimator: "Estimator", X: Any, *, name: str = "X", missing: bool = True) -> Matrix:

@@ -8,13 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, unnamed
 from contrastive_lvm.estimators.frames import RowNumbers, first_few, number_per_row
 from contrastive_lvm.estimators.input_rows import (
     check_sample_weight,
     refuse_empty_columns,
     refuse_values,
-    unnamed,
 )
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.rows.reader import Checks, RowReader, Rows, open_rows

@@ -40,6 +40,7 @@ def has_subgroups(model: Any) -> bool:
     return model.latent_prior is not None
 
 
+@by_chunks
 def predict_proba(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Array:
     """Return the probability of each subgroup for rows of the target.
 
@@ -62,13 +63,8 @@ def predict_proba(self: "LinearPredictions", X: Any, *, covariates: Any = None) 
     array([[0., 0., 0., 1.],
            [0., 0., 0., 1.]])
     """
-    return _probabilities(self, X, covariates=covariates)
-
-
-@by_chunks
-def _probabilities(model: "LinearPredictions", X: Any, *, covariates: Any) -> Array:
-    view, rows = model._rows(X, "target", RowFacts(covariates=covariates))
-    if model.n_target_ == 0:
+    view, rows = self._rows(X, "target", RowFacts(covariates=covariates))
+    if self.n_target_ == 0:
         return np.ones((rows.shape[0], 1))
     return prediction.component_probabilities(view, rows)
 
@@ -85,7 +81,7 @@ def predict(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> npt
     >>> model.predict(data.target[[0, 100, 200, 300]])
     array([3, 2, 1, 0])
     """
-    return np.asarray(np.asarray(_probabilities(self, X, covariates=covariates)).argmax(axis=1))
+    return np.asarray(np.asarray(predict_proba(self, X, covariates=covariates)).argmax(axis=1))
 
 
 def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Subgroups:
@@ -119,7 +115,7 @@ def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> S
     if not has_subgroups(self):
         reason = "has no subgroups; fit with latent_prior=Mixture(...)."
         raise InvalidParameterError("latent_prior", None, reason)
-    probabilities = np.asarray(_probabilities(self, X, covariates=covariates))
+    probabilities = np.asarray(predict_proba(self, X, covariates=covariates))
     mixture = self.posterior_.latent_mixtures["target"]
     labels = np.asarray(probabilities.argmax(axis=1))
     return Subgroups(labels, probabilities, mixture.means.copy(), mixture.weights.copy())

@@ -4,8 +4,9 @@ A chunk never exceeds `BLOCK_ELEMENTS` entries, whatever the data's shape, kind 
 float32 and sparse input are widened to dense float64 a chunk at a time and never as a whole.
 """
 
+import mmap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +16,7 @@ from contrastive_lvm.arrays import Array, Dense, Matrix, Sparse
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
+Rows = TypeVar("Rows", Dense, Matrix)
 BLOCK_ELEMENTS = 1 << 19  # of a block: 4 MB in double precision
 SMALL_BLOCK = 1 << 17  # entries of a block where a few arrays of its size live at once
 MOST_ROWS = 2048  # per-row K x K work stays in cache
@@ -33,6 +35,35 @@ def row_slices(
     size = max(1, min(most, elements // max(1, n_features)))
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
+
+
+def release(X: Any, rows: slice) -> None:
+    """Give back the pages of rows of a memory map, which count as this process's memory.
+
+    They stay in the system's cache. Pages of a map that is private to the process
+    (`mode="c"`) may hold changes, and are kept.
+    """
+    if getattr(X, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    pages = X
+    while isinstance(pages, np.ndarray):
+        pages = pages.base
+    if not isinstance(pages, mmap.mmap):
+        return
+    if not X.flags.c_contiguous:  # rows are spread over all pages
+        pages.madvise(mmap.MADV_DONTNEED)
+        return
+    begin = X[rows].ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    first = begin // mmap.PAGESIZE * mmap.PAGESIZE
+    end = begin + X.strides[0] * (rows.stop - rows.start)
+    pages.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+
+def blocks(X: Rows) -> Iterator[tuple[slice, Rows]]:
+    """Yield blocks of consecutive rows; the memory of a map's block is given back after its use."""
+    for rows in row_slices(*X.shape):
+        yield rows, X[rows]
+        release(X, rows)
 
 
 def densify(rows: Matrix) -> Dense:
@@ -95,12 +126,13 @@ def missing_mask(rows: Matrix) -> np.ndarray:
 
 def has_missing(X: Matrix) -> bool:
     """Tell whether any entry is NaN, given that all are finite or NaN."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite((X.data if is_sparse(X) else X).sum()):
-            return False
+    if not isinstance(X, np.memmap):
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite((X.data if is_sparse(X) else X).sum()):
+                return False
     if is_sparse(X):
         return bool(np.isnan(X.data).any())
-    return any(bool(np.isnan(X[rows]).any()) for rows in row_slices(*X.shape))
+    return any(bool(np.isnan(rows).any()) for _, rows in blocks(X))
 
 
 class RowBlock(NamedTuple):
@@ -143,8 +175,8 @@ def column_means(X: Matrix) -> Array:
 def column_sums(X: Matrix) -> tuple[Array, Array]:
     """Sums and numbers of the observed entries of each column, both (D,)."""
     total, count = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for rows in row_slices(*X.shape):
-        block = widen(X[rows])
+    for _, rows in blocks(X):
+        block = widen(rows)
         total += np.nansum(block, axis=0)
         count += (~np.isnan(block)).sum(axis=0)
     return total, count
@@ -154,8 +186,8 @@ def column_variances(X: Matrix) -> tuple[Array, Array]:
     """Variances and means of the observed entries of each column, both (D,)."""
     mean, count, square = column_means(X), np.zeros(X.shape[1]), np.zeros(X.shape[1])
     with np.errstate(over="ignore"):  # an overflow shows as a variance that is not finite
-        for rows in row_slices(*X.shape):
-            block = widen(X[rows]) - mean
+        for _, rows in blocks(X):
+            block = widen(rows) - mean
             count += (~np.isnan(block)).sum(axis=0)
             square += np.nansum(block**2, axis=0)
     variances: Array = square / np.maximum(count, 1.0)

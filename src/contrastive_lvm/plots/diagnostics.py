@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from scipy.sparse import coo_array
 from sklearn.preprocessing import StandardScaler
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, unnamed
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import learned, named_models, read_missing
@@ -210,6 +210,7 @@ def plot_imputation(
 
 
 def _held_out(X: Any, held_out: Any) -> tuple[Array, np.ndarray]:
+    X = unnamed(X)
     rows = np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
     mask = np.asarray(held_out)
     if mask.dtype != bool or mask.shape != rows.shape:

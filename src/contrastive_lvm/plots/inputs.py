@@ -9,7 +9,7 @@ import pandas as pd
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, unnamed
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.plots.style import PALETTE, colour_of, label
 
@@ -50,6 +50,7 @@ def read_points(latents: Any, name: str) -> Array:
 
 def read_missing(X: Any, name: str) -> sp.coo_array:
     """Find the missing entries of dense or sparse rows."""
+    X = unnamed(X)
     shape = np.shape(X)
     if len(shape) != 2 or 0 in shape:
         raise ValueError(f"{name} has shape {shape}, but needs rows and features; give an array.")

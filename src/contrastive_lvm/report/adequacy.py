@@ -9,6 +9,7 @@ from contrastive_lvm.estimators.model_check import (
     check_background,
     some_features,
 )
+from contrastive_lvm.io.tables.on_disk import some_of
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse, widen
 from contrastive_lvm.report.findings import Fitted
@@ -55,9 +56,9 @@ def _checked(model: Fitted, sets: Sets) -> list[tuple[str, str]]:
         or any(is_sparse(values) or has_missing(values) for values in tables)
     ):
         return []
-    chosen = some_features(tables[0].shape[1])
+    chosen, some = some_features(tables[0].shape[1]), list(map(some_of, tables))
     covariances = [
-        SetCovariance(np.cov(widen(rows)[:, chosen].T, bias=True), rows.shape[0]) for rows in tables
+        SetCovariance(np.cov(widen(rows)[:, chosen].T, bias=True), rows.shape[0]) for rows in some
     ]
     found = check_background(model.posterior_, *covariances)
     return [_noise(found, model), _own(found)]

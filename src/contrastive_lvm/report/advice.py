@@ -7,14 +7,14 @@ import numpy as np
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.leakage import separation_warnings
-from contrastive_lvm.io.tables.prepare import Sets
+from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.read import looks_transposed
 from contrastive_lvm.io.tables.recognize import look_like_counts, look_uneven
 from contrastive_lvm.io.tables.row_columns import replicate_sign
 from contrastive_lvm.io.tables.table import some
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.matrices import column_variances, widen
-from contrastive_lvm.report.findings import Facts, Fitted, set_facts
+from contrastive_lvm.report.findings import Facts, Fitted, set_facts, some_rows
 
 MOST_ROWS = 2000  # from which advice is derived
 UNEQUAL = 10.0  # ratio of residual variances; 20 features with equal noise reach 1.6 in 100 rows
@@ -118,7 +118,8 @@ def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
             return []
         said = f"{n} of {len(variances)} features have no noise left, since each has a dimension"
         return [f"{said} to itself: {remedies.fewer}."]
-    left = widen(rows) - model.reconstruct(sets.frames()[0][:MOST_ROWS])
+    some = some_rows(sets.target, slice(MOST_ROWS))
+    left = widen(rows) - model.reconstruct(frame(some, named=sets.preparation.named))
     low, high = np.nanquantile(np.nanvar(left, axis=0), [0.1, 0.9])
     if not high > UNEQUAL * low > 0.0:
         return []

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from contrastive_lvm.arrays import unnamed
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
@@ -131,7 +132,8 @@ def _errors(model: MultiSetLVM, rows: RowsOfSets) -> BlockBootstrap | None:
         return None
     n_columns = int(model.activity_.max().sum())
     cheap = affords_errors(model.n_samples_, model.n_features_in_, n_columns)
-    if not cheap or is_sparse(rows.X) or has_missing(np.asarray(rows.X)):
+    values = unnamed(rows.X)
+    if not cheap or is_sparse(values) or has_missing(np.asarray(values)):
         return None
     given = {name: own for name, own in rows.facts.items() if name == "covariates"}
     options: dict[str, Any] = {"n_resamples": ERROR_RESAMPLES, "random_state": 0, **given}

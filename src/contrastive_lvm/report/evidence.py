@@ -10,9 +10,11 @@ from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.io.tables.on_disk import is_on_disk
 from contrastive_lvm.io.tables.prepare import Sets
 from contrastive_lvm.io.tables.row_columns import facts_of_rows, replicates_in
 from contrastive_lvm.linalg.matrices import has_missing, is_sparse
+from contrastive_lvm.report.findings import some_rows
 from contrastive_lvm.report.shift import Shift, shift_of
 from contrastive_lvm.resampling.contrast_test import ContrastTest, contrast_test
 from contrastive_lvm.resampling.set_labels import TooFewWaysError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 ERROR_RESAMPLES = 200  # by default, which give standard errors to 5%
 FEWEST_REPLICATES = 4  # of a set, for standard errors that nobody asked for
+MOST_WORK = 5e10  # multiplications of a test, some five seconds at three dimensions
 SUBGROUP_REFITS = 50  # by default for a fit with subgroups
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -123,17 +126,41 @@ def judge(
     own_effects = sets.preparation.covariates and model.covariate_effects == "own"
     if own_effects and sets.preparation.replicates is not None:
         return not_tested("there is no test with replicates and covariate_effects='own'")
+    sets, drawn = _in_memory(sets, seed)
     n_resamples = n_resamples or _affordable(sets)
     if not n_resamples:
         return not_tested("the data are large; run clvm test on the same files")
     try:
-        return verdict(run_test(sets, model, n_resamples=n_resamples, seed=seed), shown)
+        found = verdict(run_test(sets, model, n_resamples=n_resamples, seed=seed), shown)
     except TooFewWaysError as error:
         return not_tested(_too_few_ways(error, sets))
     except InvalidParameterError as error:
         if error.parameter != "likelihood":
             raise
         return not_tested(f"the likelihood {error.value!r} {error.reason.rstrip('.')}")
+    found["sentence"] += drawn
+    return found
+
+
+def _in_memory(sets: Sets, seed: int) -> tuple[Sets, str]:
+    """Draw rows of sets that are on disk, as many as a test of some seconds takes, and say so."""
+    if sets.background is None or not any(is_on_disk(table.values) for table in sets.tables):
+        return sets, ""
+    most, rng = _affordable_rows(len(sets.preparation.features)) // 2, np.random.default_rng(seed)
+    tables = []
+    for table in sets.tables:
+        rows = np.sort(rng.choice(table.n_rows, min(table.n_rows, most), replace=False))
+        own = some_rows(table, rows)
+        tables.append(own._replace(values=np.array(own.values)))
+    numbers = " and ".join(f"{table.n_rows:,}" for table in tables)
+    said = f" The test took {numbers} rows of the two sets, drawn at random."
+    return sets._replace(target=tables[0], background=tables[1]), said
+
+
+def _affordable_rows(n_features: int) -> int:
+    """Return the rows of which 99 resamples are affordable."""
+    work = MOST_WORK / 99
+    return int(min(20_000, max(work / n_features**2, work ** (1 / 3))))
 
 
 def _too_few_ways(error: TooFewWaysError, sets: Sets) -> str:
@@ -151,10 +178,10 @@ def affordable_resamples(n_rows: int, n_features: int) -> int:
     """Return how often the test resamples by default: 999 times, 99 on larger data, or never.
 
     A resample costs a scatter matrix of the whitened rows, some `rows * rank^2` multiplications
-    for each dimension that is tested. 5e10 of them take some five seconds at three dimensions.
+    for each dimension that is tested.
     """
     work = n_rows * min(n_rows, n_features) ** 2
-    return next((number for number in (999, 99) if number * work <= 5e10), 0)
+    return next((number for number in (999, 99) if number * work <= MOST_WORK), 0)
 
 
 def affords_errors(n_rows: int, n_features: int, n_columns: int) -> bool:
@@ -172,7 +199,9 @@ def has_cheap_errors(model: "Fitted", sets: Sets) -> bool:
     Scatters must suffice: complete rows, Gaussian noise, target loadings that no prior shrinks.
     """
     tables, n_columns = sets.tables, int(model.n_target_ + model.n_shared_)
-    if not has_errors(model) or any(is_sparse(t.values) or has_missing(t.values) for t in tables):
+    if not has_errors(model) or any(map(is_on_disk, (t.values for t in tables))):
+        return False
+    if any(is_sparse(t.values) or has_missing(t.values) for t in tables):
         return False
     if has_few_replicates(sets):
         return False

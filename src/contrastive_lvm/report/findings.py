@@ -14,10 +14,11 @@ from contrastive_lvm.estimators.summary import (
     size_of,
     target_loadings,
 )
+from contrastive_lvm.io.tables.on_disk import chosen
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.row_columns import facts_of_rows
-from contrastive_lvm.io.tables.table import Table
-from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices
+from contrastive_lvm.io.tables.table import Table, missing_share
+from contrastive_lvm.linalg.matrices import blocks, is_sparse
 
 if TYPE_CHECKING:
     from contrastive_lvm.estimators.contrastive_vae import ContrastiveVAE
@@ -152,8 +153,8 @@ def set_facts(facts: Facts) -> dict[str, SetFacts]:
 
 
 def _set(table: Table) -> SetFacts:
-    observed = column_sums(table.values)[1].sum() / np.prod(table.values.shape)
-    return {"file": table.source, "rows": table.n_rows, "missing": max(0.0, 1.0 - float(observed))}
+    missing = missing_share(table.values)
+    return {"file": table.source, "rows": table.n_rows, "missing": missing}
 
 
 def _shares(model: Fitted, sets: Sets) -> Shares:
@@ -180,7 +181,8 @@ def _shares(model: Fitted, sets: Sets) -> Shares:
 
 def some_rows(table: Table, rows: slice | np.ndarray) -> Table:
     """Choose rows of a table, with their annotations."""
-    return table._replace(values=table.values[rows], annotations=table.annotations.iloc[rows])
+    own = table.values[rows] if isinstance(rows, slice) else chosen(table.values, rows)
+    return table._replace(values=own, annotations=table.annotations.iloc[rows])
 
 
 def _dimensions(
@@ -258,9 +260,8 @@ def _distances(scores: Array, table: Table) -> Array:
 
     The unit is a robust standard deviation: 1.4826 times the median absolute deviation.
     """
-    n, d = table.values.shape
     if not is_sparse(table.values):
-        counts = [(~np.isnan(table.values[rows])).sum(axis=1) for rows in row_slices(n, d)]
+        counts = [(~np.isnan(rows)).sum(axis=1) for _, rows in blocks(table.values)]
         scores = scores / np.maximum(np.concatenate(counts), 1)
     below = np.median(scores) - scores
     spread = 1.4826 * np.median(np.abs(below))

@@ -8,6 +8,7 @@ import scipy
 from contrastive_lvm import __version__
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.summary import ranking_weights
+from contrastive_lvm.io.tables.on_disk import columns_of
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.row_columns import facts_of_rows
 from contrastive_lvm.io.tables.table import Table
@@ -128,9 +129,7 @@ def _rows_of(table: Table, rows: np.ndarray) -> Table:
     """Choose rows of a table, which then have names: their numbers if there are no others."""
     names = table.labels()
     table = table._replace(row_names=[names[i] for i in rows])
-    if len(rows) == table.values.shape[0]:
-        return table
-    return some_rows(table, rows)
+    return table if len(rows) == table.values.shape[0] else some_rows(table, rows)
 
 
 def _points(model: Fitted, sets: Sets) -> dict[str, Array]:
@@ -195,7 +194,7 @@ def _values(loadings: Array, sets: Sets) -> Packed:
     ranked = np.argsort(-(loadings**2).sum(axis=0), kind="stable")
     chosen = np.arange(d) if most == d else np.sort(ranked[:most])
     scaling = sets.preparation.scaling
-    dense = np.concatenate([widen(t.values[:, chosen]) for t in tables])
+    dense = np.concatenate([widen(columns_of(t.values, chosen)) for t in tables])
     dense = dense * scaling.scale[chosen] + scaling.center[chosen]
     return coded(dense) | {"features": chosen.tolist()}
 

@@ -8,7 +8,6 @@ machine: in memory, in memory maps, in arrays of HDF5, Zarr and backed AnnData.
 """
 
 import copy
-import mmap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
@@ -23,6 +22,7 @@ from contrastive_lvm.linalg.matrices import (
     column_sums,
     is_sparse,
     own_rows,
+    release,
     row_slices,
     sparse_rows,
     stacked,
@@ -228,7 +228,7 @@ class LocalRows(RowReader):
         """Read all chunks in order."""
         for rows in self.slices:
             yield self._read(rows)
-            _release(self.X, rows)
+            release(self.X, rows)
 
     def reduce(
         self,
@@ -252,7 +252,7 @@ class LocalRows(RowReader):
 
         def work(i: int) -> Result:
             result = function(chunk(i))
-            _release(self.X, self.slices[i])
+            release(self.X, self.slices[i])
             return result
 
         used = self.used_chunks(weights)
@@ -304,7 +304,7 @@ class LocalRows(RowReader):
         for i, at in picks.items():
             rows = self._read(self.slices[i])[at]
             found.append(own_rows(rows) if self.random_access else rows)  # not a view of the map
-            _release(self.X, self.slices[i])
+            release(self.X, self.slices[i])
         return found
 
     def take(self, positions: np.ndarray) -> Matrix:
@@ -317,7 +317,7 @@ class LocalRows(RowReader):
         found = np.empty((len(positions), self.shape[1]), self.dtype)
         for some in row_slices(*found.shape):
             found[order[some]] = self.X[positions[order[some]]]
-            _release(self.X, slice(0, self.shape[0]))  # pages may be much larger than rows
+            release(self.X, slice(0, self.shape[0]))  # pages may be much larger than rows
         return found
 
     def load(self) -> Matrix:
@@ -350,28 +350,6 @@ def _with(whole: Any, part: Any, rows: slice, n_rows: int) -> Any:
         whole = full
     whole[rows] = part
     return whole
-
-
-def _release(X: Any, rows: slice) -> None:
-    """Give back the pages of rows of a memory map, which count as this process's memory.
-
-    They stay in the system's cache. Pages of a map that is private to the process
-    (`mode="c"`) may hold changes, and are kept.
-    """
-    if getattr(X, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
-        return
-    pages = X
-    while isinstance(pages, np.ndarray):
-        pages = pages.base
-    if not isinstance(pages, mmap.mmap):
-        return
-    if not X.flags.c_contiguous:  # rows are spread over all pages
-        pages.madvise(mmap.MADV_DONTNEED)
-        return
-    begin = X[rows].ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
-    first = begin // mmap.PAGESIZE * mmap.PAGESIZE
-    end = begin + X.strides[0] * (rows.stop - rows.start)
-    pages.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
 def is_dask(X: Any) -> bool:

@@ -5,17 +5,18 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from contrastive_lvm.arrays import Matrix, Sparse
+from contrastive_lvm.arrays import Dense, Matrix, Sparse
 from contrastive_lvm.datasets.download import reading
 from contrastive_lvm.datasets.tenx import read_10x
 from contrastive_lvm.io.atomic import refuse_claim
 from contrastive_lvm.io.tables.from_frame import table_from_frame
+from contrastive_lvm.io.tables.on_disk import LARGE, filled
 from contrastive_lvm.io.tables.table import (
     Table,
     as_floats,
@@ -29,6 +30,8 @@ from contrastive_lvm.linalg.sparse_format import as_csr
 if TYPE_CHECKING:
     from anndata import AnnData
     from h5py import Dataset, Group
+
+BLOCK = 1 << 20  # entries that are read at a time where numbers stay on disk
 
 
 def read_binary(
@@ -52,13 +55,15 @@ def read_binary(
     if ending == ".npz":
         return read_npz(path)
     with _reading(path, "NumPy file"):
-        values = np.load(path, allow_pickle=False)
+        large = path.stat().st_size > LARGE
+        values = np.load(path, allow_pickle=False, mmap_mode="r" if large else None)
     if values.ndim != 2:
         raise ValueError(
             f"{path} has an array of shape {values.shape}, but needs two dimensions, rows and "
             "features; reshape it."
         )
-    return _table(values, path)
+    # A map that is stored by columns would be read as a whole for every few rows.
+    return _table(values if values.flags.c_contiguous else np.array(values), path)
 
 
 def read_npz(path: Path) -> Table:
@@ -123,17 +128,62 @@ def read_parquet(
 
     with _reading(path, "Parquet file"):
         about = parquet.read_metadata(path)
-    refuse_claim(path, 8 * about.num_rows * about.num_columns, path.stat().st_size)
-    with _reading(path, "Parquet file"):
-        frame = pd.read_parquet(path, engine="pyarrow")
-    columns = [str(name) for name in frame.columns]
-    refuse_repeated(columns, str(path))
-    numbers = isinstance(frame.index, pd.RangeIndex)
-    rows = None if numbers else [str(name) for name in frame.index]
-    frame = frame.set_axis(columns, axis=1).reset_index(drop=True)
-    others = set() if features is None else set(columns).difference(features)
+    size = 8 * about.num_rows * about.num_columns
+    refuse_claim(path, size, path.stat().st_size)
+    names = about.schema.to_arrow_schema().names
+    refuse_repeated(names, str(path))
+    others = set() if features is None else set(names).difference(features)
     aside = {*annotations, *others}
-    return table_from_frame(frame, str(path), aside, row_names=rows, typed=True)
+    on_disk = _columns_of_numbers(about.schema.to_arrow_schema(), aside) if size > LARGE else []
+    in_memory = [name for name in names if name not in set(on_disk)] if on_disk else None
+    with _reading(path, "Parquet file"):
+        frame = pd.read_parquet(path, engine="pyarrow", columns=in_memory)
+    numbered = isinstance(frame.index, pd.RangeIndex)
+    rows = None if numbered else [str(name) for name in frame.index]
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+    if not on_disk:
+        return table_from_frame(frame, str(path), aside, row_names=rows, typed=True)
+    with _reading(path, "Parquet file"):
+        values = _numbers_of_parquet(path, on_disk)
+    return _table(values, path, on_disk, rows, frame)
+
+
+def _columns_of_numbers(schema: Any, aside: Collection[str]) -> list[str]:
+    """Return the columns of numbers, or none if others may have numbers too."""
+    from pyarrow import types
+
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    found = []
+    for field in schema:
+        if field.name in index or field.name in aside:
+            continue
+        if types.is_integer(field.type) or types.is_floating(field.type):
+            found.append(field.name)
+            continue
+        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+        words = (types.is_string, types.is_large_string, types.is_boolean, types.is_temporal)
+        if not any(is_of(kind) for is_of in words):
+            return []
+    return found
+
+
+def _numbers_of_parquet(path: Path, columns: list[str]) -> Dense:
+    """Read columns of numbers, some rows at a time, to a map on the disk."""
+    from pyarrow import default_memory_pool, parquet, types
+
+    with parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+        schema, n = file.schema_arrow, file.metadata.num_rows
+        kinds = [schema.field(name).type for name in columns]
+        single = all(types.is_floating(kind) and not types.is_float64(kind) for kind in kinds)
+        dtype = np.float32 if single else np.float64
+        batches = file.iter_batches(max(1, BLOCK // len(columns)), columns=columns)
+        parts = (
+            np.column_stack([own.to_numpy(zero_copy_only=False) for own in batch.select(columns)])
+            for batch in batches
+        )
+        found = filled((n, len(columns)), dtype, parts)
+    default_memory_pool().release_unused()
+    return found
 
 
 def read_h5ad(path: Path, layer: str | None) -> Table:
@@ -146,12 +196,51 @@ def read_h5ad(path: Path, layer: str | None) -> Table:
     with _reading(path, "h5ad file"):
         claimed, stored = _sizes_in_h5(path)
     refuse_claim(path, claimed, stored)
+    if claimed > LARGE:
+        with _reading(path, "h5ad file"):
+            found = _read_large_h5ad(path, layer)
+        if found is not None:
+            return found
     with _reading(path, "h5ad file"):
         file = anndata.read_h5ad(path)
     held, names = _layer(file, layer, path)
     values = as_csr(held, str(path)) if is_sparse(held) else np.asarray(held)
     features, rows = ([str(name) for name in axis] for axis in (names, file.obs_names))
     return _table(values, path, features, rows, pd.DataFrame(file.obs).reset_index(drop=True))
+
+
+def _read_large_h5ad(path: Path, layer: str | None) -> Table | None:
+    """Read one matrix and what describes it, a dense matrix to a map on the disk.
+
+    None if the file has another form than those of today, or lacks the layer.
+    """
+    from anndata.io import read_elem
+
+    with import_module("h5py").File(path) as file:
+        if layer is not None and layer in file.get("layers", ()):
+            place = f"layers/{layer}"
+        else:
+            place = {None: "X", "X": "X", "raw": "raw/X"}.get(layer, "")
+        about = ("obs", "raw/var" if place == "raw/X" else "var")
+        if place not in file or any(
+            name not in file or file[name].attrs.get("encoding-type") != "dataframe"
+            for name in about
+        ):
+            return None
+        obs, var = (read_elem(file[name]) for name in about)
+        held = file[place]
+        if not hasattr(held, "shape"):
+            values: Matrix = as_csr(read_elem(held), str(path))
+        elif held.ndim != 2 or held.dtype.kind not in "fiub":
+            return None
+        else:
+            single = held.dtype.kind == "f" and held.dtype.itemsize <= 4
+            unit = held.chunks[0] if held.chunks else 1
+            step = max(1, BLOCK // max(1, held.shape[1]) // unit) * unit
+            parts = (held[start : start + step] for start in range(0, held.shape[0], step))
+            values = filled(held.shape, np.float32 if single else np.float64, parts)
+    features, rows = ([str(name) for name in axis] for axis in (var.index, obs.index))
+    return _table(values, path, features, rows, obs.reset_index(drop=True))
 
 
 def _sizes_in_h5(path: Path) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.io.tables.from_frame import is_summary
+from contrastive_lvm.io.tables.on_disk import chosen, is_on_disk
 from contrastive_lvm.io.tables.table import Layout, Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
@@ -183,17 +184,17 @@ def _rows_with(table: Table, condition: Condition) -> Mask:
 
 def rows_of(table: Table, mask: Mask) -> Table:
     """Return the rows of a mask, copied."""
-    return table if mask.all() else _rows_of(table, mask, table.values[mask])
+    return table if mask.all() else _rows_of(table, mask, chosen(table.values, mask))
 
 
 def split_rows(table: Table, first: Mask, second: Mask) -> tuple[Table, Table]:
     """Return two disjoint sets of rows; the array of the table is changed in place.
 
     Its rows are sorted within the array, the first set above the second, to save the memory of a
-    copy.
+    copy. Numbers on disk are copied there.
     """
     values, n = table.values, int(first.sum())
-    if is_sparse(values):
+    if is_sparse(values) or is_on_disk(values):
         return rows_of(table, first), rows_of(table, second)
     order = np.concatenate([np.flatnonzero(first), np.flatnonzero(second)])
     width = -(-values.shape[1] // 16)  # some columns at a time, to save memory

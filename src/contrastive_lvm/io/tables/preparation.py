@@ -11,9 +11,10 @@ from scipy.sparse import csr_array
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.io.container import ModelFileError, clause, clipped
 from contrastive_lvm.io.tables.choose_rows import Choice
+from contrastive_lvm.io.tables.on_disk import columns_of, is_on_disk, writable
 from contrastive_lvm.io.tables.table import numbered
 from contrastive_lvm.io.value_checks import array, check_values
-from contrastive_lvm.linalg.matrices import column_sums, is_sparse, row_slices, widen
+from contrastive_lvm.linalg.matrices import blocks, column_sums, is_sparse, widen
 
 METHODS = ("standard", "robust", "none")
 
@@ -26,13 +27,14 @@ class Scaling(NamedTuple):
     scale: Array  # (d,)
 
     def apply(self, values: Matrix) -> Matrix:
-        """Return the values in these units; a dense array is changed in place."""
+        """Return the values in these units; a dense array, but no file, is changed in place."""
         if self.method == "none":
             return values
         if is_sparse(values):
             return csr_array(values.multiply(1.0 / self.scale)).astype(values.dtype)
-        for rows in row_slices(*values.shape):
-            values[rows] = (values[rows] - self.center) / self.scale
+        values = writable(values)
+        for rows, part in blocks(values):
+            values[rows] = (part - self.center) / self.scale
         return values
 
     def undo(self, values: Array, *, spread: bool = False) -> Array:
@@ -172,17 +174,19 @@ def _standard(sets: list[Matrix]) -> tuple[Array, Array]:
     mean: Array = sum(total for total, _ in sums) / count
     squares = np.zeros(len(mean))
     for values in sets:
-        for rows in row_slices(*values.shape):
-            squares += np.nansum((widen(values[rows]) - mean) ** 2, axis=0)
+        for _, rows in blocks(values):
+            squares += np.nansum((widen(rows) - mean) ** 2, axis=0)
     return mean, np.sqrt(squares / count)
 
 
 def _robust(sets: list[Matrix]) -> tuple[Array, Array]:
     d = sets[0].shape[1]
     found = np.zeros((3, d))
-    for start in range(0, d, 64):  # few columns at a time, for memory
-        columns = slice(start, start + 64)
-        block = np.concatenate([np.asarray(v[:, columns], dtype=np.float64) for v in sets])
+    n, mapped = sum(len(values) for values in sets), any(map(is_on_disk, sets))
+    width = min(64, max(1, (1 << 23) // n)) if mapped else 64
+    for start in range(0, d, width):  # few columns at a time, for memory
+        columns = slice(start, start + width)
+        block = np.concatenate([columns_of(v, columns).astype(np.float64) for v in sets])
         block[:, np.isnan(block).all(axis=0)] = 0.0
         found[:, columns] = np.nanpercentile(block, (25.0, 50.0, 75.0), axis=0)
     return found[1], (found[2] - found[0]) / 1.3489795  # that of a standard normal

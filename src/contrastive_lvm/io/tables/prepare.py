@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.arrays import Matrix, NamedRows
 from contrastive_lvm.io.tables.choose_rows import (
     Choice,
     Condition,
@@ -19,6 +19,7 @@ from contrastive_lvm.io.tables.choose_rows import (
     rows_of,
     split_rows,
 )
+from contrastive_lvm.io.tables.on_disk import chosen, is_on_disk
 from contrastive_lvm.io.tables.preparation import Origin, Preparation, fit_scaling
 from contrastive_lvm.io.tables.read import (
     first_column,
@@ -29,7 +30,9 @@ from contrastive_lvm.io.tables.read import (
 from contrastive_lvm.io.tables.recognize import SIGNS
 from contrastive_lvm.io.tables.row_columns import categories_in
 from contrastive_lvm.io.tables.table import Layout, Table, refuse_empty, some
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+from contrastive_lvm.linalg.matrices import blocks, is_sparse
+
+SetRows: TypeAlias = Matrix | pd.DataFrame | NamedRows
 
 
 class Sets(NamedTuple):
@@ -46,7 +49,7 @@ class Sets(NamedTuple):
         """The target, and the background if there is one."""
         return [self.target] if self.background is None else [self.target, self.background]
 
-    def frames(self) -> "tuple[Matrix | pd.DataFrame, Matrix | pd.DataFrame | None]":
+    def frames(self) -> "tuple[SetRows, SetRows | None]":
         """Return the rows of both sets as estimators take them."""
         target, *other = (frame(table, named=self.preparation.named) for table in self.tables)
         return target, other[0] if other else None
@@ -140,10 +143,12 @@ def read_rows(
     return _prepare(_choose(table, choice.conditions("target")), preparation)
 
 
-def frame(table: Table, *, named: bool) -> Matrix | pd.DataFrame:
-    """Return values as estimators take them: a frame, or a matrix that is sparse or nameless."""
+def frame(table: Table, *, named: bool) -> SetRows:
+    """Return values as estimators take them: with names, unless they are sparse or nameless."""
     if not named or is_sparse(table.values):
         return table.values
+    if is_on_disk(table.values):
+        return NamedRows(table.values, table.features)
     return pd.DataFrame(table.values, columns=table.features, copy=False)
 
 
@@ -198,8 +203,8 @@ def _chosen_sets(
         refuse_merged_labels(table, [*conditions[0], *conditions[1]])
     if len(tables) == 1:
         return *_from_one_file(tables[0], choice, alone=alone), []
-    chosen = zip(tables, conditions, strict=True)
-    return _with_common_features(*(_choose(table, own) if own else table for table, own in chosen))
+    pairs = zip(tables, conditions, strict=True)
+    return _with_common_features(*(_choose(table, own) if own else table for table, own in pairs))
 
 
 def _refuse_other_signs(one: Table, other: Table) -> None:
@@ -310,8 +315,8 @@ def _columns_of(table: Table, features: list[str]) -> Table:
     if table.features == features:
         return table
     position = {name: i for i, name in enumerate(table.features)}
-    values = table.values[:, [position[name] for name in features]]
-    return table._replace(values=values, features=features)
+    columns = [position[name] for name in features]
+    return table._replace(values=chosen(table.values, columns=columns), features=features)
 
 
 def _without_empty(sets: Iterable[Table]) -> tuple[list[Table], list[str]]:
@@ -321,8 +326,8 @@ def _without_empty(sets: Iterable[Table]) -> tuple[list[Table], list[str]]:
         return tables, []
     observed = np.zeros((len(tables), len(tables[0].features)), dtype=bool)
     for i, table in enumerate(tables):
-        for rows in row_slices(*table.values.shape):
-            observed[i] |= ~np.isnan(np.asarray(table.values[rows])).all(axis=0)
+        for _, rows in blocks(table.values):
+            observed[i] |= ~np.isnan(np.asarray(rows)).all(axis=0)
             if observed[i].all():
                 break
     if observed.all():

@@ -12,6 +12,7 @@ import pandas as pd
 
 from contrastive_lvm.io.atomic import refuse_holes, special_kind
 from contrastive_lvm.io.tables.from_frame import table_from_records
+from contrastive_lvm.io.tables.on_disk import chosen, writable
 from contrastive_lvm.io.tables.read_csv import read_csv
 from contrastive_lvm.io.tables.recognize import (
     SENTINELS,
@@ -20,7 +21,7 @@ from contrastive_lvm.io.tables.recognize import (
     sentinel_in,
 )
 from contrastive_lvm.io.tables.table import Layout, Table, some
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+from contrastive_lvm.linalg.matrices import blocks, is_sparse
 
 MOST_ROWS = 2000  # that are searched for numbers that may stand for no value
 TEXT = re.compile(r"\.(csv|tsv|tab|txt)(\.gz)?$", re.IGNORECASE)
@@ -88,8 +89,10 @@ def read_table(
         table = _set_aside(table, aside)
     codes = pd.to_numeric(pd.Series(layout.missing, dtype=object), errors="coerce").dropna()
     if len(codes) and not is_sparse(table.values):  # numbers that stand for no value
-        for rows in row_slices(*table.values.shape):
-            table.values[rows][np.isin(table.values[rows], codes.to_numpy(np.float64))] = np.nan
+        values = writable(table.values)
+        for _, rows in blocks(values):
+            rows[np.isin(rows, codes.to_numpy(np.float64))] = np.nan
+        table = table._replace(values=values)
     table = table._replace(remarks=(*table.remarks, *_doubts(table, aside)))
     return with_index(table, layout) if index or layout.drop else table
 
@@ -265,7 +268,8 @@ def _set_aside(table: Table, annotations: Collection[str]) -> Table:
     dense = columns.toarray() if is_sparse(columns) else columns
     notes = table.annotations.assign(**dict(zip(names[aside], dense.T, strict=True)))
     features = names[~aside].tolist()
-    return table._replace(values=table.values[:, ~aside], features=features, annotations=notes)
+    values = chosen(table.values, columns=~aside)
+    return table._replace(values=values, features=features, annotations=notes)
 
 
 def looks_transposed(table: Table) -> bool:

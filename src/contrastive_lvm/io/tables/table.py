@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix, Sparse
-from contrastive_lvm.linalg.matrices import is_sparse, row_slices
+from contrastive_lvm.io.tables.on_disk import converted
+from contrastive_lvm.linalg.matrices import blocks, is_sparse
 
 Column: TypeAlias = "pd.Series[Any]"
 
@@ -84,7 +85,7 @@ def layout_of(
 class Table(NamedTuple):
     """The content of a file."""
 
-    values: Matrix  # (n, d) float64, float32 or CSR; NaN is a missing entry
+    values: Matrix  # (n, d) float64, float32 or CSR, or a map; NaN is a missing entry
     features: list[str]  # (d,) names of the columns of `values`
     annotations: pd.DataFrame  # (n, a) everything else, for colour and hover
     row_names: list[str] | None  # (n,) None if the file has none
@@ -122,17 +123,14 @@ def as_floats(values: np.ndarray | Sparse, source: str) -> Matrix:
             f"{source} has values of type {dtype}, which are not real numbers; save real numbers."
         )
     single = dtype.kind == "f" and dtype.itemsize <= 4
-    return (
-        values.astype(np.float32, copy=False) if single else values.astype(np.float64, copy=False)
-    )
+    wanted = np.float32 if single else np.float64
+    return values.astype(wanted, copy=False) if is_sparse(values) else converted(values, wanted)
 
 
 def missing_share(*sets: Matrix) -> float:
     """Return the share of missing entries; sparse values have none."""
     dense = [values for values in sets if not is_sparse(values)]
-    missing = sum(
-        int(np.isnan(values[rows]).sum()) for values in dense for rows in row_slices(*values.shape)
-    )
+    missing = sum(int(np.isnan(part).sum()) for values in dense for _, part in blocks(values))
     return missing / max(1, sum(values.size for values in dense))
 
 
