@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import contrastive_lvm as clvm
-from tests.vae.autoencoders import DATA, known, quick
+from tests.vae.autoencoders import DATA, fitted, known, quick, same
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
+from contrastive_lvm.estimators import contrastive_vae
 from contrastive_lvm.estimators.leakage import Leakage, separation_warnings
 from contrastive_lvm.vae.architecture import DiagonalGaussian
+from contrastive_lvm.vae.fit_networks import NetworkFit
 from contrastive_lvm.vae.objective import (
     N_WIDTHS,
     WIDEST,
@@ -24,6 +26,7 @@ from contrastive_lvm.vae.objective import (
     kernel,
     leak,
 )
+from contrastive_lvm.vae.training import Training
 
 WIDTHS = [WIDEST / 2**i for i in range(N_WIDTHS)]
 
@@ -181,10 +184,55 @@ def test_held_out_rows_say_whether_there_is_a_contrast(tmp_path: Path) -> None:
 
     X, B = two_sets(contrast=False)
     with pytest.warns(
-        UserWarning, match=r"no contrast was found; use more shared dimensions than 2"
+        UserWarning, match=r"no contrast was found in two trainings; use more .* than 6, and ask"
     ):
         model = quick(**JUDGED).fit(X, background=B)
     assert abs(model.target_gain_) < 2.0 * model.target_gain_error_
+
+
+def no_contrast(fit: NetworkFit) -> bool:
+    """Send every fit of two shared dimensions into a second training."""
+    return fit.networks.architecture.n_shared == 2
+
+
+def test_a_second_training_has_more_shared_dimensions_and_no_warm_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contrastive_vae, "found_no_contrast", no_contrast)
+    model = fitted()
+    assert (model.n_shared, model.n_shared_) == (2, 6)
+    same(model, fitted(n_shared=6, kl_warm_up=0.0))
+    assert fitted(kl_warm_up=0.0).n_shared_ == 2
+    assert (model.history_["target_kl_weight"] == 1.0).all()
+    model.save(tmp_path / "model")
+    same(clvm.load_model(tmp_path / "model"), model)
+    model.kl_warm_up = 0.0
+    with pytest.raises(ValueError, match="other dimensions than its parameters say"):
+        model.save(tmp_path / "model")
+
+
+@pytest.mark.parametrize("warm_up", [0.5, 0.0])
+def test_both_trainings_can_be_resumed(
+    warm_up: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contrastive_vae, "found_no_contrast", no_contrast)
+    words: dict[str, Any] = {"max_epochs": 30}
+    whole = fitted(**words)
+    with monkeypatch.context() as patch:
+        real, path = Training.round, tmp_path / "state"
+
+        def round_(training: Training) -> None:
+            if training.state.n_rounds == 2 and training.plan.kl_warm_up == warm_up:
+                raise KeyboardInterrupt
+            real(training)
+
+        patch.setattr(Training, "round", round_)
+        with pytest.warns(UserWarning, match="interrupted after epoch"):
+            model = fitted(**words, checkpoint=path)
+    assert model.n_shared_ == (2 if warm_up else 6)  # the second training does not begin
+    for resume in (path, model.state_):
+        again = quick(**words, random_state=9)
+        same(whole, again.fit(DATA.target, background=DATA.background, resume=resume))
 
 
 @pytest.mark.slow
@@ -206,6 +254,7 @@ def test_shared_latents_that_carry_the_target_are_reported() -> None:
         target_gain_=5.0,
         target_gain_error_=1.0,
         background_gain_=-1.0,
+        n_shared=8,
         n_shared_=8,
     )
     (said,) = separation_warnings(model)

@@ -4,7 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm.arrays import Array, unnamed
-from contrastive_lvm.black_box.devices import placement
+from contrastive_lvm.black_box.devices import Placement, placement
 from contrastive_lvm.checks import check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
@@ -40,7 +40,7 @@ from contrastive_lvm.io.value_checks import array, check_values, flag, number, w
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.progress import verbosity
 from contrastive_lvm.rows.reader import LocalRows, RowReader, is_out_of_core
-from contrastive_lvm.rows.scatter import first_pass
+from contrastive_lvm.rows.scatter import Moments, first_pass
 from contrastive_lvm.vae.architecture import Architecture
 from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, fit_networks
 from contrastive_lvm.vae.networks import ACTIVATIONS, FullyConnected, Network
@@ -57,6 +57,14 @@ LEARNED = {
     "n_iter": whole(),
     "converged": flag(),
 }
+
+
+class PreparedRows(NamedTuple):
+    """The rows of a fit, checked, and where they are trained on."""
+
+    sets: tuple[NetworkRows, ...]
+    moments: tuple[Moments, ...]
+    place: Placement
 
 
 class Autoencoder(Estimator, ABC):
@@ -201,13 +209,28 @@ class Autoencoder(Estimator, ABC):
         moments = tuple(first_pass(rows.reader, scatter=False) for rows in sets)
         variances = [m.square / np.maximum(m.counts, 1.0) for m in moments]
         check_variances(np.sum(variances, axis=0), [m.mean for m in moments])
-        missing = not all(m.complete for m in moments)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        prepared = PreparedRows(sets, moments, place)
+        with verbosity(enabled=self.verbose):
+            fit = self._train(prepared, sizes, plan, seed, resume)
+        self._publish(fit, sets)
+
+    def _train(
+        self,
+        rows: PreparedRows,
+        sizes: tuple[int, int],
+        plan: TrainingPlan,
+        seed: int,
+        resume: Resume,
+    ) -> NetworkFit:
+        architecture = self._architecture_for(rows, sizes)
+        return fit_networks(architecture, plan, *rows, seed, resume)
+
+    def _architecture_for(self, rows: PreparedRows, sizes: tuple[int, int]) -> Architecture:
+        missing = not all(m.complete for m in rows.moments)
         architecture = self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
         check_outputs(architecture)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with verbosity(enabled=self.verbose):
-            fit = fit_networks(architecture, plan, sets, moments, place, seed, resume)
-        self._publish(fit, sets)
+        return architecture
 
     def _publish(self, fit: NetworkFit, rows: tuple[NetworkRows, ...]) -> None:
         self.state_ = fit.state

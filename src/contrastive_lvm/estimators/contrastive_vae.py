@@ -1,24 +1,32 @@
 """The contrastive variational autoencoder as a scikit-learn estimator."""
 
+import logging
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.checks import check_integer, check_number
+from contrastive_lvm.estimators.autoencoder import PreparedRows
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.input_rows import refuse_background_as_y
 from contrastive_lvm.estimators.leakage import (
     HeldOut,
     Leakage,
     check_held_out,
+    found_no_contrast,
     judge_held_out,
     separation_warnings,
 )
 from contrastive_lvm.estimators.network_predictions import NetworkPredictions
 from contrastive_lvm.estimators.reporting import report
-from contrastive_lvm.vae.fit_networks import NetworkFit
+from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, continues
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
+from contrastive_lvm.vae.training import TrainingPlan
 from contrastive_lvm.vae.training_data import NetworkRows
+
+logger = logging.getLogger(__name__)
+MORE = 3  # times as many shared dimensions in a second training; docs/digits.md
 
 
 class ContrastiveVAE(NetworkPredictions):
@@ -35,7 +43,8 @@ class ContrastiveVAE(NetworkPredictions):
     n_target : int
         Latent dimensions of the target.
     n_shared : int
-        Latent dimensions shared with the background.
+        Latent dimensions shared with the background; three times as many are used if a first
+        training finds no contrast (see `kl_warm_up`).
     hidden_layer_sizes : tuple of int
         Widths of the hidden layers of encoders and of decoders; `()` makes both linear.
     activation : {"relu", "elu", "gelu", "softplus", "tanh"}
@@ -67,7 +76,10 @@ class ContrastiveVAE(NetworkPredictions):
         Share of the epochs during which the weight of the target latents' divergence rises from 0
         to 1, while a lower limit of the noise falls from 20 times the variance of the data. This
         makes the target latents describe what only the target has. Afterwards the objective is the
-        lower bound.
+        lower bound. If held-out rows show no contrast at the end, the shared latents may have been
+        too few, or have stayed unused: `fit` then trains once more from the beginning, without
+        warm-up and with three times as many shared dimensions. It keeps these second networks, and
+        `n_shared_`, `history_` and all other results are theirs. With 0 it trains only once.
     clip : float
         Largest norm of a gradient of the lower bound, in nats per entry.
     validation_fraction : float
@@ -121,6 +133,7 @@ class ContrastiveVAE(NetworkPredictions):
     n_held_out_ : int
         Number of held-out rows, in the set that has fewer of them.
     n_target_, n_shared_ : int
+        Latent dimensions; three times `n_shared` shared ones after a second training.
     n_samples_, n_background_samples_ : int
         Rows of the two sets.
     n_iter_ : int
@@ -279,6 +292,26 @@ class ContrastiveVAE(NetworkPredictions):
         n_shared = check_integer("n_shared", self.n_shared, 1)
         return check_integer("n_target", self.n_target, 1), n_shared
 
+    def _train(
+        self,
+        rows: PreparedRows,
+        sizes: tuple[int, int],
+        plan: TrainingPlan,
+        seed: int,
+        resume: Resume,
+    ) -> NetworkFit:
+        """Train, and train once more if no contrast was found."""
+        if plan.kl_warm_up == 0.0:
+            return super()._train(rows, sizes, plan, seed, resume)
+        second, other_plan = (sizes[0], MORE * sizes[1]), replace(plan, kl_warm_up=0.0)
+        if resume is None or not continues(resume, self._architecture_for(rows, second)):
+            first = super()._train(rows, sizes, plan, seed, resume)
+            if not (first.finished and found_no_contrast(first)):
+                return first
+            logger.info("no contrast was found; once more, with %d shared dimensions", second[1])
+            seed, resume = first.state.seed, None
+        return super()._train(rows, second, other_plan, seed, resume)
+
     def _separation(self) -> float:
         return check_number("separation", self.separation, 0.0, 1e9, "a number of at least 0")
 
@@ -294,7 +327,9 @@ class ContrastiveVAE(NetworkPredictions):
     def _check_state(self, state: dict[str, Any]) -> None:
         super()._check_state(state)
         check_held_out(state)
-        if (state["n_target"], state["n_shared"]) != self._sizes():
+        n_target, n_shared = self._sizes()
+        known = {n_shared, MORE * n_shared} if self.kl_warm_up else {n_shared}
+        if state["n_target"] != n_target or state["n_shared"] not in known:
             raise ValueError("its networks have other dimensions than its parameters say")
         self._separation()
 

@@ -16,6 +16,7 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.io.value_checks import Check, check_values, number, whole
 
 if TYPE_CHECKING:
+    from contrastive_lvm.vae.fit_networks import NetworkFit
     from contrastive_lvm.vae.trained_networks import TrainedNetworks
     from contrastive_lvm.vae.training_data import NetworkRows
 
@@ -23,6 +24,7 @@ SETS = ("target", "background")
 FOLDS = 5  # of cross-validation, as scikit-learn has them by default
 LEAST_HELD_OUT, MOST_JUDGED = 10, 2000  # rows of a set whose latents are judged
 ENOUGH = 100  # held-out rows of each set, for a warning
+CLEAR = 2.0  # standard errors of the gain, for a contrast
 MOST_AUC, MOST_R2 = 0.9, 0.15  # of shared latents that are called clean
 
 
@@ -135,14 +137,29 @@ def judge_held_out(networks: "TrainedNetworks", held_out: "tuple[NetworkRows, ..
     n_held_out = min((rows.n_rows for rows in held_out), default=0)
     if n_held_out < LEAST_HELD_OUT:
         return HeldOut(None, np.nan, np.nan, np.nan, n_held_out)
-    target, background = (networks.target_gains(rows) for rows in held_out)
-    error = np.sqrt(sum(own.var(ddof=1) / len(own) for own in (target, background)))
+    gain, error, background_gain = _gains(networks, held_out)
     h, other = (networks.latents(*pair)[0] for pair in zip(held_out, SETS, strict=True))
     some, t = slice(MOST_JUDGED), networks.architecture.n_target
     neighbors = min(20, n_held_out // 4)
     found = latents_leakage(h[some, :t], h[some, t:], other[some], neighbors)
-    gain = float(target.mean() - background.mean())
-    return HeldOut(found, gain, float(error), float(background.mean()), n_held_out)
+    return HeldOut(found, gain, error, background_gain, n_held_out)
+
+
+def found_no_contrast(fit: "NetworkFit") -> bool:
+    """Tell whether target latents describe held-out rows of both sets; too few do not tell."""
+    if min((rows.n_rows for rows in fit.held_out), default=0) < ENOUGH:
+        return False
+    gain, error, _ = _gains(fit.networks, fit.held_out)
+    return gain < CLEAR * error
+
+
+def _gains(
+    networks: "TrainedNetworks", held_out: "tuple[NetworkRows, ...]"
+) -> tuple[float, float, float]:
+    """Return `target_gain_`, `target_gain_error_` and `background_gain_`."""
+    target, background = (networks.target_gains(rows) for rows in held_out)
+    error = np.sqrt(sum(own.var(ddof=1) / len(own) for own in (target, background)))
+    return float(target.mean() - background.mean()), float(error), float(background.mean())
 
 
 def check_held_out(state: Mapping[str, Any]) -> None:
@@ -171,7 +188,7 @@ def separation_warnings(model: Any) -> list[str]:
     if found is None or model.n_held_out_ < ENOUGH:
         return []
     said = []
-    contrast = gain >= 2.0 * model.target_gain_error_  # else target latents have nothing to predict
+    contrast = gain >= CLEAR * model.target_gain_error_  # else there is nothing to predict
     if found.set_auc > MOST_AUC or (contrast and found.target_r2 > MOST_R2):
         said.append(
             "the shared latents of held-out rows carry what only the target has: they tell target "
@@ -181,11 +198,14 @@ def separation_warnings(model: Any) -> list[str]:
             f"{model.n_target_}."
         )
     if not contrast:
+        second = model.n_shared_ > model.n_shared
+        trainings = " in two trainings" if second else ""
+        way_out = "" if second else ", with kl_warm_up=0"
         said.append(
             "the target latents describe held-out rows of the background as well as those of the "
             f"target (a gain of {gain:.2g} nats per row, standard error "
-            f"{model.target_gain_error_:.2g}), so no contrast was found; use more shared "
-            f"dimensions than {model.n_shared_}, with kl_warm_up=0, and ask contrast_test whether "
+            f"{model.target_gain_error_:.2g}), so no contrast was found{trainings}; use more "
+            f"shared dimensions than {model.n_shared_}{way_out}, and ask contrast_test whether "
             "there is a contrast at all."
         )
     elif model.background_gain_ > gain:  # more than half of what they add to target rows

@@ -50,6 +50,7 @@ class DigitsResult(NamedTuple):
     leakage: Leakage | None  # of held-out rows
     denoised: Array  # (n, 784) samples
     background: Array  # (n, 784), without noise
+    n_shared: int  # shared dimensions; more than 8 after a second training
 
 
 def run(*, quick: bool = False) -> Outcome:
@@ -113,7 +114,7 @@ def contrastive(
     spaces = _spaces(model, data, "target", "shared")
     denoised = model.sample(16, of="denoised", random_state=0)
     seen = model.reconstruct(model.sample(16, of="background", random_state=0), of="background")
-    return DigitsResult(spaces, model.leakage_, denoised, seen)
+    return DigitsResult(spaces, model.leakage_, denoised, seen, model.n_shared_)
 
 
 def standard_plane(data: DigitsOnGrass, *, random_state: int = 0, **words: Any) -> Space:

@@ -34,10 +34,10 @@ def write_state(path: str | os.PathLike[str], state: TrainingState) -> None:
     write_container(Path(path), FORMAT, arrays, {"facts": {n: getattr(state, n) for n in FACTS}})
 
 
-def read_seed(path: str | os.PathLike[str]) -> int:
-    """Read the seed of a state, which decides which rows are held out."""
+def read_facts(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read what a state says about itself: `FACTS`."""
     settings, _ = _read(path)
-    return int(settings["facts"]["seed"])
+    return dict(settings["facts"])
 
 
 def read_state(path: str | os.PathLike[str], first: TrainingState) -> TrainingState:

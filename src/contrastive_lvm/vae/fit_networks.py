@@ -12,7 +12,7 @@ from contrastive_lvm.progress import noting_interrupts, progress
 from contrastive_lvm.rows.reader import LocalRows
 from contrastive_lvm.rows.scatter import Moments
 from contrastive_lvm.vae.architecture import Architecture
-from contrastive_lvm.vae.checkpoints import read_seed, read_state, write_state
+from contrastive_lvm.vae.checkpoints import read_facts, read_state, write_state
 from contrastive_lvm.vae.trained_networks import TrainedNetworks, centre_decoders
 from contrastive_lvm.vae.training import Training, TrainingPlan, TrainingState
 from contrastive_lvm.vae.training_data import NetworkRows, prepare_training
@@ -30,6 +30,7 @@ class NetworkFit(NamedTuple):
     lower_bound_error: float  # Monte-Carlo standard error
     n_epochs: int
     converged: bool
+    finished: bool  # not interrupted
     held_out: tuple[NetworkRows, ...]  # rows that did not train; () without
 
 
@@ -44,7 +45,7 @@ def fit_networks(
 ) -> NetworkFit:
     """Train on one or two sets, the target first; a state to resume brings its own seed."""
     if resume is not None:
-        seed = resume.seed if isinstance(resume, TrainingState) else read_seed(resume)
+        seed = resume.seed if isinstance(resume, TrainingState) else int(read_facts(resume)["seed"])
     rng = np.random.default_rng([seed, 1])
     data = prepare_training(architecture, sets, moments, plan.validation_fraction, rng)
     training = Training(architecture, plan, data, placement, seed)
@@ -67,8 +68,21 @@ def fit_networks(
         for rows in data.held_out
     )
     return NetworkFit(
-        networks, training.state, float(total), error, training.n_epochs, converged, held_out
+        networks,
+        training.state,
+        float(total),
+        error,
+        training.n_epochs,
+        converged,
+        not training.is_due,
+        held_out,
     )
+
+
+def continues(resume: TrainingState | str | os.PathLike[str], architecture: Architecture) -> bool:
+    """Tell whether a state is one of training an architecture."""
+    known = resume._asdict() if isinstance(resume, TrainingState) else read_facts(resume)
+    return str(known["fingerprint"]).startswith(f"({architecture!r}, ")
 
 
 def _run(training: Training) -> bool:
