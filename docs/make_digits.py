@@ -171,6 +171,13 @@ those of `leakage_`, and "warned" counts the fits that warned of shared latents 
 target. `separation=0` is the paper's model; VAE is a standard autoencoder with two dimensions. The
 bound is in nats per row of the training data, by encoders. What has no line yet has not been run.
 
+A fit whose first training finds no contrast trains once more, and `n_shared` is then 24 in place of
+8. "No contrast" counts the fits that said at the end that they found none. At intensity 0 the
+target has no digits, and its patches are of the same photographs as those of the background; the
+accuracies are then those of chance. Seconds are processor time of one thread, for the fit and its
+judging. Lines without `n_shared` were measured before 19 November 2026, when every fit trained
+once.
+
 {table}
 
 The penalty was designed, and `separation=2` chosen from 0.5, 1, 2 and 4 as the smallest weight
@@ -182,13 +189,14 @@ seed 0) whose shared latents recognised .38 of the digits, with 18 nats in those
 and 9 in those of background rows. Plane waves were not looked at before the table was made. Warm-
 up and learning rate are those of an earlier version, chosen on grass by accuracies.
 
-## Why plane waves at intensity 0.5 fail
+## Why a first training fails on plane waves
 
-The target latents are used for the texture, in rows of both sets, with and without the penalty. On
-images of 14 x 14 pixels (4,000 digits) they added 31.2 nats to a held-out row of the target and
-30.3 to one of the background, where they added 26.7 and -7.4 on soil, and `fit` says that no
-contrast was found (the column above counts only the other warning). Experiments of 19 November
-2026, with images of 14 x 14 pixels, 3,000 + 3,000 rows, 2,000 steps and one seed, show two causes.
+At intensity 0.5 the target latents of the first training are used for the texture, in rows of both
+sets, with and without the penalty. On images of 14 x 14 pixels (4,000 digits) they added 31.2 nats
+to a held-out row of the target and 30.3 to one of the background, where they added 26.7 and -7.4 on
+soil. The first trainings of seeds 1 and 2 (12,000 digits) gave .21 and .20 of the digits, shared
+.13, with bounds of 448 and 444. Experiments of 19 November 2026, with images of 14 x 14 pixels,
+3,000 + 3,000 rows, 2,000 steps and one seed, show two causes.
 The smooth texture is not in the package: Gaussian fields with equal power up to two periods an
 image and none beyond. "In use" are shared dimensions with a mean posterior variance below a half;
 gains are nats that the target latents add to held-out rows; the bound is a mean over rows of both
@@ -217,7 +225,7 @@ waves of 14 x 14 pixels (5,000 digits, all steps, latents by encoders) gave .12 
 the warning with 8 shared dimensions, and .51, shared .13, without a warning, with 24. At full size
 and with 8 (12,000 digits, seed 1) they gave .22, shared .12, and the warning.
 
-The default is as it was, because other warm-ups let digits into the shared latents at full size
+The first training keeps its warm-up: other ones let digits into the shared latents at full size
 (12,000 digits on grass, seed 1, intensity 0.5, the sizes of the table; "less noise" warms up the
 target latents alone, with noise of at least the variance of the data until then):
 
@@ -229,8 +237,29 @@ target latents alone, with noise of at least the variance of the data until then
 
 On waves at intensity 0.5, of the same size and seed, "less noise" with 24 shared dimensions gave
 .74 of the digits from the target latents and .12 from the shared ones, with a bound of 859 (445
-with 8 dimensions and both kinds warmed up), an AUC of 0.50 and no warning. The present code does
-as well with `n_shared=24, kl_warm_up=0`: .71 and .12, a bound of 886, an AUC of 0.52, no warning.
+with 8 dimensions and both kinds warmed up), an AUC of 0.50 and no warning. No warm-up and 24
+dimensions did as well: .71 and .12, a bound of 886, an AUC of 0.52, no warning.
+
+## The second training
+
+A fit whose held-out rows show no contrast therefore trains again from the beginning, without
+warm-up and with three times as many shared dimensions. Fits that find a contrast are as before, and
+cost no more. The settings of the second training were first seen on waves (seed 1, above). Then
+they were compared without labels on the smooth texture: images of 14 x 14 pixels, 4,000 + 4,000
+rows, all steps, one seed. "Error" is the standard error of the difference of the two gains.
+
+| n_shared | warm-up | bound | gain, target | background | difference over its error |
+|---|---|---|---|---|---|
+| 8 | default | 182 | 11.2 | 32.5 | -9.0 |
+| 24 | default | 237 | 0.3 | 5.3 | -1.5 |
+| 16 | none | 367 | 40.9 | -4.5 | 15.3 |
+| 24 | none | 385 | 44.0 | -15.4 | 20.5 |
+
+At full size, the first training on waves at intensity 0.5 is that of the lines above, and the
+second is that of the table. Without a contrast a fit now looks twice, each time at two standard
+errors, so that it claims one by chance in about 5 % of cases in place of 2 %.
+
+## Why bound and leakage do not choose
 
 On grass, bound and AUC would have chosen otherwise. In the sum `f_s + f_t` shared latents may
 describe digits too, and a model that does so can have the higher bound; its fits did not warn.
