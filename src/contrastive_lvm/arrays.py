@@ -19,6 +19,9 @@ RowWeights: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Dense: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Sparse: TypeAlias = sp.csr_matrix | sp.csr_array
 Matrix: TypeAlias = Dense | Sparse
+# What users give for rows: a label of each, such as its replicate; and numbers or categories.
+RowLabels: TypeAlias = npt.ArrayLike | None
+Covariates: TypeAlias = npt.ArrayLike | None
 
 
 class NamedRows(NamedTuple):

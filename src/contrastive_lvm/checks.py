@@ -1,11 +1,14 @@
 """Checks of parameters: integers, numbers and choices."""
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from contrastive_lvm.exceptions import InvalidParameterError
 
+RandomState: TypeAlias = int | np.random.RandomState | None  # as in scikit-learn
+Seed: TypeAlias = RandomState | np.random.Generator
 REAL = (int, float, np.integer, np.floating)
 
 

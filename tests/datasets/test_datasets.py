@@ -49,6 +49,9 @@ def test_outliers_are_appended_to_the_same_rows() -> None:
     assert outliers.shape == (20, 50)
     assert np.abs(outliers).max() <= 20
     assert np.abs(outliers).mean() == pytest.approx(10, rel=0.1)
+    generators = (np.random.default_rng(5) for _ in range(2))
+    first, again = (datasets.make_outliers(random_state=rng) for rng in generators)
+    np.testing.assert_array_equal(first.target, again.target)
 
 
 @pytest.mark.parametrize(

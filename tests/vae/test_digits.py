@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return isolate(tmp_path, monkeypatch)
 
 
-def small(**words: float) -> DigitsOnGrass:
+def small(**words: Any) -> DigitsOnGrass:
     return fetch_mnist_on_grass(30, 25, 10, **words)
 
 

@@ -1,10 +1,8 @@
 """Digits on texture: like digits on grass, but without files."""
 
-from typing import Any
-
 import numpy as np
 
-from contrastive_lvm.checks import check_integer, check_number, check_positive
+from contrastive_lvm.checks import Seed, check_integer, check_number, check_positive
 from contrastive_lvm.datasets.synthetic_sets import ContrastiveData, Floats, Integers
 
 SIDE = 16  # pixels
@@ -17,7 +15,7 @@ def make_digits_on_texture(
     *,
     intensity: float = 0.5,
     spectrum: float | None = None,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> ContrastiveData:
     """Make handwritten digits on random texture; the background is texture alone.
 

@@ -2,12 +2,12 @@
 
 import gzip
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.checks import check_integer, check_positive
+from contrastive_lvm.checks import Seed, check_integer, check_positive
 from contrastive_lvm.datasets.download import find, load_arrays, reading
 
 SIDE = 28
@@ -35,7 +35,7 @@ def fetch_mnist_on_grass(
     n_held_out: int = 5_000,
     *,
     intensity: float = 0.5,
-    random_state: Any = 0,
+    random_state: Seed = 0,
 ) -> DigitsOnGrass:
     """Fetch MNIST digits added to photographs of grass; the background is grass alone.
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.checks import check_integer, check_positive
+from contrastive_lvm.checks import Seed, check_integer, check_positive
 from contrastive_lvm.exceptions import InvalidParameterError
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +32,7 @@ def make_multi_set(
     n_rows: int | Sequence[int] = 100,
     n_features: int = 20,
     noise_std: float | Sequence[float] = 0.5,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> MultiSetData:
     """Draw rows of several sets from the model.
 
@@ -50,7 +50,7 @@ def make_multi_set(
     n_features : int
     noise_std : float or sequence of float
         Standard deviation of the noise of every set, or one number for each set.
-    random_state : int or None
+    random_state : int, generator or None
 
     Returns
     -------

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.checks import check_integer, check_positive
+from contrastive_lvm.checks import Seed, check_integer, check_positive
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]
@@ -22,7 +22,7 @@ class ContrastiveData(NamedTuple):
 
 
 def make_subgroups(
-    n_target: int = 400, n_background: int = 400, *, random_state: Any = None
+    n_target: int = 400, n_background: int = 400, *, random_state: Seed = None
 ) -> ContrastiveData:
     """Make four subgroups hidden under strong shared noise: the paper's first data set.
 
@@ -42,7 +42,7 @@ def make_subgroups(
     ----------
     n_target, n_background : int
         Numbers of rows; the sizes of the subgroups differ by at most one.
-    random_state : int or None
+    random_state : int, generator or None
 
     Examples
     --------
@@ -72,7 +72,7 @@ def make_contrastive(
     n_shared: int = 8,
     n_clusters: int = 4,
     noise_std: float = 0.5,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> ContrastiveData:
     """Draw rows from the model, the target latents in clusters: the paper's second data set.
 
@@ -85,7 +85,7 @@ def make_contrastive(
     ----------
     n_target, n_background, n_features, n_shared, n_clusters : int
     noise_std : float
-    random_state : int or None
+    random_state : int, generator or None
 
     Examples
     --------
@@ -118,7 +118,7 @@ def make_outliers(
     n_background: int = 400,
     *,
     n_outliers: int = 20,
-    random_state: Any = None,
+    random_state: Seed = None,
     **settings: Any,
 ) -> ContrastiveData:
     """Make the second data set with outliers: the paper's third data set.
@@ -129,7 +129,7 @@ def make_outliers(
     Parameters
     ----------
     n_target, n_background, n_outliers : int
-    random_state : int or None
+    random_state : int, generator or None
     **settings
         Passed to `make_contrastive`.
 
@@ -141,7 +141,10 @@ def make_outliers(
     ((420, 50), 20)
     """
     clean = make_contrastive(n_target, n_background, random_state=random_state, **settings)
-    rng = np.random.default_rng(None if random_state is None else [random_state, 1])
+    seed: Seed | list[int] = random_state
+    if isinstance(random_state, int | np.integer):
+        seed = [int(random_state), 1]
+    rng = np.random.default_rng(seed)
     size = (check_integer("n_outliers", n_outliers, 0), clean.target.shape[1])
     return clean._replace(
         target=np.vstack([clean.target, rng.uniform(-20.0, 20.0, size)]),

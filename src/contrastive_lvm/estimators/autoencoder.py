@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.arrays import Array, unnamed
+from contrastive_lvm.arrays import Array, Covariates, unnamed
 from contrastive_lvm.black_box.devices import Placement, placement
-from contrastive_lvm.checks import check_choice, check_integer, check_number
+from contrastive_lvm.checks import RandomState, check_choice, check_integer, check_number
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.covariates import (
@@ -85,7 +85,7 @@ class Autoencoder(Estimator, ABC):
     checkpoint: Any
     refine_steps: int
     n_devices: int | None
-    random_state: Any
+    random_state: RandomState
     verbose: bool
     network_: TrainedNetworks
     _encoding: Encoding | None = None  # of covariates
@@ -163,7 +163,7 @@ class Autoencoder(Estimator, ABC):
         return LocalRows(rows)
 
     def _rows(
-        self, X: Any, of: str = "target", covariates: Any = None
+        self, X: Any, of: str = "target", covariates: Covariates = None
     ) -> tuple[TrainedNetworks, NetworkRows]:
         """Return the networks, and rows to apply them to."""
         check_is_fitted(self)
@@ -173,7 +173,7 @@ class Autoencoder(Estimator, ABC):
         rows = NetworkRows(reader, covariates=self._encoded(covariates, reader.shape[0]))
         return self.network_._replace(refine_steps=steps), rows
 
-    def _encoded(self, covariates: Any, n_rows: int) -> Array | None:
+    def _encoded(self, covariates: Covariates, n_rows: int) -> Array | None:
         known = encode_rows(self._encoding, covariates, n_rows)
         return None if known is None else known.values
 
@@ -290,7 +290,7 @@ class Autoencoder(Estimator, ABC):
     def _n_features_out(self) -> int:
         return self.network_.architecture.n_target
 
-    def transform(self, X: Any, *, covariates: Any = None) -> Array:
+    def transform(self, X: Any, *, covariates: Covariates = None) -> Array:
         """Return the posterior mean of the target latents of rows, (n, n_target).
 
         Parameters
@@ -321,13 +321,13 @@ class Autoencoder(Estimator, ABC):
         y: object = None,
         sample_weight: RowNumbers = None,
         *,
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> float:
         """Return the (weighted) mean of `score_samples`."""
         return mean_score(self.score_samples(X, covariates=covariates), sample_weight)
 
     @abstractmethod
-    def score_samples(self, X: Any, *, covariates: Any = None) -> Array:
+    def score_samples(self, X: Any, *, covariates: Covariates = None) -> Array:
         """Return a lower bound on the log-likelihood of each row."""
 
 

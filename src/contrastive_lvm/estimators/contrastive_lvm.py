@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import RandomState, check_integer
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.covariates import checked_encoding
@@ -29,7 +29,6 @@ from contrastive_lvm.estimators.parse_params import (
     EngineLike,
     LikelihoodLike,
     PriorLike,
-    RandomState,
 )
 from contrastive_lvm.estimators.prediction_model import contrastive_predictions
 from contrastive_lvm.estimators.reporting import report
@@ -234,10 +233,10 @@ class ContrastiveLVM(LinearPredictions):
         y: object = None,
         *,
         background: Any = None,
-        groups: Any = None,
-        background_groups: Any = None,
-        covariates: Any = None,
-        background_covariates: Any = None,
+        groups: RowLabels = None,
+        background_groups: RowLabels = None,
+        covariates: Covariates = None,
+        background_covariates: Covariates = None,
         sample_weight: RowNumbers = None,
         background_sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
@@ -323,10 +322,10 @@ class ContrastiveLVM(LinearPredictions):
         y: object = None,
         *,
         background: Any = None,
-        groups: Any = None,
-        background_groups: Any = None,
-        covariates: Any = None,
-        background_covariates: Any = None,
+        groups: RowLabels = None,
+        background_groups: RowLabels = None,
+        covariates: Covariates = None,
+        background_covariates: Covariates = None,
         sample_weight: RowNumbers = None,
         background_sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,

@@ -5,8 +5,8 @@ import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer, check_number
+from contrastive_lvm.arrays import Array, Covariates
+from contrastive_lvm.checks import RandomState, check_integer, check_number
 from contrastive_lvm.estimators.autoencoder import PreparedRows
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.input_rows import refuse_background_as_y
@@ -223,7 +223,7 @@ class ContrastiveVAE(NetworkPredictions):
         checkpoint: Any = None,
         refine_steps: int = 30,
         n_devices: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
         self.n_target = n_target
@@ -254,8 +254,8 @@ class ContrastiveVAE(NetworkPredictions):
         y: Any = None,
         *,
         background: Any = None,
-        covariates: Any = None,
-        background_covariates: Any = None,
+        covariates: Covariates = None,
+        background_covariates: Covariates = None,
         resume: Any = None,
     ) -> Self:
         """Train on a target set and a background set.
@@ -352,8 +352,8 @@ class ContrastiveVAE(NetworkPredictions):
         y: Any = None,
         *,
         background: Any = None,
-        covariates: Any = None,
-        background_covariates: Any = None,
+        covariates: Covariates = None,
+        background_covariates: Covariates = None,
         resume: Any = None,
     ) -> Array:
         """Fit, then `transform(X)`; the parameters are those of `fit`."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Covariates
 from contrastive_lvm.checks import check_choice
 from contrastive_lvm.estimators.frames import as_array, first_few, is_frame
 from contrastive_lvm.exceptions import InvalidDataError
@@ -96,7 +96,7 @@ class Given(NamedTuple):
     """The covariates of one set's rows, as users gave them."""
 
     argument: str
-    covariates: Any
+    covariates: Covariates
     n_rows: int
     weights: Array | None = None
 

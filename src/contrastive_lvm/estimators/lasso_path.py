@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Covariates
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.problem import Problem
@@ -65,8 +65,8 @@ def group_lasso_path(
     background: Any = None,
     rhos: ArrayLike | None = None,
     n_rhos: int = 30,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
 ) -> LassoPath:
     """Fit an estimator for a grid of group-lasso strengths, each fit starting from the one before.
 

@@ -11,8 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import RandomState, check_integer
 from contrastive_lvm.io.value_checks import Check, check_values, number, whole
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ def leakage(
     X: Any,
     background: Any,
     *,
-    labels: Any = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    labels: RowLabels = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
     n_neighbors: int = 20,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
 ) -> Leakage:
     """Measure what the shared latents reveal about the target, by cross-validated neighbours.
 
@@ -124,7 +124,7 @@ def leakage(
 
 
 def latents_leakage(
-    t: Array, z: Array, other: Array, n_neighbors: int = 20, random_state: Any = 0
+    t: Array, z: Array, other: Array, n_neighbors: int = 20, random_state: RandomState = 0
 ) -> Leakage:
     """Measure it without labels, from the latents of target rows and of background rows."""
     target_r2 = _predicted(z, t, n_neighbors, random_state)
@@ -218,7 +218,9 @@ def separation_warnings(model: Any) -> list[str]:
     return said
 
 
-def told_apart(z: Array, other: Array, n_neighbors: int = 20, random_state: Any = 0) -> float:
+def told_apart(
+    z: Array, other: Array, n_neighbors: int = 20, random_state: RandomState = 0
+) -> float:
     """Return the area under the ROC curve of telling two sets of rows apart by cross-validation."""
     h, belongs = np.vstack([z, other]), np.repeat([1, 0], [len(z), len(other)])
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=random_state)
@@ -230,14 +232,14 @@ def told_apart(z: Array, other: Array, n_neighbors: int = 20, random_state: Any 
     return max(0.5, *found)
 
 
-def _predicted(z: Array, t: Array, n_neighbors: int, random_state: Any) -> float:
+def _predicted(z: Array, t: Array, n_neighbors: int, random_state: RandomState) -> float:
     folds = KFold(FOLDS, shuffle=True, random_state=random_state)
     judge = make_pipeline(StandardScaler(), KNeighborsRegressor(n_neighbors))
     guess = cross_val_predict(judge, z, t, cv=folds)
     return max(0.0, float(r2_score(t, guess, multioutput="variance_weighted")))
 
 
-def _accuracy(h: Array, codes: np.ndarray, n_neighbors: int, random_state: Any) -> float:
+def _accuracy(h: Array, codes: np.ndarray, n_neighbors: int, random_state: RandomState) -> float:
     folds = KFold(FOLDS, shuffle=True, random_state=random_state)
     judge = make_pipeline(StandardScaler(), KNeighborsClassifier(n_neighbors))
     return float((cross_val_predict(judge, h, codes, cv=folds) == codes).mean())

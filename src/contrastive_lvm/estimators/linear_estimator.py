@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.checks import check_choice, check_integer
+from contrastive_lvm.checks import RandomState, check_choice, check_integer
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.base_estimator import Estimator
 from contrastive_lvm.estimators.covariates import EncodedRows, Encoding, effects_table
 from contrastive_lvm.estimators.frames import number_per_row
 from contrastive_lvm.estimators.input_rows import read_rows, refuse_unsupported
-from contrastive_lvm.estimators.parse_params import EngineLike, RandomState
+from contrastive_lvm.estimators.parse_params import EngineLike
 from contrastive_lvm.estimators.posterior_checks import check_posterior, check_posterior_of
 from contrastive_lvm.estimators.prediction_model import (
     PredictionModel,

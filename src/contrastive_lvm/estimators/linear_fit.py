@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, RowLabels
 from contrastive_lvm.coordinate_ascent.activity_search import BlockSupport, find_sizes
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
 from contrastive_lvm.coordinate_ascent.generalised_start import stand_in_of
@@ -104,7 +104,7 @@ def supported_dimensions(
     return test.n_target
 
 
-def check_groups(groups: Any, n_rows: int) -> None:
+def check_groups(groups: RowLabels, n_rows: int) -> None:
     """Check the replicates of rows in one matrix."""
     if groups is None:
         return

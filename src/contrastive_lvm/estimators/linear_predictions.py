@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from contrastive_lvm import prediction
-from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.checks import check_choice, check_integer
+from contrastive_lvm.arrays import Array, Covariates, Matrix
+from contrastive_lvm.checks import RandomState, check_choice, check_integer
 from contrastive_lvm.estimators.frames import RowNumbers, follows_output
 from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, mean_score
 from contrastive_lvm.estimators.linear_estimator import (
@@ -17,7 +17,6 @@ from contrastive_lvm.estimators.linear_estimator import (
     remove_blocks,
     trust_in_rows,
 )
-from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.estimators.prediction_model import (
     BackgroundLatents,
     Latents,
@@ -54,7 +53,7 @@ class LinearPredictions(LinearEstimator):
 
     @by_chunks
     def transform(
-        self, X: Any, *, size_factors: RowNumbers = None, covariates: Any = None
+        self, X: Any, *, size_factors: RowNumbers = None, covariates: Covariates = None
     ) -> Array:
         """Return the posterior means of the target latents of rows of the target.
 
@@ -81,7 +80,12 @@ class LinearPredictions(LinearEstimator):
         return prediction.latent_means(model, rows)[:, : self.n_target_]
 
     def latents(
-        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
+        self,
+        X: Any,
+        *,
+        of: str = "target",
+        size_factors: RowNumbers = None,
+        covariates: Covariates = None,
     ) -> Latents | BackgroundLatents:
         """Return the posterior of all latents of rows, with standard deviations and covariances.
 
@@ -113,7 +117,7 @@ class LinearPredictions(LinearEstimator):
 
     @by_chunks
     def _latents(
-        self, X: Any, *, of: str, size_factors: RowNumbers, covariates: Any
+        self, X: Any, *, of: str, size_factors: RowNumbers, covariates: Covariates
     ) -> tuple[Any, ...]:
         mean, cov = prediction.latent_moments(
             *self._rows(X, of, RowFacts(size_factors, covariates))
@@ -155,7 +159,7 @@ class LinearPredictions(LinearEstimator):
         parts: tuple[str, ...] = PARTS,
         of: str = "target",
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> Array:
         """Return the model mean of rows from the named parts, (n, d).
 
@@ -193,7 +197,7 @@ class LinearPredictions(LinearEstimator):
         X: Any,
         *,
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
         remove_covariates: bool = False,
     ) -> Array:
         """Return rows of the target without the shared part, `x - S E[z | x]`, (n, d).
@@ -230,7 +234,7 @@ class LinearPredictions(LinearEstimator):
         of: str = "target",
         return_std: bool = False,
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> Array | tuple[Array, Array]:
         """Return X with its NaN replaced by their conditional means.
 
@@ -272,7 +276,7 @@ class LinearPredictions(LinearEstimator):
         *,
         of: str = "target",
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
         random_state: RandomState = None,
     ) -> Array:
         """Draw new rows from the model.
@@ -311,7 +315,12 @@ class LinearPredictions(LinearEstimator):
         return prediction.draw(model, n, rng, active=active)
 
     def outliers(
-        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
+        self,
+        X: Any,
+        *,
+        of: str = "target",
+        size_factors: RowNumbers = None,
+        covariates: Covariates = None,
     ) -> Outliers:
         """Return the weights of rows and entries, ranked from the most outlying to the least.
 
@@ -348,12 +357,17 @@ class LinearPredictions(LinearEstimator):
         return ranked(trust, self.n_features_in_)
 
     @by_chunks
-    def _trust(self, X: Any, *, of: str, size_factors: RowNumbers, covariates: Any) -> Array:
+    def _trust(self, X: Any, *, of: str, size_factors: RowNumbers, covariates: Covariates) -> Array:
         return trust_in_rows(*self._rows(X, of, RowFacts(size_factors, covariates)))
 
     @by_chunks
     def score_samples(
-        self, X: Any, *, of: str = "target", size_factors: RowNumbers = None, covariates: Any = None
+        self,
+        X: Any,
+        *,
+        of: str = "target",
+        size_factors: RowNumbers = None,
+        covariates: Covariates = None,
     ) -> Array:
         """Return the log-likelihood of each row's observed entries, with latents integrated out.
 
@@ -391,7 +405,7 @@ class LinearPredictions(LinearEstimator):
         sample_weight: RowNumbers = None,
         *,
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> float:
         """Return the mean (or weighted mean) log-likelihood of rows of the target.
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import RandomState, check_integer
 from contrastive_lvm.coordinate_ascent.activity_search import BlockSupport
 from contrastive_lvm.designs import Block, Blocks
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
@@ -37,7 +37,7 @@ from contrastive_lvm.estimators.parse_blocks import (
     refuse_too_many_columns,
     resolve_blocks,
 )
-from contrastive_lvm.estimators.parse_params import EngineLike, LikelihoodLike, RandomState
+from contrastive_lvm.estimators.parse_params import EngineLike, LikelihoodLike
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report_of_sets
 from contrastive_lvm.estimators.row_sets import SetsOfRows, coded_labels, places_of_sets, split_rows
@@ -170,9 +170,9 @@ class MultiSetLVM(MultiSetPredictions):
         X: Any,
         y: object = None,
         *,
-        sets: Any,
-        groups: Any = None,
-        covariates: Any = None,
+        sets: RowLabels,
+        groups: RowLabels = None,
+        covariates: Covariates = None,
         sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
     ) -> Self:
@@ -229,8 +229,8 @@ class MultiSetLVM(MultiSetPredictions):
     def _read_input(
         self,
         X: Any,
-        sets: Any,
-        covariates: Any = None,
+        sets: RowLabels,
+        covariates: Covariates = None,
         sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
         blocks: Blocks | None = None,
@@ -245,7 +245,7 @@ class MultiSetLVM(MultiSetPredictions):
         return given, fit_input(model, self.inference, given.rows, given.weights, names, known)
 
     def _read_covariates(
-        self, covariates: Any, given: SetsOfRows, n_rows: int
+        self, covariates: Covariates, given: SetsOfRows, n_rows: int
     ) -> list[Array] | None:
         """Store the encoding of covariates, and return the covariates of each set."""
         own, self._encoding = check_effects(self.covariate_effects), None
@@ -273,9 +273,9 @@ class MultiSetLVM(MultiSetPredictions):
         X: Any,
         y: object = None,
         *,
-        sets: Any,
-        groups: Any = None,
-        covariates: Any = None,
+        sets: RowLabels,
+        groups: RowLabels = None,
+        covariates: Covariates = None,
         sample_weight: RowNumbers = None,
         size_factors: RowNumbers = None,
     ) -> Array:

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from contrastive_lvm import prediction
-from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.checks import check_choice, check_integer
+from contrastive_lvm.arrays import Array, Covariates, Matrix, RowLabels
+from contrastive_lvm.checks import RandomState, check_choice, check_integer
 from contrastive_lvm.designs import Block
 from contrastive_lvm.estimators.frames import RowNumbers, follows_output, number_per_row
 from contrastive_lvm.estimators.input_rows import by_chunks, check_latents, mean_score
@@ -19,7 +19,6 @@ from contrastive_lvm.estimators.linear_estimator import (
     remove_blocks,
     trust_in_rows,
 )
-from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.estimators.prediction_model import Outliers, RowFacts, ranked
 from contrastive_lvm.estimators.row_sets import check_labels, coded_labels, places_of_sets, size_of
 from contrastive_lvm.estimators.units import log_volumes
@@ -68,7 +67,7 @@ class MultiSetPredictions(LinearEstimator):
         return {**super()._check_row_options(n_rows, options), "sets": labels}
 
     def _by_set(
-        self, X: Any, sets: Any, facts: RowFacts, function: SetFunction
+        self, X: Any, sets: RowLabels, facts: RowFacts, function: SetFunction
     ) -> tuple[Array, ...]:
         """Apply a function to the rows of each set, and put the results in the order of rows."""
         rows, fitted = self._read(X), self._fitted()
@@ -98,7 +97,12 @@ class MultiSetPredictions(LinearEstimator):
 
     @by_chunks
     def transform(
-        self, X: Any, *, sets: Any, size_factors: RowNumbers = None, covariates: Any = None
+        self,
+        X: Any,
+        *,
+        sets: RowLabels,
+        size_factors: RowNumbers = None,
+        covariates: Covariates = None,
     ) -> Array:
         """Return posterior means of the latents that only some of the sets have.
 
@@ -133,7 +137,12 @@ class MultiSetPredictions(LinearEstimator):
         return np.hstack([values[:, :0], *parts])
 
     def latents(
-        self, X: Any, *, sets: Any, size_factors: RowNumbers = None, covariates: Any = None
+        self,
+        X: Any,
+        *,
+        sets: RowLabels,
+        size_factors: RowNumbers = None,
+        covariates: Covariates = None,
     ) -> BlockLatents:
         """Return the posterior of all latents of rows, by block.
 
@@ -170,7 +179,7 @@ class MultiSetPredictions(LinearEstimator):
 
     @by_chunks
     def _latents(
-        self, X: Any, *, sets: Any, size_factors: RowNumbers, covariates: Any
+        self, X: Any, *, sets: RowLabels, size_factors: RowNumbers, covariates: Covariates
     ) -> tuple[Array, ...]:
         def moments(view: prediction.View, rows: Matrix, of: str) -> tuple[Array, ...]:
             mean, cov = prediction.latent_moments(view, rows)
@@ -181,7 +190,7 @@ class MultiSetPredictions(LinearEstimator):
         return self._by_set(X, sets, RowFacts(size_factors, covariates), moments)
 
     @follows_output
-    def inverse_transform(self, T: ArrayLike, *, sets: Any) -> Array:
+    def inverse_transform(self, T: ArrayLike, *, sets: RowLabels) -> Array:
         """Return features from the columns of `transform`: the mean of each row's set and `L h`."""
         latents = check_latents(T, self._n_features_out)
         found = np.empty((len(latents), self.n_features_in_))
@@ -206,10 +215,10 @@ class MultiSetPredictions(LinearEstimator):
         self,
         X: Any,
         *,
-        sets: Any,
+        sets: RowLabels,
         blocks: Sequence[str] | str | None = None,
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> Array:
         """Return the model mean of rows from the named blocks, by default all, (n, d).
 
@@ -235,10 +244,10 @@ class MultiSetPredictions(LinearEstimator):
         self,
         X: Any,
         *,
-        sets: Any,
+        sets: RowLabels,
         remove: Sequence[str] | str | None = None,
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
         remove_covariates: bool = False,
     ) -> Array:
         """Return rows with some blocks removed, by default those that all sets have, (n, d).
@@ -273,10 +282,10 @@ class MultiSetPredictions(LinearEstimator):
         self,
         X: Any,
         *,
-        sets: Any,
+        sets: RowLabels,
         return_std: bool = False,
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> Array | tuple[Array, Array]:
         """Return X with its NaN replaced by their conditional means (and standard deviations).
 
@@ -301,10 +310,10 @@ class MultiSetPredictions(LinearEstimator):
         self,
         n_samples: int,
         *,
-        sets: Any,
+        sets: RowLabels,
         blocks: Sequence[str] | str | None = None,
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
         random_state: RandomState = None,
     ) -> Array:
         """Draw new rows from the model, (n_samples, d).
@@ -336,7 +345,12 @@ class MultiSetPredictions(LinearEstimator):
         return drawn
 
     def outliers(
-        self, X: Any, *, sets: Any, size_factors: RowNumbers = None, covariates: Any = None
+        self,
+        X: Any,
+        *,
+        sets: RowLabels,
+        size_factors: RowNumbers = None,
+        covariates: Covariates = None,
     ) -> Outliers:
         """Return how much each row and entry is trusted, as in `ContrastiveLVM.outliers`."""
         trust = np.asarray(
@@ -345,13 +359,20 @@ class MultiSetPredictions(LinearEstimator):
         return ranked(trust, self.n_features_in_)
 
     @by_chunks
-    def _trust(self, X: Any, *, sets: Any, size_factors: RowNumbers, covariates: Any) -> Array:
+    def _trust(
+        self, X: Any, *, sets: RowLabels, size_factors: RowNumbers, covariates: Covariates
+    ) -> Array:
         facts = RowFacts(size_factors, covariates)
         return self._by_set(X, sets, facts, lambda view, rows, _: trust_in_rows(view, rows))[0]
 
     @by_chunks
     def score_samples(
-        self, X: Any, *, sets: Any, size_factors: RowNumbers = None, covariates: Any = None
+        self,
+        X: Any,
+        *,
+        sets: RowLabels,
+        size_factors: RowNumbers = None,
+        covariates: Covariates = None,
     ) -> Array:
         """Return the log-likelihood of each row's observed entries, latents integrated out.
 
@@ -375,9 +396,9 @@ class MultiSetPredictions(LinearEstimator):
         y: object = None,
         sample_weight: RowNumbers = None,
         *,
-        sets: Any,
+        sets: RowLabels,
         size_factors: RowNumbers = None,
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> float:
         """Return the mean (or weighted mean) log-likelihood of rows."""
         scores = self.score_samples(X, sets=sets, size_factors=size_factors, covariates=covariates)

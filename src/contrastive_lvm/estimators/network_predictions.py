@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_choice, check_integer
+from contrastive_lvm.arrays import Array, Covariates
+from contrastive_lvm.checks import RandomState, check_choice, check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.frames import follows_output
 from contrastive_lvm.estimators.input_rows import read_rows
@@ -23,7 +23,7 @@ class NetworkPredictions(Autoencoder):
     n_target_: int
     n_shared_: int
 
-    def latents(self, X: Any, *, of: str = "target", covariates: Any = None) -> Latents:
+    def latents(self, X: Any, *, of: str = "target", covariates: Covariates = None) -> Latents:
         """Return the posterior of all latents of rows, with standard deviations.
 
         Parameters
@@ -52,7 +52,7 @@ class NetworkPredictions(Autoencoder):
         *,
         parts: tuple[str, ...] = PARTS,
         of: str = "target",
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> Array:
         """Return the expected rows from the named parts, at the posterior means of the latents.
 
@@ -76,7 +76,9 @@ class NetworkPredictions(Autoencoder):
         return networks.expected_rows(at, of, networks.size_factors(rows))
 
     @follows_output
-    def denoise(self, X: Any, *, covariates: Any = None, remove_covariates: bool = False) -> Array:
+    def denoise(
+        self, X: Any, *, covariates: Covariates = None, remove_covariates: bool = False
+    ) -> Array:
         """Return rows of the target with the shared part removed, `x - f_s(E[z | x])`.
 
         Missing entries are filled by `mean_ + f_t(E[t | x])`. Counts and binary entries become the
@@ -108,7 +110,7 @@ class NetworkPredictions(Autoencoder):
         of: str = "target",
         return_std: bool = False,
         n_draws: int = 100,
-        covariates: Any = None,
+        covariates: Covariates = None,
     ) -> Array | tuple[Array, Array]:
         """Return X with its NaN replaced by their expectations over the posterior of the latents.
 
@@ -133,8 +135,8 @@ class NetworkPredictions(Autoencoder):
         n_samples: int,
         *,
         of: str = "target",
-        covariates: Any = None,
-        random_state: Any = None,
+        covariates: Covariates = None,
+        random_state: RandomState = None,
     ) -> Array:
         """Draw new rows.
 
@@ -158,7 +160,7 @@ class NetworkPredictions(Autoencoder):
         return self.network_.draw_rows(at, of, rng)
 
     def score_samples(
-        self, X: Any, *, of: str = "target", n_draws: int = 100, covariates: Any = None
+        self, X: Any, *, of: str = "target", n_draws: int = 100, covariates: Covariates = None
     ) -> Array:
         """Return a lower bound on the log-likelihood of each row's observed entries.
 

@@ -75,7 +75,6 @@ class PriorMethods(Protocol):
 LikelihoodLike: TypeAlias = str | Likelihood
 PriorLike: TypeAlias = str | Prior[Any] | PriorMethods | None
 EngineLike: TypeAlias = str | Engine
-RandomState: TypeAlias = int | np.random.RandomState | None
 
 
 def likelihood(value: LikelihoodLike) -> Likelihood:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from contrastive_lvm import prediction
 from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.checks import RandomState, check_integer
 from contrastive_lvm.coordinate_ascent.em import EM
 from contrastive_lvm.estimators.base_estimator import Estimator, all_or_nothing
 from contrastive_lvm.estimators.frames import RowNumbers, follows_output
@@ -25,7 +25,6 @@ from contrastive_lvm.estimators.input_rows import (
     refuse_too_many_dimensions,
     rows_for_fit,
 )
-from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical

@@ -4,12 +4,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import Array, Covariates, Matrix
 from contrastive_lvm.estimators.covariates import EncodedRows, Encoding, encode_rows
 from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError
@@ -70,12 +70,14 @@ class RowFacts(NamedTuple):
     """What users pass in with rows besides their entries."""
 
     size_factors: RowNumbers = None
-    covariates: Any = None
+    covariates: Covariates | EncodedRows = None
 
     def of(self, rows: slice | np.ndarray) -> "RowFacts":
         """Return the values of some rows, once they are arrays."""
         sizes, known = self
         sizes = None if sizes is None else np.asarray(sizes)[rows]
+        if known is not None and not isinstance(known, EncodedRows):
+            known = np.asarray(known)
         return RowFacts(sizes, None if known is None else known[rows])
 
 
@@ -150,7 +152,7 @@ class PredictionModel:
                 )
         return None
 
-    def encode(self, covariates: Any, n_rows: int) -> EncodedRows | None:
+    def encode(self, covariates: Covariates | EncodedRows, n_rows: int) -> EncodedRows | None:
         """Return the covariates of rows, encoded; None if the model has none."""
         return encode_rows(self.encoding, covariates, n_rows)
 

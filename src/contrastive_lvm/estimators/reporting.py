@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from contrastive_lvm.arrays import Covariates, RowLabels
 from contrastive_lvm.estimators.covariates import encode_rows
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.io.atomic import page_destination, write_text_atomically
@@ -27,10 +28,10 @@ def report(
     background_labels: object = None,
     size_factors: RowNumbers = None,
     background_size_factors: RowNumbers = None,
-    groups: Any = None,
-    background_groups: Any = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
     title: str = "What the target has beyond the background",
 ) -> Path:
     """Write an HTML report: linked views of the rows, loadings, diagnostics and numbers.
@@ -88,10 +89,10 @@ def report_of_sets(
     path: str | PathLike[str],
     X: Any,
     *,
-    sets: Any,
-    groups: Any = None,
+    sets: RowLabels,
+    groups: RowLabels = None,
     size_factors: RowNumbers = None,
-    covariates: Any = None,
+    covariates: Covariates = None,
     title: str = "What some sets have beyond others",
 ) -> Path:
     """Write an HTML report: tests of the blocks, shares, rows, loadings and numbers.
@@ -130,6 +131,6 @@ def report_of_sets(
     return write_text_atomically(place, block_page(self, rows, title=title))
 
 
-def check_covariates(model: Any, covariates: Any, X: Any) -> None:
+def check_covariates(model: Any, covariates: Covariates, X: Any) -> None:
     """Refuse covariates that a model was not fitted with, or their absence."""
     encode_rows(model._encoding, covariates, np.shape(X)[0])

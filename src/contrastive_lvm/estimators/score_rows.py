@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Covariates
 from contrastive_lvm.checks import check_positive
 from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.monitoring import (
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 
 def enrichment(
-    self: "ContrastiveLVM", X: Any, *, size_factors: RowNumbers = None, covariates: Any = None
+    self: "ContrastiveLVM",
+    X: Any,
+    *,
+    size_factors: RowNumbers = None,
+    covariates: Covariates = None,
 ) -> Array:
     """Return the log-likelihood ratio of target against background for each row, (n,).
 

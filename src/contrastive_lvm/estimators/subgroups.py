@@ -8,10 +8,10 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from contrastive_lvm import prediction
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import RandomState
 from contrastive_lvm.estimators.input_rows import by_chunks
 from contrastive_lvm.estimators.linear_fit import run_engine
-from contrastive_lvm.estimators.parse_params import RandomState
 from contrastive_lvm.estimators.prediction_model import (
     PredictionModel,
     RowFacts,
@@ -41,7 +41,7 @@ def has_subgroups(model: Any) -> bool:
 
 
 @by_chunks
-def predict_proba(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Array:
+def predict_proba(self: "LinearPredictions", X: Any, *, covariates: Covariates = None) -> Array:
     """Return the probability of each subgroup for rows of the target.
 
     Parameters
@@ -69,7 +69,9 @@ def predict_proba(self: "LinearPredictions", X: Any, *, covariates: Any = None) 
     return prediction.component_probabilities(view, rows)
 
 
-def predict(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> npt.NDArray[np.intp]:
+def predict(
+    self: "LinearPredictions", X: Any, *, covariates: Covariates = None
+) -> npt.NDArray[np.intp]:
     """Return the most probable subgroup of rows of the target, (n,); 0 is the largest.
 
     Examples
@@ -84,7 +86,7 @@ def predict(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> npt
     return np.asarray(np.asarray(predict_proba(self, X, covariates=covariates)).argmax(axis=1))
 
 
-def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> Subgroups:
+def subgroups(self: "LinearPredictions", X: Any, *, covariates: Covariates = None) -> Subgroups:
     """Return the subgroups of rows of the target, with probabilities.
 
     The probabilities are conditional on the whole row under the fitted model, with missing entries
@@ -122,7 +124,7 @@ def subgroups(self: "LinearPredictions", X: Any, *, covariates: Any = None) -> S
 
 
 def with_supported_subgroups(
-    given: "FitInput", prior: Mixture, groups: Any, random_state: RandomState
+    given: "FitInput", prior: Mixture, groups: RowLabels, random_state: RandomState
 ) -> "FitInput":
     """Return the input of a fit with the number of subgroups that a plain fit supports."""
     from contrastive_lvm.resampling.subgroup_number import (

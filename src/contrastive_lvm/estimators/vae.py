@@ -5,8 +5,8 @@ from typing import Any, Self
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates
+from contrastive_lvm.checks import RandomState, check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
@@ -73,7 +73,7 @@ class VAE(Autoencoder):
         checkpoint: Any = None,
         refine_steps: int = 30,
         n_devices: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
@@ -96,7 +96,9 @@ class VAE(Autoencoder):
         self.verbose = verbose
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None, *, covariates: Any = None, resume: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, covariates: Covariates = None, resume: Any = None
+    ) -> Self:
         """Train on rows (an array, memory map, sparse matrix or Dask array).
 
         The covariates of rows, such as their batch, are inputs of the encoder and the decoder,
@@ -113,7 +115,7 @@ class VAE(Autoencoder):
             raise ValueError("its networks have other dimensions than its parameters say")
 
     @follows_output
-    def reconstruct(self, X: Any, *, covariates: Any = None) -> Array:
+    def reconstruct(self, X: Any, *, covariates: Covariates = None) -> Array:
         """Return the expected rows at the posterior means of their latents."""
         networks, rows = self._rows(X, covariates=covariates)
         t, _ = networks.latents(rows, "target")
@@ -122,7 +124,7 @@ class VAE(Autoencoder):
 
     @follows_output
     def impute(
-        self, X: Any, *, return_std: bool = False, n_draws: int = 100, covariates: Any = None
+        self, X: Any, *, return_std: bool = False, n_draws: int = 100, covariates: Covariates = None
     ) -> Array | tuple[Array, Array]:
         """Return X with its NaN replaced by their expectations (and standard deviations)."""
         n_draws = check_integer("n_draws", n_draws, 1)
@@ -131,7 +133,9 @@ class VAE(Autoencoder):
         return (filled, std) if return_std else filled
 
     @follows_output
-    def sample(self, n_samples: int, *, covariates: Any = None, random_state: Any = None) -> Array:
+    def sample(
+        self, n_samples: int, *, covariates: Covariates = None, random_state: RandomState = None
+    ) -> Array:
         """Draw new rows."""
         check_is_fitted(self)
         n, rng = check_integer("n_samples", n_samples, 1), check_random_state(random_state)
@@ -139,7 +143,7 @@ class VAE(Autoencoder):
         at = DecoderInputs(n, t, None, self._encoded(covariates, n))
         return self.network_.draw_rows(at, "target", rng)
 
-    def score_samples(self, X: Any, *, n_draws: int = 100, covariates: Any = None) -> Array:
+    def score_samples(self, X: Any, *, n_draws: int = 100, covariates: Covariates = None) -> Array:
         """Return an importance-weighted lower bound on the log-likelihood of each row."""
         n_draws = check_integer("n_draws", n_draws, 1)
         networks, rows = self._rows(X, covariates=covariates)

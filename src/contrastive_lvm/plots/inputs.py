@@ -9,9 +9,10 @@ import pandas as pd
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from contrastive_lvm.arrays import Array, unnamed
+from contrastive_lvm.arrays import Array, RowLabels, unnamed
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.plots.style import PALETTE, colour_of, label
+from contrastive_lvm.priors.feature_groups import Groups
 
 
 class Grouping(NamedTuple):
@@ -62,13 +63,13 @@ def read_missing(X: Any, name: str) -> sp.coo_array:
     return sp.coo_array((missing[missing], places), shape=shape)
 
 
-def row_groups(labels: Any, n_rows: int) -> Grouping:
+def row_groups(labels: RowLabels, n_rows: int) -> Grouping:
     """Group rows by their labels, sorted by name; missing labels belong to no group."""
     wanted = f"the latents have {n_rows} rows; give one label per row."
     return _labelled("labels", labels, n_rows, wanted, sort=True)
 
 
-def feature_groups(groups: Any, n_features: int, names: list[str]) -> Grouping:
+def feature_groups(groups: Groups, n_features: int, names: list[str]) -> Grouping:
     """Group features, in order of appearance.
 
     `groups` is None, one label per feature, or a dict from group to its features by name or
@@ -83,7 +84,7 @@ def feature_groups(groups: Any, n_features: int, names: list[str]) -> Grouping:
     return _labelled("groups", groups, n_features, wanted, sort=False)
 
 
-def _labelled(name: str, labels: Any, n: int, wanted: str, *, sort: bool) -> Grouping:
+def _labelled(name: str, labels: RowLabels, n: int, wanted: str, *, sort: bool) -> Grouping:
     if labels is None:
         return Grouping([], np.full(n, -1))
     values = labels if isinstance(labels, pd.Series | pd.Categorical) else np.asarray(labels)

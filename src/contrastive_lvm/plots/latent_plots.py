@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.stats import gaussian_kde
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, RowLabels
 from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, learned, read_points, row_groups
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def plot_latents(
     latents: Any,
-    labels: Any = None,
+    labels: RowLabels = None,
     *,
     kind: str = "points",
     ax: Axes | None = None,
@@ -67,7 +67,7 @@ def plot_latents(
 
 def plot_comparison(
     panels: "Mapping[str, Any] | Comparison",
-    labels: Any = None,
+    labels: RowLabels = None,
     *,
     kind: str = "points",
     columns: int | None = None,

@@ -11,6 +11,7 @@ from contrastive_lvm.estimators.summary import ranking_weights
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names, learned
 from contrastive_lvm.plots.uncertainty import Z90
+from contrastive_lvm.priors.feature_groups import Groups
 
 if TYPE_CHECKING:
     from contrastive_lvm.resampling.bootstrap import BlockBootstrap, Bootstrap
@@ -22,7 +23,7 @@ def plot_loadings(
     *,
     of: str = "target",
     n: int = 20,
-    groups: Any = None,
+    groups: Groups = None,
     bootstrap: "Bootstrap | BlockBootstrap | None" = None,
     ax: Axes | None = None,
     title: str | None = None,
@@ -132,7 +133,7 @@ def _draw_ranked(ax: Axes, values: Array, reach: Array | None, colours: list[str
 
 
 def plot_relevance(
-    model: Any, *, groups: Any = None, ax: Axes | None = None, title: str | None = None
+    model: Any, *, groups: Groups = None, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Plot the norm of each feature's target loadings, groups side by side.
 

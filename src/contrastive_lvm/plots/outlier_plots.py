@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
+from contrastive_lvm.arrays import RowLabels
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import learned, read_missing, row_groups
@@ -14,7 +15,7 @@ from contrastive_lvm.plots.inputs import learned, read_missing, row_groups
 def plot_outliers(
     model: Any,
     X: Any,
-    labels: Any = None,
+    labels: RowLabels = None,
     *,
     of: str = "target",
     n: int = 10,

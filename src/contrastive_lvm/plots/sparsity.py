@@ -11,13 +11,14 @@ from contrastive_lvm.checks import check_integer
 from contrastive_lvm.estimators import parse_params as resolve
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping, feature_groups, feature_names, learned
+from contrastive_lvm.priors.feature_groups import Groups
 
 
 def plot_lasso_path(
     path: Any,
     *,
     mark: int | None = None,
-    groups: Any = None,
+    groups: Groups = None,
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:
@@ -109,7 +110,7 @@ def _name_largest(ax: Axes, rhos: Array, norms: Array, names: list[str], kept: n
 
 
 def plot_scales(
-    model: Any, *, groups: Any = None, ax: Axes | None = None, title: str | None = None
+    model: Any, *, groups: Groups = None, ax: Axes | None = None, title: str | None = None
 ) -> Axes:
     """Plot the posterior densities of the scales of a sparse prior, with its pruning threshold.
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Ellipse, Rectangle
 from scipy.stats import norm
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Covariates
 from contrastive_lvm.linalg.normal_mixture import NormalMixture
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import Grouping
@@ -20,7 +20,7 @@ def plot_subgroups(
     model: Any,
     X: Any,
     *,
-    covariates: Any = None,
+    covariates: Covariates = None,
     ax: Axes | None = None,
     title: str | None = None,
 ) -> Axes:

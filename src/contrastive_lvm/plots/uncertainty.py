@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, RowLabels
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import row_groups
@@ -17,7 +17,7 @@ Z90 = 1.6448536269514722  # standard deviations either side of the mean that hol
 
 def plot_uncertainty(
     latents: Any,
-    labels: Any = None,
+    labels: RowLabels = None,
     *,
     n: int = 200,
     ax: Axes | None = None,

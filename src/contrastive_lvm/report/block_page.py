@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from contrastive_lvm.arrays import unnamed
+from contrastive_lvm.arrays import RowLabels, unnamed
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
@@ -40,8 +40,8 @@ class RowsOfSets(NamedTuple):
     """The rows of a model of several sets, as its methods take them."""
 
     X: Any
-    sets: Any
-    groups: Any
+    sets: RowLabels
+    groups: RowLabels
     facts: dict[str, Any]  # size factors and covariates
 
 

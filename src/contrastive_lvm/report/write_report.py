@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Matrix
+from contrastive_lvm.arrays import Covariates, Matrix, RowLabels
 from contrastive_lvm.estimators.covariates import covariate_table
+from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.units import without_preparation
 from contrastive_lvm.io.atomic import page_destination, write_text_atomically
@@ -28,11 +29,11 @@ class GivenRows(NamedTuple):
     """The rows of a set, and what users pass in with them."""
 
     X: Any
-    labels: Any
-    size_factors: Any
-    groups: Any
+    labels: object
+    size_factors: RowNumbers
+    groups: RowLabels
     prefix: str = ""  # of the names of the arguments
-    covariates: Any = None
+    covariates: Covariates = None
 
 
 def write_report(
@@ -106,7 +107,7 @@ def _table(values: Matrix, given: GivenRows, features: list[str]) -> Table:
     return Table(values, features, pd.concat(notes, axis=1), names, named=True, source="")
 
 
-def _annotations(labels: Any, name: str, n: int) -> pd.DataFrame:
+def _annotations(labels: object, name: str, n: int) -> pd.DataFrame:
     """Return labels as columns with a value for each row."""
     if labels is None:
         return pd.DataFrame(index=range(n))
@@ -124,7 +125,7 @@ def _annotations(labels: Any, name: str, n: int) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
-def _frame(labels: Any) -> pd.DataFrame:
+def _frame(labels: object) -> pd.DataFrame:
     if isinstance(labels, pd.DataFrame):
         return labels
     if isinstance(labels, Mapping):

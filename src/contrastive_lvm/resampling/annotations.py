@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.estimators.subgroups import has_subgroups
 from contrastive_lvm.exceptions import InvalidDataError
 from contrastive_lvm.resampling import LEVEL
@@ -32,10 +32,10 @@ def explain_annotations(
     X: Any,
     annotations: Any,
     *,
-    groups: Any = None,
-    covariates: Any = None,
+    groups: RowLabels = None,
+    covariates: Covariates = None,
     n_permutations: int = 999,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> pd.DataFrame:
     """Measure how much annotations explain of target latents, shared latents and subgroups.
 
@@ -89,9 +89,9 @@ def explain_annotations(
 def explained(
     spaces: dict[str, Array],
     annotations: pd.DataFrame,
-    groups: Any = None,
+    groups: RowLabels = None,
     n_permutations: int = 999,
-    random_state: Any = 0,
+    random_state: Seed = 0,
 ) -> pd.DataFrame:
     """Return the table of `explain_annotations` for latents and probabilities that are known."""
     n = len(annotations)

@@ -30,8 +30,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer, check_positive
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import Seed, check_integer, check_positive
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.covariates import effects_table
 from contrastive_lvm.estimators.input_rows import read_rows
@@ -109,42 +109,42 @@ def bootstrap(
     X: Any,
     *,
     background: Any = ...,
-    groups: Any = ...,
-    background_groups: Any = ...,
-    covariates: Any = ...,
-    background_covariates: Any = ...,
+    groups: RowLabels = ...,
+    background_groups: RowLabels = ...,
+    covariates: Covariates = ...,
+    background_covariates: Covariates = ...,
     n_resamples: int = ...,
     confidence_level: float = ...,
     n_jobs: int | None = ...,
-    random_state: Any = ...,
+    random_state: Seed = ...,
 ) -> Bootstrap: ...
 @overload
 def bootstrap(
     model: MultiSetLVM,
     X: Any,
     *,
-    sets: Any,
-    groups: Any = ...,
-    covariates: Any = ...,
+    sets: RowLabels,
+    groups: RowLabels = ...,
+    covariates: Covariates = ...,
     n_resamples: int = ...,
     confidence_level: float = ...,
     n_jobs: int | None = ...,
-    random_state: Any = ...,
+    random_state: Seed = ...,
 ) -> BlockBootstrap: ...
 def bootstrap(
     model: Any,
     X: Any,
     *,
     background: Any = None,
-    sets: Any = None,
-    groups: Any = None,
-    background_groups: Any = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    sets: RowLabels = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
     n_resamples: int = 200,
     confidence_level: float = 0.9,
     n_jobs: int | None = None,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> Any:
     """Estimate the uncertainty of loadings by fits to resampled rows.
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
 from contrastive_lvm.coordinate_ascent.ard_rank import price
 from contrastive_lvm.designs import Block
 from contrastive_lvm.estimators import parse_params
@@ -154,7 +154,12 @@ def two_sets(
 
 
 def sides_of_block(
-    model: MultiSetLVM, X: Any, sets: Any, block: Any, groups: Any, covariates: Any
+    model: MultiSetLVM,
+    X: Any,
+    sets: RowLabels,
+    block: Any,
+    groups: RowLabels,
+    covariates: Covariates,
 ) -> ComparedRows:
     """Divide the rows of several sets by a block; a model that is not fitted is fitted first."""
     fitted = model
@@ -207,7 +212,12 @@ def _sets_of_block(fitted: MultiSetLVM, block: Any) -> tuple[str, ...]:
 
 
 def other_blocks(
-    fitted: MultiSetLVM, X: Any, sets: Any, block: str, covariates: Any, set_of_row: Integers
+    fitted: MultiSetLVM,
+    X: Any,
+    sets: RowLabels,
+    block: str,
+    covariates: Covariates,
+    set_of_row: Integers,
 ) -> OtherBlocks | None:
     """Return the blocks that some sets lack, without one of them; None if there are no others."""
     names, D = tuple(fitted.set_sizes_), fitted.n_features_in_

@@ -18,8 +18,8 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.utils import get_tags
 
-from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Matrix, RowLabels
+from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.contrastive_pca import ContrastivePCA
 from contrastive_lvm.estimators.generalized_contrastive_pca import GeneralizedContrastivePCA
@@ -53,10 +53,10 @@ def compare_methods(
     background: Any,
     methods: Mapping[str, Any] | None = None,
     n_components: int = 2,
-    groups: Any = None,
-    background_groups: Any = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
     n_resamples: int = 10,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> Comparison:
     """Compare methods on two sets: their latents, stability, held-out likelihood and time.
 

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
@@ -46,18 +46,18 @@ def contrast_test(
     X: Any,
     *,
     background: Any = None,
-    sets: Any = None,
+    sets: RowLabels = None,
     block: str | None = None,
     model: Any = None,
-    groups: Any = None,
-    background_groups: Any = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
     paired: bool = False,
     size_factors: Any = None,
     background_size_factors: Any = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
     n_resamples: int = 999,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> ContrastTest:
     """Test whether the target has structure that the background lacks.
 

@@ -19,8 +19,8 @@ import pandas as pd
 from sklearn.base import clone
 
 from contrastive_lvm import prediction
-from contrastive_lvm.arrays import Array, Matrix
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates, Matrix, RowLabels
+from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import check_variances
@@ -72,12 +72,12 @@ def choose_dimensions(
     model: ContrastiveLVM | None = None,
     n_target: Sequence[int] = (0, 1, 2, 3),
     n_shared: Any = "auto",
-    groups: Any = None,
-    background_groups: Any = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
     cv: int = 5,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> DimensionChoice:
     """Choose the numbers of target and shared dimensions by cross-validation.
 

@@ -34,8 +34,8 @@ from scipy.special import ndtri
 from scipy.stats import false_discovery_control, rankdata
 from scipy.stats import t as student_t
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
@@ -51,14 +51,14 @@ def feature_set_test(
     *,
     background: Any,
     feature_sets: Mapping[str, Iterable[str]],
-    groups: Any = None,
-    background_groups: Any = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
     n_resamples: int = 200,
     min_size: int = 5,
     n_jobs: int | None = None,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> pd.DataFrame:
     """Test whether sets of features, such as pathways, load together on the target dimensions.
 

@@ -22,7 +22,7 @@ import pandas as pd
 from scipy.stats import false_discovery_control
 from scipy.stats import t as student_t
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, RowLabels
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.frames import first_few
 from contrastive_lvm.estimators.input_rows import MOST_VARIANCE, check_variances, rows_for_fit
@@ -34,7 +34,7 @@ from contrastive_lvm.rows.scatter import Moments, first_pass
 
 
 def mean_difference(
-    X: Any, *, background: Any, groups: Any = None, background_groups: Any = None
+    X: Any, *, background: Any, groups: RowLabels = None, background_groups: RowLabels = None
 ) -> pd.DataFrame:
     """Compare the means of the features in a target and a background.
 

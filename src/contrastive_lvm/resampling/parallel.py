@@ -17,6 +17,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import check_random_state
 
+from contrastive_lvm.checks import Seed
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.progress import progress
 
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-def seed_sequence(random_state: Any) -> np.random.SeedSequence:
+def seed_sequence(random_state: Seed) -> np.random.SeedSequence:
     """Return the root of all seeds for an int, a generator of NumPy's, or None.
 
     Examples

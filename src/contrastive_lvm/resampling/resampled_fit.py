@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
 from contrastive_lvm.draws import signed_permutations
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.linear_fit import FitInput, read_input
@@ -85,7 +85,12 @@ def of_two_sets(
 
 
 def of_several_sets(
-    model: MultiSetLVM, X: Any, sets: Any, groups: Any, covariates: Any, n_refits: int
+    model: MultiSetLVM,
+    X: Any,
+    sets: RowLabels,
+    groups: RowLabels,
+    covariates: Covariates,
+    n_refits: int,
 ) -> ResampledFit:
     """Fit a model to several sets, unless it is fitted, and prepare refits."""
     fitted = model

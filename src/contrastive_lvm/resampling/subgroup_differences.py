@@ -31,8 +31,8 @@ import pandas as pd
 from scipy.stats import false_discovery_control
 from scipy.stats import t as student_t
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer, check_number
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import Seed, check_integer, check_number
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import rows_for_fit
 from contrastive_lvm.estimators.subgroups import linear_view
@@ -68,13 +68,13 @@ def subgroup_differences(
     X: Any,
     *,
     background: Any = None,
-    groups: Any = None,
-    background_groups: Any = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
     n_resamples: int = 100,
     confidence_level: float = 0.9,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> SubgroupDifferences:
     """Find the features in which each subgroup differs from the average row of the target.
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, RowLabels
+from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.coordinate_ascent.mixture_problem import fit_mixture
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import rows_for_fit
@@ -64,11 +64,11 @@ def choose_subgroups(
     background: Any = None,
     model: ContrastiveLVM | None = None,
     most: int = 8,
-    groups: Any = None,
-    background_groups: Any = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
     cv: int = 5,
     n_resamples: int = 39,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> SubgroupChoice:
     """Choose the number of subgroups among the rows of a target; 1 means none.
 
@@ -123,7 +123,7 @@ def latent_units(
     view: Linear,
     rows: Rows,
     n_target: int,
-    groups: Any = None,
+    groups: RowLabels = None,
     weights: Array | None = None,
     covariates: Array | None = None,
 ) -> LatentUnits:
@@ -144,7 +144,7 @@ def latent_units(
 
 
 def unit_of_rows(
-    n_rows: int, groups: Any = None, weights: Array | None = None
+    n_rows: int, groups: RowLabels = None, weights: Array | None = None
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return the rows that are used, and the unit of each: itself, or its replicate."""
     at = np.arange(n_rows) if weights is None else np.flatnonzero(weights)

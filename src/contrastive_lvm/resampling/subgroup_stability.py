@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from contrastive_lvm.arrays import Array
-from contrastive_lvm.checks import check_integer
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.resampling.parallel import seed_sequence
 from contrastive_lvm.resampling.subgroup_refits import (
@@ -33,12 +33,12 @@ def subgroup_stability(
     X: Any,
     *,
     background: Any = None,
-    groups: Any = None,
-    background_groups: Any = None,
-    covariates: Any = None,
-    background_covariates: Any = None,
+    groups: RowLabels = None,
+    background_groups: RowLabels = None,
+    covariates: Covariates = None,
+    background_covariates: Covariates = None,
     n_resamples: int = 20,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> SubgroupStability:
     """Fit a model with subgroups to resampled rows, and compare the subgroups of all rows.
 
