@@ -10,11 +10,11 @@ Results = Sequence[tuple[str, Report]]
 
 HEAD = """# The campaign
 
-`make campaign` sends strange inputs through the package. It looks for wrong answers without a
-warning, for internal errors, and for files that are changed or left behind. Each case has a seed of
-its own: `python -m campaign.run --case arrays:1234` repeats a case. An input is answered if the
-result passes all checks, refused if it raises an error of one sentence, and anything else has
-failed. `python -m campaign.run --write` writes this page.
+`make campaign` sends strange inputs through the package and writes this page. The campaign looks
+for wrong answers without a warning, for internal errors, and for files that are changed or left
+behind. An input is *answered* if the result passes all checks. It is *refused* if the package raises
+an error of one sentence. Anything else has *failed*. Each case has its own seed, and `python -m
+campaign.run --case arrays:1234` repeats a case.
 
 """
 

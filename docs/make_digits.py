@@ -158,49 +158,61 @@ def _spread(values: list[float | None], digits: int) -> str:
 
 PAGE = """# Digits on textures
 
-These are the results of `make digits`. The target has 12,000 MNIST digits on a texture, the
-background 12,000 images of the texture alone; networks and all settings are the defaults (2 + 8
-dimensions, hidden layers of 128 and 256). The textures are photographs of grass, and the generated
-ones of `make_digits_on_texture` at 28 x 28 pixels: soil (`spectrum=2`), noise (`spectrum=0`) and
-plane waves (`spectrum=None`). Accuracy is that of 20 nearest neighbours among 10,000 rows of the
-target for 5,000 held-out rows with other digits and other patches, from the target latents and from
-the shared latents, which should reveal nothing (0.1 is chance). Means are followed by the smallest
-and the largest value over seeds, which change digits, patches and networks. Latents are posterior
-means after `refine_steps=30`; "by encoder" uses the encoder alone, as in the paper. AUC and R2 are
-those of `leakage_`, and "warned" counts the fits that warned of shared latents that carry the
-target. `separation=0` is the paper's model; VAE is a standard autoencoder with two dimensions. The
-bound is in nats per row of the training data, by encoders. What has no line yet has not been run.
+`make digits` writes this page. The target has 12,000 MNIST digits on a texture, and the background
+has 12,000 images of the texture alone. Networks and all settings are the defaults: 2 target and 8
+shared dimensions, hidden layers of 128 and 256 units. One texture is photographs of grass.
+`make_digits_on_texture` generates the others at 28 x 28 pixels: soil (`spectrum=2`), noise
+(`spectrum=0`) and plane waves (`spectrum=None`).
 
-A fit whose first training finds no contrast trains once more, and `n_shared` is then 24 in place of
-8. "No contrast" counts the fits that said at the end that they found none. At intensity 0 the
-target has no digits, and its patches are of the same photographs as those of the background; the
-accuracies are then those of chance. Seconds are processor time of one thread, for the fit and its
-judging. Lines without `n_shared` were measured before 19 November 2026, when every fit trained
-once.
+The columns of the table are:
+
+- **target, by encoder, shared**: how many digits 20 nearest neighbours recognise, among 10,000 rows
+  of the target, for 5,000 held-out rows with other digits and other patches. Neighbours are taken
+  in the target latents and in the shared latents. The shared latents should reveal nothing (0.1 is
+  chance). Latents are posterior means after `refine_steps=30`; "by encoder" uses the encoder alone,
+  as in the paper.
+- **AUC, R2**: the values of `leakage_`.
+- **bound**: in nats per row of the training data, by encoders.
+- **warned**: fits that warned of shared latents that carry the target.
+- **no contrast**: fits that said at the end that they found no contrast.
+- **n_shared**: 24 instead of 8 if a fit trained twice, because its first training found no
+  contrast.
+- **seconds**: processor time of one thread, for the fit and its judging.
+
+Means are followed by the smallest and the largest value over seeds, which change digits, patches
+and networks. `separation=0` is the paper's model, and VAE is a standard autoencoder with two
+dimensions. At intensity 0 the target has no digits, and both sets have patches of the same
+photographs; accuracies are then at chance. A combination without a line has not been run. Lines
+without `n_shared` were measured before 19 November 2026, when every fit trained once.
 
 {table}
 
-The penalty was designed, and `separation=2` chosen from 0.5, 1, 2 and 4 as the smallest weight
-with an AUC of at most 0.61 and an R2 of at most 0.03 everywhere (of rows that trained), on images
-of 14 x 14 pixels with 5,000 digits: grass (seed 0) and generated textures with spectra of 2 and
-1.3 and less contrast (seed 0). Accuracies were printed beside these numbers and were looked at.
-The term for excess precision was added after a fit of 12,000 digits (spectrum 2, intensity 1,
-seed 0) whose shared latents recognised .38 of the digits, with 18 nats in those of target rows
-and 9 in those of background rows. Plane waves were not looked at before the table was made. Warm-
-up and learning rate are those of an earlier version, chosen on grass by accuracies.
+## How the penalty was designed
+
+The penalty was designed on images of 14 x 14 pixels with 5,000 digits: grass (seed 0), and
+generated textures with spectra of 2 and 1.3 and less contrast (seed 0). The weight `separation=2`
+was chosen from 0.5, 1, 2 and 4. It is the smallest one with an AUC of at most 0.61 and an R2 of at
+most 0.03 everywhere, measured on rows of the training. Accuracies were printed beside these
+numbers, and we looked at them.
+
+The term for excess precision was added after a fit of 12,000 digits (spectrum 2, intensity 1, seed
+0). Its shared latents recognised .38 of the digits. They had 18 nats in rows of the target and 9 in
+rows of the background. Nobody looked at plane waves before the table was made. Warm-up and learning
+rate are from an earlier version, chosen on grass by accuracies.
 
 ## Why a first training fails on plane waves
 
-At intensity 0.5 the target latents of the first training are used for the texture, in rows of both
+At intensity 0.5 the target latents of the first training describe the texture, in rows of both
 sets, with and without the penalty. On images of 14 x 14 pixels (4,000 digits) they added 31.2 nats
-to a held-out row of the target and 30.3 to one of the background, where they added 26.7 and -7.4 on
-soil. The first trainings of seeds 1 and 2 (12,000 digits) gave .21 and .20 of the digits, shared
-.13, with bounds of 448 and 444. Experiments of 19 November 2026, with images of 14 x 14 pixels,
-3,000 + 3,000 rows, 2,000 steps and one seed, show two causes.
-The smooth texture is not in the package: Gaussian fields with equal power up to two periods an
-image and none beyond. "In use" are shared dimensions with a mean posterior variance below a half;
-gains are nats that the target latents add to held-out rows; the bound is a mean over rows of both
-sets.
+to a held-out row of the target and 30.3 to one of the background. On soil they added 26.7 and -7.4.
+The target latents of the first trainings of seeds 1 and 2 (12,000 digits) recognised .21 and .20 of
+the digits and the shared latents .13, with bounds of 448 and 444.
+
+Experiments of 19 November 2026 show two causes. They used images of 14 x 14 pixels, 3,000 + 3,000
+rows, 2,000 steps and one seed. The package does not have the smooth texture: it is a Gaussian field
+with equal power up to two periods an image and none beyond. "In use" counts shared dimensions with
+a mean posterior variance below a half. A gain is what the target latents add to a held-out row, in
+nats. The bound is a mean over rows of both sets.
 
 | texture | n_shared | warm-up | bound | in use | gain, target | background | AUC |
 |---|---|---|---|---|---|---|---|
@@ -212,22 +224,24 @@ sets.
 | soil | 8 | default | 133 | 3 | 16.6 | 1.9 | 0.75 |
 | soil | 8 | of both kinds | 149 | 7 | 16.6 | -20.3 | 0.64 |
 
-First, the warm-up. Only the divergence of the target latents rises from zero, under noise that
-falls from 20 times the variance of the data. Target latents, which cost nothing at first, describe
-whatever varies most, and shared latents that are not used while there is most noise stay unused.
-"Of both kinds" lets the weight of all divergences rise from zero, with noise of at least the
-variance of the data until then. On these small images this is better by bound and by gain. With
-the default, 24 shared dimensions do not help (the first line).
+**The warm-up.** By default, only the divergence of the target latents rises from zero, while the
+noise falls from 20 times the variance of the data. Target latents cost nothing at first, so they
+describe whatever varies most. Shared latents that are not used while the noise is greatest stay
+unused. "Of both kinds" lets the weight of all divergences rise from zero, and keeps the noise at or
+above the variance of the data until then. On these small images this is better by bound and by
+gain. With the default, 24 shared dimensions do not help (the first line).
 
-Second, eight dimensions are too few for this texture: twenty linear ones hold 99 % of its variance,
-and what eight leave of it outweighs the digits in a row of the target. With both kinds warmed up,
-waves of 14 x 14 pixels (5,000 digits, all steps, latents by encoders) gave .12 of the digits and
-the warning with 8 shared dimensions, and .51, shared .13, without a warning, with 24. At full size
-and with 8 (12,000 digits, seed 1) they gave .22, shared .12, and the warning.
+**The number of shared dimensions.** Eight dimensions are too few for this texture. Twenty linear
+ones describe 99 % of its variance, and the part that eight leave out outweighs the digits in a row
+of the target. With both kinds warmed up, waves of 14 x 14 pixels (5,000 digits, all steps, latents
+by encoders) gave .12 of the digits and the warning with 8 shared dimensions. With 24 they gave .51
+from the target latents and .13 from the shared ones, without a warning. At full size with 8 (12,000
+digits, seed 1) they gave .22 and .12, and the warning.
 
-The first training keeps its warm-up: other ones let digits into the shared latents at full size
-(12,000 digits on grass, seed 1, intensity 0.5, the sizes of the table; "less noise" warms up the
-target latents alone, with noise of at least the variance of the data until then):
+The first training keeps its warm-up, because other warm-ups let digits into the shared latents at
+full size. The next table is for 12,000 digits on grass at intensity 0.5 with seed 1, and the sizes
+of the first table. "Less noise" warms up the target latents alone, and keeps the noise at or above
+the variance of the data until then.
 
 | warm-up | bound | AUC | target | shared |
 |---|---|---|---|---|
@@ -235,18 +249,18 @@ target latents alone, with noise of at least the variance of the data until then
 | of both kinds | 414 | 0.60 | 0.62 | 0.32 |
 | less noise | 416 | 0.55 | 0.70 | 0.21 |
 
-On waves at intensity 0.5, of the same size and seed, "less noise" with 24 shared dimensions gave
-.74 of the digits from the target latents and .12 from the shared ones, with a bound of 859 (445
-with 8 dimensions and both kinds warmed up), an AUC of 0.50 and no warning. No warm-up and 24
+On waves of the same intensity, size and seed, "less noise" with 24 shared dimensions gave .74 of
+the digits from the target latents and .12 from the shared ones. Its bound was 859 (445 with 8
+dimensions and both kinds warmed up) and its AUC 0.50, and it did not warn. No warm-up and 24
 dimensions did as well: .71 and .12, a bound of 886, an AUC of 0.52, no warning.
 
 ## The second training
 
-A fit whose held-out rows show no contrast therefore trains again from the beginning, without
-warm-up and with three times as many shared dimensions. Fits that find a contrast are as before, and
-cost no more. The settings of the second training were first seen on waves (seed 1, above). Then
-they were compared without labels on the smooth texture: images of 14 x 14 pixels, 4,000 + 4,000
-rows, all steps, one seed. "Error" is the standard error of the difference of the two gains.
+If held-out rows show no contrast, a fit therefore trains again from the beginning, without warm-up
+and with three times as many shared dimensions. Fits that find a contrast are as before, and cost no
+more. We first saw the settings of the second training on waves (seed 1, above). Then we compared
+them without labels on the smooth texture: images of 14 x 14 pixels, 4,000 + 4,000 rows, all steps,
+one seed. "Error" is the standard error of the difference of the two gains.
 
 | n_shared | warm-up | bound | gain, target | background | difference over its error |
 |---|---|---|---|---|---|
@@ -255,32 +269,36 @@ rows, all steps, one seed. "Error" is the standard error of the difference of th
 | 16 | none | 367 | 40.9 | -4.5 | 15.3 |
 | 24 | none | 385 | 44.0 | -15.4 | 20.5 |
 
-At full size, the first training on waves at intensity 0.5 is that of the lines above, and the
-second is that of the table. Without a contrast a fit now looks twice, each time at two standard
-errors, so that it claims one by chance in about 5 % of cases in place of 2 %.
+At full size, the lines for seeds 1 and 2 above are the first training on waves at intensity 0.5,
+and the first table has the second training. Without a contrast a fit now looks twice, each time at
+two standard errors. It therefore claims a contrast by chance in about 5 % of cases instead of 2 %.
 
 ## Why bound and leakage do not choose
 
-On grass, bound and AUC would have chosen otherwise. In the sum `f_s + f_t` shared latents may
-describe digits too, and a model that does so can have the higher bound; its fits did not warn.
+On grass, bound and AUC would have chosen another warm-up. In the sum `f_s + f_t` shared latents may
+describe digits too. A model in which they do can have the higher bound, and its fits did not warn.
 
-Stronger classifiers would not have seen it. Of 1,500 held-out rows of the fit on grass with both
-kinds warmed up (latents by encoders, five folds), 20 neighbours in the shared space recognise .27
-of the digits, but tell target from background by an AUC of .59 only; a logistic regression has .55,
-a network of 32 hidden units .61 and boosted trees .57. Neighbours, ridge regression and a random
-forest predict the target latents with an R2 of at most .01. What the shared latents know about the
-digit is thus neither in their distribution over rows nor in the target latents, and the penalty
-and `leakage_` look at these two alone. Labels show it (`leakage(..., labels=...)`). Of the default
-fit, whose shared latents recognise .12, neighbours have an AUC of .54 and the other three .74, .78
-and .66, which are larger, and the posteriors' log standard deviations tell the sets apart in both
-fits (.88 to 1.00). None of these numbers says which fit is clean.
+Stronger classifiers would not have seen it. We looked at 1,500 held-out rows of the fit on grass
+with both kinds warmed up (latents by encoders, five folds). Twenty neighbours in the shared space
+recognise .27 of the digits, but separate target and background with an AUC of .59 only. A logistic
+regression has .55, a network of 32 hidden units .61, and boosted trees .57. Neighbours, ridge
+regression and a random forest predict the target latents with an R2 of at most .01. The penalty and
+`leakage_` look at these two things alone: the distribution of shared latents over rows, and the
+target latents. What the shared latents reveal of the digit is in neither. Labels show it
+(`leakage(..., labels=...)`).
 
-Without a contrast (grass of 14 x 14 pixels in both sets, 2,000 + 2,000 patches, 60 epochs, three
-seeds) target latents added as much to held-out rows of both sets: differences of -0.5, 1.5 and 0.8
-nats with standard errors of 0.8, 0.9 and 0.9, and each fit said that no contrast was found.
+The shared latents of the default fit recognise .12 of the digits. Its AUC is .54 by neighbours and
+.74, .78 and .66 by the other three classifiers, which is larger than above. In both fits, the log
+standard deviations of the posteriors separate the sets (.88 to 1.00). None of these numbers says
+which fit is clean.
 
-A penalty on variance that target latents add beyond what the target has in excess was tried on the
-smooth texture too; it raised the bound, and did not cure eight dimensions.
+Without a contrast, target latents added as much to held-out rows of both sets: the differences were
+-0.5, 1.5 and 0.8 nats with standard errors of 0.8, 0.9 and 0.9. Each fit said that no contrast was
+found. These were grass of 14 x 14 pixels in both sets, 2,000 + 2,000 patches, 60 epochs and three
+seeds.
+
+We also tried a penalty on the smooth texture, on variance that target latents add beyond the excess
+of the target. It raised the bound, and did not make eight dimensions enough.
 """
 
 
