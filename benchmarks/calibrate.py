@@ -197,10 +197,10 @@ def page(coverage: dict[str, float], found: list[Rank]) -> str:
         f"{N} + {M} rows and {D} features."
     )
     ranking = (
-        "When the truth is drawn from the prior, its rank among draws of the posterior should be "
+        "If the truth is drawn from the prior, its rank among draws of the posterior should be "
         "uniform (simulation-based calibration, Talts et al. 2018). Here the noise variance is "
-        "known; loadings, their scales, latents and means are unknown. The p-values are those of a "
-        f"chi-square test in {BINS} bins and of a Kolmogorov-Smirnov test:"
+        "known. Loadings, their scales, latents and means are unknown. The table has p-values of a "
+        f"chi-square test in {BINS} bins and of a Kolmogorov-Smirnov test of uniform ranks."
     )
     end = (
         f"The smallest of the {tests} p-values is {least:.3f}. With Bonferroni's correction, one "
@@ -211,7 +211,7 @@ def page(coverage: dict[str, float], found: list[Rank]) -> str:
         "",
         begin,
         "",
-        "A 90 % interval should contain the truth in 90 % of the datasets:",
+        "A 90 % interval should contain the truth in 90 % of the datasets.",
         "",
         "| intervals of target latents | coverage |",
         "|---|---|",

@@ -342,8 +342,8 @@ each).
 
 - Rows count at most 3 standard deviations along a shared direction. Without that limit, power falls
   from 1.00 to .95 if shared latents have 3 degrees of freedom (w = 8).
-- A pair keeps equally many rows of both sets. With the 30 + 10 rows a replicate that were drawn, the
-  level is .003 instead of .017, and the power .21 instead of .78 (ten replicates, w = 2).
+- A pair keeps equally many rows of both sets. With the 30 + 10 rows a replicate that were drawn,
+  the level is .003 instead of .017, and the power .21 instead of .78 (ten replicates, w = 2).
 - Variances along shared directions are compared as log odds. Compared as logarithms, the power for
   eight pairs with heavy tails is .48, .60 and .63 instead of .70, .88 and .95 (w = 10, 30 and 100).
 """

@@ -101,31 +101,38 @@ def _cosine(found: Array, truth: Array) -> float:
 
 TEXT = """# What a fit notices about its model
 
-Written by `make checks`: the share of {datasets} simulated datasets in
-which `ContrastiveLVM(n_shared=...)` warns, where there is cause and where there is none. There are
-300 + 300 rows of 30 features, 4 shared dimensions and 2 of the target, with w = 2 (the eigenvalue
-of W W' over the mean noise variance), unless the table says otherwise. A number after "unequal
-noise" is the standard deviation of the logs of the features' noise deviations: with 0.25 the
-noisiest tenth of the features has at least 3.6 times the noise variance of the quietest tenth, with
-0.5 at least 13 times.
+`make checks` writes this page. After a fit, `ContrastiveLVM` checks its own assumptions and warns
+of four things:
 
-The four warnings are about noise that differs by feature (the advice is
-`Gaussian(noise="feature")`), too few shared dimensions, noise that differs by set (`sets="own"`),
-and structure that only the background has. `fit` gives a warning only if the target dimensions of
-the advised model have another direction. The last two columns show what is at stake: the mean
-squared cosine between the target dimensions found and those planted, with one noise variance for
-all features and with one for each. The limits were chosen with other seeds.
+- noise that differs by feature (column "unequal"; the advice is `Gaussian(noise="feature")`);
+- too few shared dimensions ("too few");
+- noise that differs by set ("own noise"; the advice is `sets="own"`);
+- structure that only the background has ("background").
+
+`fit` gives a warning only if the target dimensions of the advised model have another direction.
+
+The table has the share of {datasets} simulated datasets in which
+`ContrastiveLVM(n_shared=...)` warns, with and without cause. Unless the first column says
+otherwise, a dataset has 300 + 300 rows, 30 features, 4 shared dimensions and 2 target dimensions.
+The strength of the contrast is w = 2, the eigenvalue of W W' over the mean noise variance. A number
+after "unequal noise" is the standard deviation of the logarithms of the features' noise deviations.
+With 0.25 the noisiest tenth of the features has at least 3.6 times the noise variance of the
+quietest tenth, with 0.5 at least 13 times.
+
+The last two columns show what is at stake: the mean squared cosine between the target dimensions
+found and those planted. One is for a model with one noise variance, the other for a model with a
+noise variance for each feature. The limits were chosen with other seeds.
 
 {table}
 
 With automatic sizes, additional shared dimensions describe noisy features one by one. If the noise
 is very unequal, little is then left to gain, and warnings are rarer.
 
-`fit` measures in both sets whether the noise is unequal. The variance of a feature given all others
-has errors that are independent between the sets, however heavy their tails. A rank correlation
-between the sets (at the level .001) is therefore evidence, and the covariance of the logarithms
-measures how unequal the noise is. Sets with fewer than 1.5 rows per feature and rows with missing
-entries are not checked.
+`fit` measures in both sets whether the noise is unequal. It estimates the variance of each feature
+given all others. The errors of these estimates are independent between the sets, however heavy
+their tails, so a rank correlation between the sets (at the level .001) is evidence. The covariance
+of the logarithms measures how unequal the noise is. Sets with fewer than 1.5 rows per feature and
+rows with missing entries are not checked.
 """
 
 

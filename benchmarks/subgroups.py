@@ -37,9 +37,10 @@ HEAD = f"""# Probabilities of subgroups
 
 ## Are they right?
 
-Two overlapping subgroups were planted in {N_DATASETS} datasets of {N_ROWS} rows and {N_FEATURES}
-features, and a model with `latent_prior=Mixture(2)` was fitted to each. Rows are sorted by the
-probability of their most probable subgroup.
+We planted two overlapping subgroups in {N_DATASETS} datasets of {N_ROWS} rows and {N_FEATURES}
+features, and fitted a model with `latent_prior=Mixture(2)` to each. The table sorts rows by the
+probability of their most probable subgroup. If the probabilities are right, the last two columns
+agree.
 
 | probability | rows | mean probability | share that is right |
 |---|---|---|---|
@@ -47,18 +48,19 @@ probability of their most probable subgroup.
 ONE = """
 ## One cloud is one subgroup
 
-Rows of 20 features with one cloud of target latents, three shared dimensions and noise were drawn,
-a model was fitted and `choose_subgroups` asked, all from the rows on. Two components fit a skewed
-cloud better than one; a number is therefore considered only if there is a valley between every two
-subgroups.
+We drew rows of 20 features with one cloud of target latents, three shared dimensions and noise. To
+each dataset we fitted a model and applied `choose_subgroups`. Two normal distributions fit a skewed
+cloud better than one. `choose_subgroups` therefore considers a number of subgroups only if there is
+a valley between every two of them.
 
 | target latents | dimensions | rows | datasets | one subgroup |
 |---|---|---|---|---|
 """
 LEVEL = """
-The likelihood ratio of two components against one is compared with those of samples of the standard
-model (19 here). On its own it should reject one normal cloud in 5 % of the cases; replicates have
-correlated rows, and the means of their latents take the place of rows.
+`choose_subgroups` also compares the likelihood ratio of two subgroups against one with the ratios
+of samples of the standard model (19 here). On its own this comparison should reject one normal
+cloud in 5 % of the cases. Replicates have correlated rows, so the means of their latents take the
+place of rows.
 
 | one normal cloud | dimensions | rows | datasets | rejected at 5 % | at 10 % |
 |---|---|---|---|---|---|
@@ -66,17 +68,18 @@ correlated rows, and the means of their latents take the place of rows.
 APART = """
 ## What sets subgroups apart?
 
-Of 20 features, ten differed between planted subgroups and ten did not. `subgroup_differences` was
-asked with 40 resamples. A 90 % interval should contain the true difference in 90 % of the cases,
-and of features without any difference 5 % should have p-values of .05 or less.
+Of 20 features, ten differed between planted subgroups and ten did not. `subgroup_differences` used
+40 resamples. A 90 % interval should contain the true difference in 90 % of the cases. Of features
+without any difference, 5 % should have p-values of .05 or less.
 
 | planted | datasets | coverage, features that differ | coverage, others | others: p <= .05 |
 |---|---|---|---|---|
 """
 FORCED = """
-Any cloud that is cut in two has "differences". One cloud of {rows} rows was split by
-`Mixture(2, "shared")`; the table has the share of datasets in which any of the 20 features had a
-p-value of .05 or less, and beside it the same for t-tests that take the subgroups as known.
+Any cloud that is cut in two has "differences". We split one cloud of {rows} rows with
+`Mixture(2, "shared")`. The table has the share of datasets in which any of the 20 features had a
+p-value of .05 or less. The last column has the same share for t-tests that take the subgroups as
+known.
 
 | target latents | dimensions | datasets | any p <= .05 | as if known |
 |---|---|---|---|---|
@@ -84,9 +87,10 @@ p-value of .05 or less, and beside it the same for t-tests that take the subgrou
 MICE = """
 ## Mice
 
-Two subgroups of 270 rows (18 animals), Student-t noise, no labels: agreement with genotype, the
-adjusted Rand index, over ten random patterns of additional missing entries. Beside it k-means on
-the latents of the model without subgroups.
+We fitted two subgroups to 270 rows of 18 animals, with Student-t noise and without labels. The
+table has their agreement with the genotype, the adjusted Rand index, over ten random patterns of
+additional missing entries. The column "k-means" is for clusters of the latents of the model without
+subgroups.
 
 | target | patterns | `Mixture(2)` | k-means | higher in | lower in |
 |---|---|---|---|---|---|
@@ -94,8 +98,8 @@ the latents of the model without subgroups.
 COST = """
 ## What does it cost?
 
-Processor time of a fit with two subgroups over that of a fit without, of the same rows, side by
-side: the median of five datasets and the largest ratio.
+The table compares the processor time of a fit with two subgroups with the time of a fit without
+subgroups to the same rows. It has the median of five datasets and the largest ratio.
 
 | noise | rows | features | ratio | largest |
 |---|---|---|---|---|
@@ -103,19 +107,20 @@ side: the median of five datasets and the largest ratio.
 RESPONSE = """
 ## Which cells responded?
 
-1,000 of 1,500 blood cells were given interferon (`fetch_kang_pbmc`); 500 others are the background.
-Beside `responders` (log counts, `ContrastiveLVM(2)`) stands Mixscape's way: the mean of the 20
-nearest controls is subtracted from each cell, and a mixture of two normal distributions is fitted
-to the first principal components of the rest. The calibration error is the mean distance, over ten
-bins of probability, of the mean probability from the share that had been treated.
+Of 1,500 blood cells, 1,000 were given interferon (`fetch_kang_pbmc`). Another 500 cells are the
+background. `responders` uses log counts and `ContrastiveLVM(2)`. Mixscape's way subtracts from each
+cell the mean of its 20 nearest controls, and fits a mixture of two normal distributions to the
+first principal components of the rest. For the calibration error, cells are sorted into ten bins of
+probability. It is the mean distance between the mean probability of a bin and the share of its
+cells that were given interferon.
 
 | method | AUC | calibration error |
 |---|---|---|
 """
 STRENGTH = """
-The strength of response has an interval. Of 40 planted datasets of 400 rows, half of which
-responded, {one:.1%} of the true strengths were in their 90 % intervals with one target
-dimension, and {two:.1%} with two. The intervals are given the fitted model.
+The strength of a response has an interval, given the fitted model. We planted responses in half of
+the 400 rows of 40 datasets. The 90 % intervals contained {one:.1%} of the true strengths with one
+target dimension, and {two:.1%} with two.
 """
 
 
