@@ -101,35 +101,52 @@ def seconds(n_shared: Any, problem: Labelled) -> float:
 TEXT = """# The default answer
 
 `make answers` writes this page. Every target below has labels that no method sees. The numbers are
-the accuracies with which ten nearest neighbours among the two target latents predict these labels,
-in other folds. `ContrastiveLVM()` finds the number of shared dimensions itself, and contrastive PCA
-chooses its contrast parameter itself. Rows of the mice and of signals are not independent, so the
-accuracies can be compared with each other but say little about other mice. The last column is the
-processor time of the default fit over that of a fit of the size that it finds, and over that of
-`n_shared=10`, the default of earlier versions. It should be below 5. Finding the size takes about a
-tenth of a fit at most. What takes longer is the fit of more dimensions, 20 to 50 here, which needs
-more and longer sweeps. Since fits of ten dimensions became faster, the second ratio is above 5 on
-{slow} of the problems, where the default fit takes .3 to 1 s. The slowest, to faults 7, 8, 10,
-drifts past a saddle for some 1,460 sweeps. It once was stopped 65 nats lower, after 2,000 sweeps,
-with an accuracy of .927.
+accuracies: ten nearest neighbours among the two target latents predict the labels of rows in other
+folds. `ContrastiveLVM()` finds the number of shared dimensions itself, and contrastive PCA chooses
+its contrast parameter itself. Rows of the mice and of signals are not independent. The accuracies
+can therefore be compared with each other, but say little about other mice.
+
+The last column has two ratios of processor times. They compare the default fit with a fit of the
+size that it finds, and with `n_shared=10`, the default of earlier versions.
 
 {table}
 
 On {kept} of {problems} problems the default is at most .02 below the best of gcPCA, contrastive PCA
-and PCA, and nowhere more than {worst:.3f}. This is not a general rule. If the labels of a target
-differ along directions in which the background varies too, PCA is better; on digits over grass (14
-x 14 pixels, 500 + 500 rows) contrastive PCA reached .34 to .40 where the default reached .24 to
-.30; and on three activities of eight subjects against a fourth the default reached .82 to 1.00
-where PCA reached .99. There the noise of the target is greater than that of the background, and
-`Gaussian(sets="own")` reached .95 to 1.00; `fit` warns if this changes the direction of the target
-dimensions. The share of the background's variance at which shared dimensions stop (99 %) hardly
-matters: between 80 and 99 % the mean accuracy over 20 such problems changed from .805 to .799. It
-does matter that the share refers to the background: the variance of all rows includes structure of
-the target that two target dimensions cannot describe. On 16 other threes of Tennessee Eastman
-faults, target latents fitted to two halves of the rows agreed better under this rule (mean squared
-correlation .74 instead of .71), and their accuracy rose from .921 to .930 (it fell by .068 on one
-of them, faults 4, 10, 12); on 9 other problems of daily sports they agreed to .97 in place of .93.
-This rule was one of six that were first tried on the problems above, so these problems are not
+and PCA. The greatest difference is {worst:.3f}.
+
+## Where other methods are better
+
+- If the labels of a target differ along directions in which the background varies too, PCA is
+  better.
+- On digits over grass (14 x 14 pixels, 500 + 500 rows) contrastive PCA reached .34 to .40 and the
+  default .24 to .30.
+- On three activities of eight subjects against a fourth, PCA reached .99 and the default .82 to
+  1.00. There the noise of the target is greater than the noise of the background, and
+  `Gaussian(sets="own")` reached .95 to 1.00. `fit` warns if this changes the direction of the
+  target dimensions.
+
+## What the default costs
+
+Finding the size takes at most about a tenth of a fit. The fit of more dimensions takes longer: the
+problems above need 20 to 50, with more and longer sweeps. The second ratio should be below 5. It is
+above 5 on {slow} of the problems, and there the default fit takes .3 to 1 s. The slowest fit, to
+faults 7, 8, 10, drifts past a saddle for some 1,460 sweeps. It once was stopped 65 nats lower,
+after 2,000 sweeps, with an accuracy of .927.
+
+## How the default was chosen
+
+Shared dimensions are added until they describe 99 % of the variance of the background. This share
+hardly matters. Between 80 and 99 % the mean accuracy over 20 such problems changed from .805 to
+.799.
+
+It does matter that the share refers to the background. The variance of all rows includes structure
+of the target that two target dimensions cannot describe. On 16 other threes of Tennessee Eastman
+faults, we fitted two halves of the rows. Their target latents agreed better under this rule: the
+mean squared correlation was .74 instead of .71. The accuracy rose from .921 to .930, but fell by
+.068 on one of them (faults 4, 10, 12). On 9 other problems of daily sports the two halves agreed to
+.97 instead of .93.
+
+This rule is one of six that were first tried on the problems above. They are therefore not
 independent evidence for it.
 """
 

@@ -12,9 +12,9 @@ HEAD = """# The campaign
 
 `make campaign` sends strange inputs through the package and writes this page. The campaign looks
 for wrong answers without a warning, for internal errors, and for files that are changed or left
-behind. An input is *answered* if the result passes all checks. It is *refused* if the package raises
-an error of one sentence. Anything else has *failed*. Each case has its own seed, and `python -m
-campaign.run --case arrays:1234` repeats a case.
+behind. An input is *answered* if the result passes all checks. It is *refused* if the package
+raises an error of one sentence. Anything else has *failed*. Each case has its own seed, and
+`python -m campaign.run --case arrays:1234` repeats a case.
 
 """
 
