@@ -81,6 +81,7 @@ class Model:
     n_effects: int = field(init=False, repr=False, compare=False)  # columns of effects, all sets
     columns: tuple[slice, ...] = field(init=False, repr=False, compare=False)  # of each block
     priors: tuple[AnyPrior, ...] = field(init=False, repr=False, compare=False)  # of each block
+    is_flat: bool = field(init=False, repr=False, compare=False)  # whether all priors are
     # Whether columns that the data does not support are dropped.
     drops_columns: bool = field(init=False, repr=False, compare=False)
     # Whether the latents of all blocks are standard normal.
@@ -96,6 +97,7 @@ class Model:
             "n_effects": len(self.covariates) * (len(self.sets) if self.own_effects else 1),
             "columns": tuple(slice(start, stop) for start, stop in pairwise(ends)),
             "priors": priors,
+            "is_flat": all(prior._is_flat for prior in priors),
             "drops_columns": any(prior._drops_columns for prior in priors),
             "has_standard_latents": all(block.latent_prior is None for block in self.blocks),
             "treats_features_alike": all(prior._treats_features_alike for prior in priors),

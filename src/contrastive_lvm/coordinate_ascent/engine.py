@@ -142,8 +142,7 @@ class CoordinateAscent(Engine):
 
     def _may_sketch(self, model: Model) -> bool:
         """Tell whether features may be rotated, and no prior depends on how many there are."""
-        flat = model.treats_features_alike and not any(p._is_proper for p in model.priors)
-        plain = flat and model.has_standard_latents and not model.covariates
+        plain = model.is_flat and model.has_standard_latents and not model.covariates
         likelihood = model.likelihood._closed_form
         gaussian = likelihood is not None and not likelihood._is_scale_mixture
         return plain and gaussian and model.likelihood._is_isotropic and not self._posterior

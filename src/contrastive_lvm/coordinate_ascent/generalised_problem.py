@@ -166,13 +166,6 @@ class GeneralisedProblem(Problem):
             carry = self._newton_step(self.evaluate(point, carry)[1])[1]
         return WarmStart(self, point, carry)
 
-    def _prior_parts(self, states: tuple[object, ...], squares: Array) -> dict[str, float]:
-        blocks = zip(self.model.blocks, states, self.model.columns, strict=True)
-        return {
-            f"{block.name} loadings": block.prior.bound(state, squares[:, columns])
-            for block, state, columns in blocks
-        }
-
     def _tied(self, p: Parameters, loadings: Loadings) -> TiedMeans:
         return tied_means(p.means, loadings, self.active, self.unit, self._rows(0).sized)
 

@@ -208,13 +208,12 @@ class Problem:
         """
         p = self.unflatten(point)
         loadings = Loadings(p.L, carry.cov)
-        squares = loadings.squares()
-        parts, states = {}, []
-        for block, state, columns in zip(
-            self.model.blocks, carry.states, self.model.columns, strict=True
-        ):
-            states.append(block.prior.update(state, squares[:, columns]))
-            parts[f"{block.name} loadings"] = block.prior.bound(states[-1], squares[:, columns])
+        states = carry.states
+        parts = {f"{block.name} loadings": 0.0 for block in self.model.blocks}
+        if not self.model.is_flat:
+            squares = loadings.squares()
+            states = self._updated(states, squares)
+            parts = self._prior_parts(states, squares)
         if self.posterior:
             parts["entropy of loadings"] = loadings.entropy()
         scaler = partial(self.likelihood.scales, df=p.df)
@@ -230,7 +229,7 @@ class Problem:
         results = RowResults(
             p,
             statistics,
-            carry._replace(states=tuple(states), weights=weights),
+            carry._replace(states=states, weights=weights),
             sum(s.log_excess for s in sums),
             sum(s.n_scales for s in sums),
             parts,
@@ -284,7 +283,7 @@ class Problem:
         K, priors, states = self.n_columns, self.model.priors, found.carry.states
         if any(prior._has_proximal_step for prior in priors):
             return self._proximal_step(old, found), states
-        precision = self._precision(states)
+        precision = np.zeros((1, K)) if self.model.is_flat else self._precision(states)
         psi = np.atleast_2d(old.psi)[0]  # that of the first set
         equations = normal_equations(found.statistics, K)
         for _ in range(MOST_REPEATS if K <= MOST_REPEATED_COLUMNS else 1):
@@ -302,6 +301,13 @@ class Problem:
     def _updated(self, states: States, squares: Array) -> States:
         parts = zip(self.model.priors, states, self.model.columns, strict=True)
         return tuple(prior.update(state, squares[:, c]) for prior, state, c in parts)
+
+    def _prior_parts(self, states: States, squares: Array) -> dict[str, float]:
+        blocks = zip(self.model.blocks, states, self.model.columns, strict=True)
+        return {
+            f"{block.name} loadings": block.prior.bound(state, squares[:, columns])
+            for block, state, columns in blocks
+        }
 
     def _precision(self, states: States) -> Array:
         """Return expected precisions of all loadings, (D or 1, K); those of effects are zero."""
@@ -397,10 +403,10 @@ def _inner_columns(model: Model, block: LoadingBlock) -> Columns:
     Priors of both must be flat, and the latents of the block standard normal; those of the others,
     which do not change, may have any distribution.
     """
-    flat = {b.name: not b.prior._is_proper for b in model.blocks}
-    free = flat[block.name] and block.latent_prior is None
+    free = block.prior._is_flat and block.latent_prior is None
     inside = [
-        free and flat[other.name] and set(other.sets) < set(block.sets) for other in model.blocks
+        free and other.prior._is_flat and set(other.sets) < set(block.sets)
+        for other in model.blocks
     ]
     return np.flatnonzero(np.repeat(inside, [other.n_components for other in model.blocks]))
 

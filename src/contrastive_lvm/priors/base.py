@@ -58,8 +58,9 @@ class Prior(ABC, Generic[State]):
     _why_no_posterior: ClassVar[str | None] = None
     # Whether loadings have a posterior under variational Bayes; otherwise they are points.
     _has_posterior: ClassVar[bool] = True
-    # Whether the prior can be normalised, so that few rows still give a proper posterior.
-    _is_proper: ClassVar[bool] = True
+    # Whether the density is 1 everywhere: nothing to learn, no precision, no part of the bound, and
+    # a posterior that may be improper with few rows.
+    _is_flat: ClassVar[bool] = False
     # Whether loadings are found by `_proximal_step`.
     _has_proximal_step: ClassVar[bool] = False
     # What is appended to a block's name to name the NumPyro site of its loadings when scales are

@@ -26,7 +26,7 @@ class Flat(Prior[None]):
 
     _treats_features_alike: ClassVar[bool] = True
     _has_posterior: ClassVar[bool] = False
-    _is_proper: ClassVar[bool] = False
+    _is_flat: ClassVar[bool] = True
     _loading_site: ClassVar[str | None] = ""
 
     def init(self, shape: tuple[int, int]) -> None:

@@ -112,7 +112,7 @@ class NUTS(Engine):
                     f"NUTS cannot fit {block.prior!r}: it has no NumPyro density; give it a method "
                     "sample(name, shape, augmented)."
                 )
-            improper = model.likelihood._needs_proper_prior and not block.prior._is_proper
+            improper = model.likelihood._needs_proper_prior and block.prior._is_flat
             if improper and block.n_components:
                 return (
                     f"NUTS cannot fit {block.prior!r} on the {block.name} loadings with "
@@ -293,7 +293,7 @@ def _refuse_improper(model: Model, sets: list[Array], given: dict[str, Any]) -> 
         # A long column makes a row's density fall as 1 / length, and a set's mean takes a row.
         short = rows - len(block.sets) < D + width
         known = f"{block.name} loadings" in given
-        if short and width and not block.prior._is_proper and not known:
+        if short and width and block.prior._is_flat and not known:
             raise ValueError(
                 f"NUTS cannot fit {block.prior!r} on the {block.name} loadings to {rows} rows of "
                 f"{D} features: the posterior is improper unless rows outnumber features and "
