@@ -136,6 +136,8 @@ class Model:
 
         In a span of few rows there are fewer variances than features, with the same sum.
         """
+        if self.is_flat:
+            return self
         if not self.likelihood._has_closed_form:  # predictors of counts and binary data: no units
             variances = np.where(self.likelihood._is_on_data_scale(n_features), variances, 1.0)
         unit = float(variances.sum()) / n_features

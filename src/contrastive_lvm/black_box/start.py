@@ -70,7 +70,7 @@ def starting_point(
     linear = [likelihood._linearize(X, s) for X, s in some]
     heavy = likelihood._is_scale_mixture
     rows = [_centred(widen(one.rows), heavy=heavy) for one in linear]
-    gaussian = likelihood._closed_form or Gaussian("feature")
+    gaussian = likelihood if isinstance(likelihood, ScaleMixture) else Gaussian("feature")
     stand_in, L, psi, unit = _loadings_and_noise(
         replace(model, likelihood=gaussian), gaussian, rows
     )

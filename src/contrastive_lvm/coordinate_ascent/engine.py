@@ -143,9 +143,9 @@ class CoordinateAscent(Engine):
     def _may_sketch(self, model: Model) -> bool:
         """Tell whether features may be rotated, and no prior depends on how many there are."""
         plain = model.is_flat and model.has_standard_latents and not model.covariates
-        likelihood = model.likelihood._closed_form
-        gaussian = likelihood is not None and not likelihood._is_scale_mixture
-        return plain and gaussian and model.likelihood._is_isotropic and not self._posterior
+        likelihood = model.likelihood
+        gaussian = likelihood._has_closed_form and not likelihood._is_scale_mixture
+        return plain and gaussian and likelihood._is_isotropic and not self._posterior
 
     def _sized(self, model: Model, data: Data) -> Model:
         """Return the model with the sizes of automatic blocks found from the rows."""

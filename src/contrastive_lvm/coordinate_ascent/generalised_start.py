@@ -25,7 +25,7 @@ from contrastive_lvm.coordinate_ascent.starts import (
 )
 from contrastive_lvm.likelihoods.gaussian import Gaussian
 from contrastive_lvm.model import Model
-from contrastive_lvm.rows.data import Data, Linearized, prepare
+from contrastive_lvm.rows.data import Data, Linearized, prepare, variances_of
 from contrastive_lvm.rows.generalised_rows import GeneralisedRows
 from contrastive_lvm.rows.reader import LocalRows, RowReader, Rows
 
@@ -53,10 +53,7 @@ def prepare_generalised(
         GeneralisedRows(reader, own, sizes, likelihood, columns)
         for reader, own, sizes, columns in zip(readers, given, log_sizes, known, strict=True)
     ]
-    squares, counts = [r.square for r in rows], [r.counts for r in rows]
-    with np.errstate(divide="ignore", invalid="ignore"):  # features without any entry
-        variances = [square / count for square, count in zip(squares, counts, strict=True)]
-        pooled = np.asarray(sum(squares) / sum(counts))
+    variances, pooled = variances_of(rows)
     some = [_some_rows(r, sets) for r in readers]
     found = [
         likelihood._linearize(X, sizes[at]) for (X, at), sizes in zip(some, log_sizes, strict=True)

@@ -76,7 +76,10 @@ def solved(
     equations: "NormalEquations", psi: Array, precision: Array, uncertain: Columns
 ) -> Loadings:
     """Return the loadings alone."""
-    if equations.reduced.ndim == 2 and len(precision) == 1:
+    M = equations.reduced
+    if M.ndim == 2 and not precision.any():
+        return Loadings(np.asarray(np.linalg.solve(M, equations.cross.T).T, dtype=np.float64))
+    if M.ndim == 2 and len(precision) == 1:
         return _solve_shared(equations, psi, precision[0], uncertain)
     return _solve_each(equations, psi, precision, uncertain)
 
@@ -108,8 +111,6 @@ def _solve_shared(
 ) -> Loadings:
     """Solve for complete rows: one eigendecomposition serves all features."""
     M, cross = equations.reduced, equations.cross
-    if not precision.any():
-        return Loadings(np.asarray(np.linalg.solve(M, cross.T).T, dtype=np.float64))
     V, s = _diagonalised(M, psi, precision)
     mean = np.asarray((((cross / psi[:, None]) @ V) * s) @ V.T)
     if len(uncertain) == 0:

@@ -22,7 +22,7 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
     normal_equations,
     solved,
 )
-from contrastive_lvm.likelihoods.base import FLOOR
+from contrastive_lvm.likelihoods.base import FLOOR, ScaleMixture
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import Ascent, AscentInterrupted, ascend
 from contrastive_lvm.linalg.loadings import Columns, Covariance, Loadings
@@ -94,8 +94,8 @@ class Problem:
 
     def __init__(self, model: Model, data: Data, *, posterior: bool = False) -> None:
         self.model, self.data, self.posterior = model, data, posterior
-        likelihood = model.likelihood._closed_form
-        if likelihood is None:
+        likelihood = model.likelihood
+        if not isinstance(likelihood, ScaleMixture):
             raise TypeError(f"{model.likelihood!r} has no closed form; use inference='svi'.")
         self.likelihood = likelihood
         self.steady_sweeps = STEADY_SWEEPS if self.likelihood._is_scale_mixture else 0

@@ -55,9 +55,14 @@ def deterministic_starts(problem: Problem) -> list[tuple[Problem, Array]]:
     active block than the data supports. Otherwise there are two where the sets differ in their
     blocks: the most active block from the sets with fewest other blocks, or from all of them.
     """
-    data = problem.data
-    starts = _starts(problem.model, data, problem.floor)
-    found = []
+    data, floor, found = problem.data, problem.floor, []
+    starts = SpectralStarts(
+        problem.model,
+        data.covariances(),
+        floor,
+        data.n_features,
+        sketched=isinstance(data.span, Sketch),
+    )
     for loadings, psi in starts.deterministic():
         own = problem
         if problem.model.drops_columns:
@@ -76,7 +81,9 @@ def with_supported_sizes(model: Model, data: Data) -> Model:
     takes to explain 99 % of the variance of the sets that have fewest other blocks.
     """
     floor = Problem(model, data).floor
-    starts = _starts(model, data, floor)
+    starts = SpectralStarts(
+        model, data.covariances(), floor, data.n_features, sketched=isinstance(data.span, Sketch)
+    )
     return starts.sized_model(None if data.complete else MOST_OF_ROWS)
 
 
@@ -98,11 +105,6 @@ def point_at(problem: Problem, L: Array, psi: Array) -> Array:
         effects = tuple(s.effects for s in problem.data.sets if s.effects is not None)
     psi = np.clip(psi, problem.floor, problem.ceiling)
     return problem.flatten(Parameters(L, psi, means, df, effects))
-
-
-def _starts(model: Model, data: Data, floor: Array) -> "SpectralStarts":
-    sketched = isinstance(data.span, Sketch)
-    return SpectralStarts(model, data.covariances(), floor, data.n_features, sketched=sketched)
 
 
 class SpectralStarts:

@@ -192,8 +192,9 @@ def compress(
     The model is returned with its priors in the units of the data.
     """
     data = engine._prepare(given.model, given.sets, given.weights, given.covariates, log_sizes)
-    for name, rows in zip(given.names, data.sets, strict=True):  # rows of weight 0 do not count
-        refuse_empty_columns(rows.counts, name)
+    if not data.complete:
+        for name, rows in zip(given.names, data.sets, strict=True):  # rows of weight 0 do not count
+            refuse_empty_columns(rows.counts, name)
     of_sets = [float(v.mean()) for v in data.variances] if data.linearized is None else ()
     check_variances(data.variance, [rows.mean for rows in data.sets], of_sets)
     return given.model.in_units_of(data.variance, data.n_features), data
@@ -337,7 +338,7 @@ def normal_components(model: Model, data: Data | None, posterior: Posterior) -> 
         return None
     name = model.sets[at]
     own = (block.name for block in model.blocks if name in block.sets)
-    L = posterior.joint_loadings(tuple(n for n in own if n in posterior.loadings)).mean
+    L = np.hstack([posterior.loadings[n] for n in own if n in posterior.loadings])
     psi, mean = np.atleast_2d(posterior.noise_variance)[-1], posterior.means[name]
     for _ in range(EM_STEPS):
         sums = rows.statistics(Loadings(L, None), psi, mean)

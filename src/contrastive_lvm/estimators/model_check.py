@@ -166,14 +166,16 @@ def objections(
         none_left, sets = None, _covariances(sized, data)
         if not model.likelihood._is_isotropic:  # one variance cannot vanish for some features
             none_left = _no_noise_left(sized, data, posterior)
-        if none_left is None and sets:
-            unequal = _noise_by_feature(model, engine, data, posterior, sets)
-            if unequal is not None:  # it makes the other checks fail too
-                return [unequal]
+        elif sets and (unequal := _unequal_noise(sets)) >= UNEQUAL:
+            said = _noise_by_feature(model, engine, data, posterior, unequal)
+            if said is not None:  # it makes the other checks fail too
+                return [said]
         found = [none_left, _too_few_shared(sized, data, posterior, automatic=automatic)]
         if found == [None, None] and sets:
-            found.append(_better_model(sized, engine, data, posterior, sets))
-    return [said for said in found if said is not None]
+            background = check_background(posterior, *sets)
+            if background.noise_differs or background.has_own_structure:
+                found.append(_better_model(sized, engine, data, posterior, background))
+    return list(filter(None, found))
 
 
 def _at_floor(model: Model, data: "Data", posterior: Posterior) -> npt.NDArray[np.bool_]:
@@ -235,15 +237,12 @@ def _noise_by_feature(
     engine: CoordinateAscent,
     data: "Data",
     posterior: Posterior,
-    sets: list[SetCovariance],
+    unequal: float,
 ) -> str | None:
-    """Object if noise differs by feature, so that the target dimensions point elsewhere.
+    """Object if noise that differs by feature makes the target dimensions point elsewhere.
 
     A model with a noise variance of each feature must have enough shared dimensions itself.
     """
-    unequal = _unequal_noise(sets) if model.likelihood._is_isotropic else 1.0
-    if unequal < UNEQUAL:
-        return None
     noise = model.likelihood._with_feature_noise()
     if noise is None:
         return None
@@ -265,10 +264,9 @@ def _better_model(
     engine: CoordinateAscent,
     data: "Data",
     posterior: Posterior,
-    sets: list[SetCovariance],
+    found: BackgroundCheck,
 ) -> str | None:
     """Return a sentence about a model whose target dimensions point elsewhere, or None."""
-    found = check_background(posterior, *sets)
     own_noise = model.likelihood._with_own_noise() if found.noise_differs else None
     if own_noise is not None:
         better = replace(model, likelihood=own_noise)

@@ -13,7 +13,7 @@ from contrastive_lvm.arrays import Array, Covariates, Matrix
 from contrastive_lvm.estimators.covariates import EncodedRows, Encoding, encode_rows
 from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError
-from contrastive_lvm.likelihoods.base import Likelihood
+from contrastive_lvm.likelihoods.base import Likelihood, ScaleMixture
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.prediction import Drawn, Fixed, Linear, View, row_posteriors
 from contrastive_lvm.rows.gaussian_vi_rows import Generalised, Learned
@@ -118,10 +118,10 @@ class PredictionModel:
         return {name: slice(end - n, end) for name, n, end in places}
 
     def _of_set(self, blocks: tuple[str, ...], name: str) -> Fixed:
-        p, closed, df = self.posterior, self.likelihood._closed_form, self.posterior.df or 0.0
+        p, closed, df = self.posterior, self.likelihood, self.posterior.df or 0.0
         loadings, mean, nuisance = p.joint_loadings(blocks), p.means[name], p.nuisance_of(name)
         effects = p.effects.get(name)
-        if closed is None:
+        if not isinstance(closed, ScaleMixture):
             learned = Learned(self.likelihood, nuisance)
             sized = self.likelihood._sized_features(len(mean))
             return Generalised(loadings, mean, learned, np.zeros(0), sized, effects)

@@ -210,11 +210,6 @@ class Likelihood(ABC):
         """Return the predictor at which an entry has this mean: by default the mean itself."""
         return mean
 
-    @property
-    def _closed_form(self) -> "ScaleMixture | None":
-        """Return the likelihood as Gaussian noise with random scales; None if it is not that."""
-        return None
-
     def _with_feature_noise(self) -> "Likelihood | None":
         """Return the likelihood with a noise variance of each feature; None without such a one."""
         return None
@@ -284,10 +279,6 @@ class ScaleMixture(Likelihood):
     _first_df: float = 0.0
     noise: Noise
     sets: NoiseSets = "shared"
-
-    @property
-    def _closed_form(self) -> "ScaleMixture":
-        return self
 
     def _with_feature_noise(self) -> Likelihood | None:
         return self._with_field("noise", "feature")

@@ -314,9 +314,10 @@ class Moments(NamedTuple):
 def first_pass(reader: RowReader, weights: Array | None = None, *, scatter: bool) -> Moments:
     """Compute the moments of all rows, which are checked on the way."""
     function = partial(_moments, reader.checks.values, scatter)
-    rows = reader.for_products() if scatter else reader
+    rows = reader.for_products() if scatter and len(reader.slices) > 1 else reader
     found = rows.reduce(function, Moments.plus, weights=weights)
-    reader.checks.counts(found.counts)
+    if not found.complete:
+        reader.checks.counts(found.counts)
     return found
 
 
