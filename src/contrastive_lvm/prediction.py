@@ -142,8 +142,8 @@ def _refusing_overflow(values: Array) -> Iterator[None]:
             yield
     except FloatingPointError as error:
         reason = (
-            f"holds the value {np.nanmax(np.abs(values)):.3g}, whose square overflows in units of "
-            "the noise variance; correct it, or make it NaN."
+            f"contains the value {np.nanmax(np.abs(values)):.3g}, whose square overflows in units "
+            "of the noise variance; correct it, or replace it by NaN."
         )
         raise InvalidDataError("X", reason) from error
 
@@ -172,8 +172,8 @@ def _generalised_posteriors(model: Generalised, X: Matrix) -> Iterator[RowPoster
         if not np.isfinite(state.bound).all():
             far = np.abs(entries.values[~np.isfinite(state.bound)]).max()
             reason = (
-                f"holds the value {far:.3g}, so far out that its likelihood is not a number; "
-                "correct it, or make it NaN."
+                f"contains the value {far:.3g}, so far out that its likelihood is not a number; "
+                "correct it, or replace it by NaN."
             )
             raise InvalidDataError("X", reason)
         yield RowPosteriors(

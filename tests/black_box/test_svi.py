@@ -265,9 +265,9 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("likelihood", "value", "sentence"),
     [
-        ("poisson", -1.0, r"^X holds the value -1, which is negative, where counts"),
-        ("negative_binomial", 0.5, r"^X holds the value 0.5, which is not a whole number"),
-        ("bernoulli", 2.0, r"^X holds the value 2 where 0 or 1 is expected"),
+        ("poisson", -1.0, r"^X contains the value -1, which is negative, where counts"),
+        ("negative_binomial", 0.5, r"^X contains the value 0.5, which is not a whole number"),
+        ("bernoulli", 2.0, r"^X contains the value 2 where 0 or 1 is expected"),
     ],
 )
 @pytest.mark.usefixtures("blocked")

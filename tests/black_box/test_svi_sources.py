@@ -235,8 +235,8 @@ def test_rows_are_taken_in_the_order_asked_for(store: Store, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (-1.0, "X holds the value -1, which is negative"),
-        (0.5, "X holds the value 0.5, which is not a whole number"),
+        (-1.0, "X contains the value -1, which is negative"),
+        (0.5, "X contains the value 0.5, which is not a whole number"),
         (np.inf, "X contains infinity"),
     ],
 )

@@ -45,7 +45,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "binary.csv": (bytes(range(256)) * 20, "is not UTF-8 text|is not a text file"),
     "nul.csv": (TEXT.replace("a,b", "a\0,b", 1).encode(), "is not a text file|cannot be read"),
     "words.csv": (b"group,a\ncase,x\ncontrol,y\n", "has no numeric column|lacks 4 of the 4"),
-    "pickled.npy": (b"", "holds Python objects"),  # written below
+    "pickled.npy": (b"", "contains Python objects"),  # written below
     "header.npy": (b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((\n", "is not a complete NumPy file"),
     "flat.npy": (b"", "needs two dimensions"),
     "cut.npz": (b"PK\x03\x04nothing", "is not a complete npz file"),
@@ -230,7 +230,7 @@ def test_sentences_name_options(model: Path, tmp_path: Path, capsys: Capture) ->
         "--n-init 0 --n-shared 1": "--n-init=0 must be",
         "--n-shared 1 --target-prior ard --inference em": "EM cannot fit ARD",
         "--target-prior horseshoe:p0=x": "--target-prior horseshoe:p0=x must be a probability",
-        "--likelihood poisson --n-shared 1": "the target holds the value",
+        "--likelihood poisson --n-shared 1": "the target contains the value",
         "--n-shared 1 --n-target 1 --shared-prior ard:a0=1e300": "bound is not a num|lower_bounds",
         "--model vae --n-shared 0": "--n-shared=0 must be an integer of at least 1",
     }

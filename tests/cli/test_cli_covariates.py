@@ -100,7 +100,7 @@ def test_networks_have_covariates_too(run: Run, table: pd.DataFrame, tmp_path: P
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"sex": "x"}, "has ['x'] in 'sex', but the model knows ['f', 'm'] only"),
+        ({"sex": "x"}, "has ['x'] in 'sex', but the fit had ['f', 'm'] only"),
         ({"age": "old"}, "has 'old' in row 1, but had numbers in the fit"),
         ({"age": None}, "column 'age' of new.csv is empty in row 1"),
     ],

@@ -485,7 +485,7 @@ def test_what_applies_models_refuses_what_does_not_fit(
     bad: list[tuple[list[object], str]] = [
         ([one, one, "-o", out], "is not a complete model file"),
         ([tmp_path / "none.clvm", one, "-o", out], "name a model file written by clvm fit"),
-        ([tmp_path / "ppca.clvm", one, "-o", out], "holds a PPCA"),
+        ([tmp_path / "ppca.clvm", one, "-o", out], "contains a PPCA"),
         ([model, tmp_path / "less.csv", "-o", out], "lacks 1 of the 8 columns of the model ('c')"),
         ([model, one, "--of", "both", "-o", out], "--of=both is unknown"),
         ([model, one, "-o", tmp_path / "out.xlsx"], "unknown ending; use .csv"),

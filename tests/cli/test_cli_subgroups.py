@@ -26,10 +26,12 @@ def test_subgroups_are_counted_printed_and_kept(
     out = capsys.readouterr().out
     assert "Subgroups: 4, with 25 %, 25 %, 25 %, 25 %" in out
     assert "Subgroup 1 is all kind 3 (kind)." in out
-    assert "Subgroup 4 is set apart from the average row by f" in out
-    assert not any("is set apart" in line and "±" in line for line in out.splitlines())
+    assert "Subgroup 4 differs from the average row in f" in out
+    assert not any("differs from the average" in line and "±" in line for line in out.splitlines())
     assert run([*words[:-1], "20", "--subgroups", "4"]) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if "is set apart" in line]
+    said = [
+        line for line in capsys.readouterr().out.splitlines() if "differs from the average" in line
+    ]
     assert len(said) == 4
     assert all(" ± " in line for line in said)
     rows = pd.read_csv("target.csv")

@@ -148,7 +148,7 @@ def test_new_rows_that_overflow_are_refused(name: str, missing: bool, method: st
     model, rows = fit(name, X, B), X[:4].copy()
     rows[1, 2] = -1e160
     rows[2, 0] = np.nan if missing else 0.0
-    with pytest.raises(InvalidDataError, match=r"X holds the value 1e\+160, whose square"):
+    with pytest.raises(InvalidDataError, match=r"X contains the value 1e\+160, whose square"):
         getattr(model, method)(rows)
     rows[1, 2] = 1e120
     assert np.isfinite(getattr(model, method)(rows)).all()

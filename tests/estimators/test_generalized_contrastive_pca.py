@@ -130,9 +130,9 @@ def test_features_that_do_not_vary_and_collinear_ones_have_an_answer() -> None:
 @pytest.mark.parametrize("orthogonal", [False, True])
 def test_a_set_that_does_not_vary_is_refused(method: str, orthogonal: bool) -> None:  # noqa: FBT001
     model = clvm.GeneralizedContrastivePCA(2, method=method, orthogonal=orthogonal)
-    with pytest.raises(ValueError, match="background does not vary, so that all directions have"):
+    with pytest.raises(ValueError, match="background does not vary, so all directions have"):
         model.fit(X, background=np.full_like(B, 3.0))
-    with pytest.raises(ValueError, match="X does not vary, so that all directions have the same"):
+    with pytest.raises(ValueError, match="X does not vary, so all directions have the same"):
         model.fit(np.full_like(X, 3.0), background=B)
 
 
@@ -147,7 +147,7 @@ def test_objectives_are_finite_where_the_background_varies_in_one_direction(meth
 @pytest.mark.parametrize("kind", [clvm.ContrastivePCA, clvm.GeneralizedContrastivePCA])
 def test_large_rows(kind: Any) -> None:
     model = kind(2).fit(1e-3 * X, background=1e-3 * B)
-    with pytest.raises(ValueError, match="X holds values that overflow when they are projected"):
+    with pytest.raises(ValueError, match="X contains values that overflow when they are projected"):
         model.transform(1.7e308 * np.sign(model.components_))
     large = kind(2).fit(1e100 * X, background=1e100 * B)  # squares of variances overflow
     np.testing.assert_allclose(large.components_, model.components_, atol=1e-6)

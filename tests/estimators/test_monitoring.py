@@ -183,10 +183,10 @@ def test_rows_whose_squares_overflow_are_refused(value: float) -> None:
     model, rows = fitted(100), normal_rows(200, np.random.default_rng(1))
     far = rows.copy()
     far[0, 0] = value
-    with pytest.raises(ValueError, match=r"^X holds values whose squares overflow"):
+    with pytest.raises(ValueError, match=r"^X contains values whose squares overflow"):
         model.monitor(far)
-    with pytest.raises(ValueError, match=r"^reference holds values whose squares overflow"):
+    with pytest.raises(ValueError, match=r"^reference contains values whose squares overflow"):
         model.monitor(rows, reference=far)
     far[0, 1] = np.nan
-    with pytest.raises(ValueError, match=r"^X holds values whose squares overflow"):
+    with pytest.raises(ValueError, match=r"^X contains values whose squares overflow"):
         model.monitor(far)

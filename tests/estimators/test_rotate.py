@@ -122,7 +122,7 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="block='both' is unknown"):
         model.rotate(block="both")
     ard = clvm.ContrastiveLVM(2, 2, target_prior="ard").fit(MISSING, background=DATA.background)
-    with pytest.raises(ValueError, match="tells columns apart"):
+    with pytest.raises(ValueError, match="distinguishes columns"):
         ard.rotate("varimax")
     counts = np.random.default_rng(0).poisson(3.0, (40, 6))
     poisson = clvm.ContrastiveLVM(1, 1, likelihood="poisson").fit(counts, background=counts[:30])

@@ -173,21 +173,27 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "three dimensions": (lambda: [[[1.0]]], r"has shape \(1, 1, 1\), but needs two"),
     "name of a file": (lambda: "rows.csv", "is 'rows.csv' of type str.* read the file first"),
     "bytes": (lambda: b"1,2", "of type bytes, which is not data; read the file first"),
-    "bytes of numbers": (lambda: WHOLE.astype("S"), "holds b'.*' of type bytes, but an entry"),
-    "a number in bytes": (lambda: with_entry(b"1.5"), "holds b'1.5' of type bytes, but an entry"),
+    "bytes of numbers": (lambda: WHOLE.astype("S"), "contains b'.*' of type bytes, but an entry"),
+    "a number in bytes": (
+        lambda: with_entry(b"1.5"),
+        "contains b'1.5' of type bytes, but an entry",
+    ),
     "none": (lambda: None, "is None, which is not data"),
     "complex": (lambda: X + 1j, "has dtype complex128: Complex data not supported; give real"),
     "dates": (lambda: DATES, r"has dtype datetime64\[D\]: these are not real numbers; convert"),
     "durations": (lambda: DATES - DATES[0], r"has dtype timedelta64\[D\]: these are not"),
-    "dates as objects": (lambda: DATES.astype(object), "holds datetime.date.* of type date, but"),
+    "dates as objects": (
+        lambda: DATES.astype(object),
+        "contains datetime.date.* of type date, but",
+    ),
     "a date": (lambda: with_entry(np.datetime64("2020-01-01")), "of type datetime64, but an"),
     "a duration": (lambda: with_entry(np.timedelta64(3, "D")), "of type timedelta64, but an"),
     "a complex number": (lambda: with_entry(np.complex128(1j)), "of type complex128, but an"),
     "not a time": (lambda: with_entry(pd.NaT), "of type NaTType, but an entry"),
     "a list": (lambda: with_entry([1.0]), "of type list, but an entry of this argument must be"),
-    "a large number": (lambda: with_entry(10**400), "holds text that is not|too large"),
-    "a word": (lambda: with_entry("low"), "holds text that is not a number .*'low'"),
-    "words": (lambda: np.full(X.shape, "low"), "holds text that is not a number .*'low'"),
+    "a large number": (lambda: with_entry(10**400), "contains text that is not|too large"),
+    "a word": (lambda: with_entry("low"), "contains text that is not a number .*'low'"),
+    "words": (lambda: np.full(X.shape, "low"), "contains text that is not a number .*'low'"),
     "column of dates": (lambda: pd.DataFrame(X).assign(d=DATES[:, 0]), r"not numeric, \['d'\]"),
     "objects that are dates": (
         lambda: (
@@ -197,7 +203,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "bytes in a column": (
         lambda: pd.DataFrame(X).assign(d=[b"low"] * 30).set_axis(list("abcdef"), axis=1),
-        "holds b'low' of type bytes, but an entry",
+        "contains b'low' of type bytes, but an entry",
     ),
     "categories": (
         lambda: (
@@ -281,9 +287,9 @@ WEIGHTS: dict[str, tuple[Any, str]] = {
     "dates": (DATES.ravel()[:30], ".*must be one number per row"),
     "dict": ({"a": 1}, "is {'a': 1}, but must be one number per row"),
     "ragged": ([[1.0], []], ".*must be one number per row"),
-    "missing": (np.full(30, np.nan), "holds nan"),
-    "masked": (np.ma.MaskedArray(np.ones(30), np.arange(30) == 4), "holds nan"),
-    "negative": (-np.ones(30), "holds -1"),
+    "missing": (np.full(30, np.nan), "contains nan"),
+    "masked": (np.ma.MaskedArray(np.ones(30), np.arange(30) == 4), "contains nan"),
+    "negative": (-np.ones(30), "contains -1"),
 }
 
 
@@ -393,7 +399,7 @@ def test_tail_probabilities_are_those_of_the_marginal() -> None:
 
 @pytest.mark.parametrize("rows", [X, GAPS, sp.csr_matrix(np.maximum(X, 0))], ids=type)
 def test_equal_sets_are_noticed(rows: Any) -> None:
-    with pytest.warns(UserWarning, match="X and background hold the same rows") as caught:
+    with pytest.warns(UserWarning, match="X and background contain the same rows") as caught:
         fit(rows, rows.copy())
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
@@ -404,7 +410,8 @@ def test_equal_sets_are_noticed(rows: Any) -> None:
 def test_numbers_too_large_for_counts_are_refused() -> None:
     X = np.random.default_rng(0).poisson(2.0, (12, 4)).astype(float)
     X[3, 1] = 1e200
-    with pytest.raises(ValueError, match=r"^X holds the value 1e\+200, which is more than 9\.00"):
+    said = r"^X contains the value 1e\+200, which is more than 9\.00"
+    with pytest.raises(ValueError, match=said):
         clvm.ContrastiveLVM(1, 1, likelihood="poisson").fit(X, background=X[:6])
 
 
@@ -437,5 +444,5 @@ def test_a_measurement_far_out_beside_counts_is_refused(method: str) -> None:
         warnings.simplefilter("ignore", UserWarning)
         model.fit(X, background=B)
     X[0, 0] = 1e160
-    with pytest.raises(ValueError, match=r"^X holds the value 1e\+160, so far out"):
+    with pytest.raises(ValueError, match=r"^X contains the value 1e\+160, so far out"):
         getattr(model, method)(X)

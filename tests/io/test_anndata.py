@@ -109,7 +109,7 @@ def test_replicates_that_cannot_be_used() -> None:
         adapter.fit(adata, model(), **WORDS, replicates="who")
     with pytest.raises(ValueError, match="replicates='part' is empty for observation 'cell"):
         adapter.fit(adata, model(), **WORDS, replicates="part")
-    with pytest.raises(ValueError, match="which that of PPCA does not"):
+    with pytest.raises(ValueError, match="but the fit of PPCA does not"):
         adapter.fit(adata, clvm.PPCA(2), **WORDS, replicates="part")
 
 
@@ -406,5 +406,5 @@ def test_columns_of_obs_are_covariates() -> None:
     networks = clvm.ContrastiveVAE(1, 1, hidden_layer_sizes=(4,), max_epochs=2, refine_steps=0)
     clvm.anndata.fit(adata, networks, **words, covariates=["age", "batch"])
     assert np.isfinite(adata.obsm["X_clvm_target"]).all()
-    with pytest.raises(ValueError, match="have no meaning for ContrastivePCA"):
+    with pytest.raises(ValueError, match="do not apply to ContrastivePCA"):
         clvm.anndata.fit(adata, clvm.ContrastivePCA(1), **words, covariates=["age"])

@@ -166,12 +166,20 @@ def test_sizes_of_observations() -> None:
     ("estimator", "column", "pattern"),
     [
         (counted(), "n", r"size_factors='n' is not a column of adata\.obs; it has 'condition', "),
-        (counted(), "word", r"size_factors='word' has 'a', but a size is a positive number; "),
-        (counted(), "broken", r"size_factors='broken' has -1\.0, but a size is a positive number"),
+        (
+            counted(),
+            "word",
+            r"size_factors='word' has 'a', but a size factor must be a positive number; ",
+        ),
+        (
+            counted(),
+            "broken",
+            r"size_factors='broken' has -1\.0, but a size factor must be a positive number",
+        ),
         (
             clvm.PPCA(1),
             "size",
-            r"size_factors='size' is for models of counts that take size factors",
+            r"size_factors='size' needs a model of counts with size factors",
         ),
         (clvm.ContrastiveLVM(1, 1), "size", r"size_factors were given, but Gaussian\("),
     ],

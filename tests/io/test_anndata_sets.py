@@ -49,7 +49,7 @@ def test_latents_and_loadings_are_written(cells: Any, tmp_path: Path) -> None:
 
 
 def test_what_makes_no_sense_is_refused(cells: Any) -> None:
-    with pytest.raises(ValueError, match="target='a' has no meaning"):
+    with pytest.raises(ValueError, match="target='a' does not apply"):
         clvm.anndata.fit(cells, clvm.MultiSetLVM(BLOCKS), groupby="condition", target="a")
     with pytest.raises(ValueError, match="target=None"):
         clvm.anndata.fit(cells, clvm.ContrastiveLVM(1, 1), groupby="condition")

@@ -66,7 +66,7 @@ def test_what_cannot_be_measured_is_not_missing_at_random(
 def test_lines_that_are_left_out(tmp_path: Path) -> None:
     units = write(tmp_path / "units.csv", HEAD, ",mg,mg,%", *LINES)
     with pytest.raises(
-        ValueError, match=r"'mg' in row 1 of column 'a'.* --skip-rows 2 if it holds"
+        ValueError, match=r"'mg' in row 1 of column 'a'.* --skip-rows 2 if it contains"
     ):
         read_table(units)
     np.testing.assert_array_equal(read_table(units, layout=Layout(skip=(2,))).values, VALUES)
@@ -361,7 +361,7 @@ def test_rows_of_totals_are_no_background(tmp_path: Path) -> None:
 def test_a_table_beside_the_other_is_refused(tmp_path: Path) -> None:
     beside = [",,mean,1", ",,sd,2", *[",,,"] * 18]
     lines = [line + end for line, end in zip(LINES, beside, strict=True)]
-    with pytest.raises(ValueError, match="column 'what', behind an empty column, in its first 2"):
+    with pytest.raises(ValueError, match="column 'what', after an empty column, in its first 2"):
         read_table(write(tmp_path / "rows.csv", HEAD + ",,what,value", *lines))
 
 

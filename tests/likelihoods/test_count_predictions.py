@@ -226,9 +226,9 @@ def test_rows_rank_by_their_score_and_weigh_the_same(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "sentence"),
     [
-        ("poisson", -1.0, "X holds the value -1, which is negative"),
-        ("negative_binomial", 0.5, "X holds the value 0.5, which is not a whole number"),
-        ("bernoulli", 2.0, "X holds the value 2 where 0 or 1 is expected"),
+        ("poisson", -1.0, "X contains the value -1, which is negative"),
+        ("negative_binomial", 0.5, "X contains the value 0.5, which is not a whole number"),
+        ("bernoulli", 2.0, "X contains the value 2 where 0 or 1 is expected"),
         ("mixed", -3.0, "X holds in a poisson feature the value -3"),
     ],
 )

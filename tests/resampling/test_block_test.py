@@ -102,7 +102,7 @@ def test_directions_of_other_blocks_become_noise() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"block": "shared"}, "all sets have, so that there are no rows"),
+        ({"block": "shared"}, "all sets have, so there are no rows"),
         ({"block": "d"}, "block='d' is not a block of the model"),
         ({"block": "c", "background": rows_of(0)}, "background"),
         ({"model": clvm.ContrastiveLVM(), "block": "c"}, "needs model=MultiSetLVM"),

@@ -360,7 +360,7 @@ PAIRED = {"groups": list("abcdefgh"), "background_groups": list("abcdefgh")}
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"n_resamples": 18}, InvalidParameterError, "at least 19, since with fewer"),
+        ({"n_resamples": 18}, InvalidParameterError, "at least 19, because with fewer"),
         ({"groups": ["a"] * 3}, InvalidParameterError, "background_groups=None was left out"),
         ({**PAIRED, "groups": ["a"] * 3}, InvalidDataError, "3,.*8 rows"),
         ({**PAIRED, "groups": ["a"] * 8}, InvalidDataError, "names one replicate only"),
@@ -393,7 +393,7 @@ def test_one_feature_and_constant_rows_are_refused() -> None:
         clvm.contrast_test(X[:, :1], background=B[:, :1])
     with pytest.raises(ValueError, match="do not vary"):
         clvm.contrast_test(np.ones((8, 3)), background=np.ones((8, 3)))
-    with pytest.raises(ValueError, match="The rows hold values whose squares overflow"):
+    with pytest.raises(ValueError, match="The rows contain values whose squares overflow"):
         clvm.contrast_test(1e160 * X, background=1e160 * B)
 
 

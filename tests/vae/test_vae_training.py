@@ -76,7 +76,7 @@ def test_a_state_of_another_training_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state"
     fitted(checkpoint=path)
     for resume in (path, known().state_):
-        with pytest.raises(ValueError, match="resume holds a training of"):
+        with pytest.raises(ValueError, match="resume contains a training of"):
             quick(n_target=1).fit(DATA.target, background=DATA.background, resume=resume)
     with pytest.raises(FileNotFoundError, match="is not a file; give the checkpoint"):
         quick().fit(DATA.target, background=DATA.background, resume=tmp_path / "none")

@@ -163,7 +163,7 @@ def _refuse_two_groups(target: object, background: object) -> None:
     for name, value in (("target", target), ("background", background)):
         if value is not None:
             raise ValueError(
-                f"{name}={value!r} has no meaning for an estimator of several sets, which are all "
+                f"{name}={value!r} does not apply to an estimator of several sets, which uses all "
                 "groups of the column; leave it out."
             )
 

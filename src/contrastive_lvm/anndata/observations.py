@@ -48,8 +48,7 @@ def matrix_of(adata: "AnnData", layer: str | None) -> Any:
         )
     if adata.isbacked and adata.is_view:
         raise ValueError(
-            "adata is a view of a backed file, which nothing can be written into; pass "
-            "adata.to_memory()."
+            "adata is a view of a backed file, which cannot be written to; pass adata.to_memory()."
         )
     if layer is None and adata.X is None:
         raise ValueError("adata has no matrix X; name one of its layers with layer=...")
@@ -132,7 +131,8 @@ def check_key(key: object) -> None:
     """Refuse a key that h5ad cannot hold."""
     if not isinstance(key, str) or not key or "/" in key:
         raise ValueError(
-            f"key_added={key!r} must be a word without '/', which h5ad cannot hold; use 'clvm'."
+            f"key_added={key!r} must be a word without '/', which h5ad files cannot contain; use "
+            "'clvm'."
         )
 
 
@@ -147,15 +147,15 @@ def sizes_of(adata: "AnnData", estimator: Any, column: str | None) -> Array | No
         return None
     if not takes(estimator, "size_factors"):
         raise ValueError(
-            f"size_factors={column!r} is for models of counts that take size factors, which "
-            f"{type(estimator).__name__} does not; leave it out."
+            f"size_factors={column!r} needs a model of counts with size factors, which "
+            f"{type(estimator).__name__} is not; leave it out."
         )
     given = obs_column(adata, "size_factors", column)
     sizes, wrong = positive_numbers(given)
     if len(wrong):
         raise ValueError(
-            f"size_factors={column!r} has {given.tolist()[wrong[0]]!r}, but a size is a positive "
-            "number; drop such observations, or leave size_factors out."
+            f"size_factors={column!r} has {given.tolist()[wrong[0]]!r}, but a size factor must be "
+            "a positive number; drop such observations, or leave size_factors out."
         )
     return sizes
 
@@ -168,7 +168,7 @@ def replicates_of(
         return {}
     if not takes(estimator, "groups"):
         raise ValueError(
-            f"replicates={column!r} is for estimators whose fit takes groups, which that of "
+            f"replicates={column!r} needs an estimator whose fit takes groups, but the fit of "
             f"{type(estimator).__name__} does not; leave it out."
         )
     given = obs_column(adata, "replicates", column)
@@ -201,7 +201,7 @@ def covariates_of(adata: "AnnData", estimator: Any, columns: Sequence[str]) -> p
         return None
     if not takes(estimator, "covariates"):
         raise ValueError(
-            f"covariates={names!r} have no meaning for {type(estimator).__name__}; use "
+            f"covariates={names!r} do not apply to {type(estimator).__name__}; use "
             "ContrastiveLVM or ContrastiveVAE."
         )
     return pd.DataFrame({name: obs_column(adata, "covariates", name) for name in names})

@@ -251,13 +251,13 @@ async def _receive(request: Request, path: Path) -> None:
                     raise HTTPException(413, _too_large())
                 place.write(part)
         except ClientDisconnect as error:
-            raise ValueError("the file did not arrive whole; drop it again.") from error
+            raise ValueError("the upload was not complete; drop the file again.") from error
 
 
 def _too_large() -> str:
     return (
-        f"The file is larger than {LARGEST >> 30} GB or than the disk has room for; name it on the "
-        "command line (clvm app FILE), which reads it where it is."
+        f"The file is larger than {LARGEST >> 30} GB or than the free space on the disk; name it "
+        "on the command line (clvm app FILE), which reads it where it is."
     )
 
 

@@ -299,7 +299,7 @@ def file_name(given: str) -> str:
     ending = _ending(name)
     if not ending or len(name) == len(ending):
         raise ValueError(
-            f"{bare[:80]!r} has an ending that is not known; drop .csv, .tsv, .xlsx, .parquet, "
+            f"{bare[:80]!r} has an unknown ending; drop .csv, .tsv, .xlsx, .parquet, "
             ".h5ad, .npy or .npz, or a session that was saved."
         )
     return name[: -len(ending)][:80] + ending

@@ -50,9 +50,9 @@ def transform(
 ) -> None:
     """Compute the latents of rows.
 
-    These are the coordinates in the dimensions that only the target has; background rows have
-    shared latents only. A model of several sets gives the blocks that only some of the sets have,
-    and with --shared those of all sets too.
+    Latents are coordinates in the dimensions that only the target has. Background rows have shared
+    latents only. For a model of several sets, the blocks are those that only some of the sets have,
+    and with --shared also those that all sets have.
     """
     given = read_for_model(**said)
     model, of, arguments = given.estimator, given.which.get("of"), given.facts
@@ -156,7 +156,7 @@ def read_for_model(
     if method is not None and not hasattr(estimator, method):
         kind = type(estimator).__name__
         raise ValueError(
-            f"{model} holds a {kind}, which has no {method}; fit a linear model (--model clvm)."
+            f"{model} contains a {kind}, which has no {method}; fit a linear model (--model clvm)."
         )
     several = hasattr(estimator, "set_sizes_")
     known = list(estimator.set_sizes_) if several else ["target", "background"]
@@ -202,7 +202,7 @@ def load(path: Path, kinds: tuple[str, ...] = TWO_SETS) -> "tuple[Contrastive, P
         ) from error
     if type(estimator).__name__ not in kinds:
         raise ValueError(
-            f"{path} holds a {type(estimator).__name__}, which has no target and background; "
+            f"{path} contains a {type(estimator).__name__}, which has no target and background; "
             "name a model file written by clvm fit."
         )
     if section is None:  # written by the method `save` in Python

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contrastive_lvm.io.tables.prepare import Sets
     from contrastive_lvm.resampling.contrast_test import ContrastTest
 
-SETS_FILE = options.file("SETS", "A .gmt file: in each line a name, a description and features.")
+SETS_FILE = options.file("SETS", "A .gmt file: each line has a name, a description and features.")
 
 
 @options.with_options(options.SETS, options.MODEL)
@@ -96,15 +96,15 @@ def feature_sets_command(
     file: options.RowsOfFit = None,
     background_file: options.BackgroundFile = None,
     min_size: Annotated[
-        int, typer.Option(metavar="N", min=2, help="Leave smaller sets of features out.")
+        int, typer.Option(metavar="N", min=2, help="Leave out smaller sets of features.")
     ] = 5,
     resamples: Annotated[
         int, typer.Option(metavar="N", min=20, help="Number of fits to resampled rows.")
     ] = 200,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Lines to print.")] = 10,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Number of lines to print.")] = 10,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write all of them as .csv or .tsv."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write all lines (.csv or .tsv)."),
     ] = None,
     yes: options.Yes = False,
     seed: options.Seed = 0,

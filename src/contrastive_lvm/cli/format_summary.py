@@ -21,7 +21,7 @@ def format_summary(facts: Facts) -> str:
     lines += ["", _outliers(facts["outliers"])]
     if facts["shared_auc"] is not None:
         lines.append(
-            "shared latents tell target from background with an area under the ROC curve of "
+            "shared latents separate target and background with an area under the ROC curve of "
             f"{facts['shared_auc']:.2f} (0.5 is chance)"
         )
     lines += [facts["hint"]] if facts["hint"] else []
@@ -102,7 +102,7 @@ def _subgroups(shares: list[float]) -> str:
 
 def _differences(sentences: list[str]) -> list[str]:
     pairs = enumerate(sentences, start=1)
-    return [f"Subgroup {c} is set apart from the average row by {what}." for c, what in pairs]
+    return [f"Subgroup {c} differs from the average row in {what}." for c, what in pairs]
 
 
 def _data(facts: Facts) -> list[str]:

@@ -132,7 +132,7 @@ def _sentence(error: Exception) -> str:
         return f"a number is out of range ({error}); try --scale standard."
     if isinstance(error, OSError) and error.strerror:  # not a sentence of ours
         place = error.filename or "the output"
-        return f"{place} cannot be read or written ({error.strerror}); choose another place."
+        return f"{place} cannot be read or written ({error.strerror}); choose another location."
     if isinstance(error, MemoryError):
         return "there is not enough memory; use fewer rows or features, or float32."
     return str(error)

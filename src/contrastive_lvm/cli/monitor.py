@@ -40,7 +40,7 @@ def monitor(
 ) -> None:
     """Compare new rows with normal ones, and raise alarms.
 
-    Normal rows are those that the model was fitted to as its background. The columns are t2
+    Normal rows are like the background rows of the fit. The columns are t2
     (variation in the dimensions that only the target has), shared_t2 (in the shared dimensions),
     spe (outside of both) and alarm.
     """

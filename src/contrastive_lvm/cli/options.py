@@ -157,8 +157,8 @@ SETS: Group = {  # two sets that something is fitted to
     ),
     "features": option(
         "COLUMN",
-        "Column to use as a feature, instead of all numeric columns; all also uses those that look "
-        "like identifiers. Repeatable.",
+        "Column to use as a feature; by default, all numeric columns except those that look like "
+        "identifiers, and with all, these too. Repeatable.",
         kind=Texts,
     ),
     "scale": option(
@@ -188,8 +188,8 @@ MODEL: Group = {  # what every linear model of two sets has
     ),
     "size_factors": option(
         "WHICH",
-        "Size factors for counts: total (row totals, the default), none, or a column of the file, "
-        "which commands that apply the model read too.",
+        "Size factors for counts: total (row totals, the default), none, or a column of the file. "
+        "Commands that apply the model read this column too.",
     ),
     "covariate": option(
         "COLUMN",

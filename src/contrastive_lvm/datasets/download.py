@@ -98,7 +98,7 @@ def reason(error: BaseException) -> str:
     inside = isinstance(error, KeyError | OSError) or str(error) == str(error.args)
     words = said[0] if said and inside else str(error)
     if "pickle" in words:
-        return "it holds Python objects, which are not read"
+        return "it contains Python objects, which are not read"
     first = words.splitlines()[0].split(";")[0].rstrip(" .:") if words.strip() else ""
     return first if first.isprintable() and 0 < len(first) <= 160 else type(error).__name__
 

@@ -54,7 +54,7 @@ def draw_cells(archive: Path, genes: Path, table: Path, n: int) -> DrawnCells:
         known = np.array([origin.kind for origin in found])
         if np.count_nonzero(known) < n:
             raise ValueError(
-                f"{table} knows {np.count_nonzero(known)} singlets of the run {run} in {archive}, "
+                f"{table} lists {np.count_nonzero(known)} singlets of the run {run} in {archive}, "
                 f"but {n} are needed; download both again."
             )
         chosen = rng.choice(np.flatnonzero(known), n, replace=False)

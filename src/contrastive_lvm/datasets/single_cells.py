@@ -151,7 +151,9 @@ def fetch_bmmc(n_genes: int = 500) -> CellCounts:
     samples = [read_10x(path) for path in paths]
     for path, sample in zip(paths, samples, strict=True):
         if sample.gene_ids != samples[0].gene_ids:
-            raise ValueError(f"{path} has other genes than {paths[0]}; download both again.")
+            raise ValueError(
+                f"{path} does not have the same genes as {paths[0]}; download both again."
+            )
     sizes = [sample.counts.shape[0] for sample in samples]
     target, background = np.split(np.arange(sum(sizes)), [sum(sizes[:2])])
     roles = _Roles(target, np.repeat([0, 1], sizes[:2]), background, None)

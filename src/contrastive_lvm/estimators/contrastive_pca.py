@@ -99,8 +99,8 @@ class ContrastivePCA(ContrastiveProjection):
         most = min(n_features, n_rows - len(sets))
         if q > most:
             raise ValueError(
-                f"n_components={q} must be at most {most}, the lesser of the {n_features} "
-                "feature(s) and the rows of all sets less their means; use fewer."
+                f"n_components={q} must be at most {most}, the smaller of the number of features "
+                "and the number of rows minus the number of sets; use fewer."
             )
         contrast = _contrast(sets, scale=self.scale)
         self.mean_, self.scale_ = contrast.mean, contrast.scale

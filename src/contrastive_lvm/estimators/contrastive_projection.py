@@ -67,7 +67,7 @@ class ContrastiveProjection(Estimator):
                 centred = widen(rows[part]) - self.mean_
                 projected[part] = centred / self.scale_ @ self.components_.T
         if not np.isfinite(projected).all():
-            reason = "holds values that overflow when they are projected; correct them."
+            reason = "contains values that overflow when they are projected; correct them."
             raise InvalidDataError("X", reason)
         return projected
 

@@ -232,7 +232,7 @@ def _number_or_text(column: "pd.Series[Any]", name: str, argument: str) -> "pd.S
     if types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind):
         numbers = column.astype(np.float64)
         if not np.isfinite(numbers).all():
-            reason = f"holds infinity in {name!r}; replace it."
+            reason = f"contains infinity in {name!r}; replace it."
             raise InvalidDataError(argument, reason)
         return numbers
     if kind == np.object_ or types.is_string_dtype(kind):
@@ -282,7 +282,7 @@ def _coded(
         new = set(values) - set(known)
         if new:
             reason = (
-                f"has {first_few(new)} in {name!r}, but the model knows {first_few(known)} only; "
+                f"has {first_few(new)} in {name!r}, but the fit had {first_few(known)} only; "
                 "leave these rows out, or fit the model with them."
             )
             raise InvalidDataError(argument, reason)
@@ -314,7 +314,7 @@ def _refuse_determined(
         where = f" in set {set_names[i]!r}, with covariate_effects='own'," if own else ""
         if matrix[j, j] <= LEAST_SHARE * total:
             within = "is the same in all rows of the set" if own else "the sets determine"
-            why = "so that its effect cannot be told from the means of the sets"
+            why = "so its effect cannot be distinguished from the means of the sets"
         else:
             within, why = "the sets and the covariates before it determine", "as a sum of these"
         reason = f"has a column {encoding.columns[j]!r} that{where} {within}, {why}; leave it out."

@@ -131,13 +131,13 @@ def numbers_of(objects: np.ndarray, name: str) -> Array:
         if not issubclass(kind, ENTRIES) or issubclass(kind, np.timedelta64):  # an integer to NumPy
             example = next(value for value in objects.flat if type(value) is kind)
             raise TypeError(
-                f"{name} holds {_short(example)} of type {kind.__name__}, but an entry of this "
+                f"{name} contains {_short(example)} of type {kind.__name__}, but an entry of this "
                 "argument must be a number or a string that is a number; convert or drop it."
             )
     try:
         numbers: Array = np.where(pd.isna(objects), np.nan, objects).astype(np.float64)
     except (ValueError, ArithmeticError) as error:
-        reason = f"holds text that is not a number ({error}); drop or encode such columns."
+        reason = f"contains text that is not a number ({error}); drop or encode such columns."
         raise InvalidDataError(name, reason) from error
     return numbers
 

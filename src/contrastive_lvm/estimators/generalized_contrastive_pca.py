@@ -208,7 +208,7 @@ def _refuse_constant(pair: _Pair) -> None:
     """Refuse a set that does not vary: all directions then have the same ratio."""
     for name, covariance in (("X", pair.A), ("background", pair.B)):
         if not np.trace(covariance) > 0:
-            reason = "does not vary, so that all directions have the same ratio; use method='v1'."
+            reason = "does not vary, so all directions have the same ratio; use method='v1'."
             raise InvalidDataError(name, reason)
 
 

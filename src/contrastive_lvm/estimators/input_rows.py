@@ -188,7 +188,7 @@ def check_sample_weight(
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         reason = (
-            f"holds {weights[wrong][0]:g}, but a weight is a finite number that is not negative; "
+            f"contains {weights[wrong][0]:g}, but a weight must be finite and not negative; "
             "give weight 0 to rows that should not count."
         )
         raise InvalidDataError(name, reason)
@@ -249,7 +249,7 @@ def refuse_unsupported(likelihood: Likelihood, name: str, rows: Matrix) -> None:
     """Refuse values for which a likelihood has no density."""
     reason = likelihood._unsupported_reason(rows)
     if reason is not None:
-        raise InvalidDataError(name, f"holds {reason}.")
+        raise InvalidDataError(name, f"contains {reason}.")
 
 
 def refuse_too_many_dimensions(
@@ -272,7 +272,7 @@ def refuse_too_many_dimensions(
     elif total >= rows and not sized_by_data:
         reason = (
             f"is too large: the model has {total} dimensions in all, which must be fewer than "
-            f"{rows}, the number of rows less one for each mean{' and effect' * bool(n_effects)}"
+            f"{rows}, the number of rows minus one for each mean{' and effect' * bool(n_effects)}"
         )
     else:
         return
@@ -289,12 +289,12 @@ def check_variances(variance: Array, means: Sequence[Array], of_sets: Sequence[f
     mean = max(np.abs(mean).max() for mean in means)
     if not (variance < MOST_VARIANCE).all():
         raise ValueError(
-            "The rows hold values whose squares overflow; divide all sets by a constant."
+            "The rows contain values whose squares overflow; divide all sets by a constant."
         )
     small = not (variance > 1.0 / MOST_VARIANCE).any()
     if small and (variance.any() or 0 < mean < MOST_VARIANCE**-0.5):
         raise ValueError(
-            "The rows hold values whose squares vanish; multiply all sets by a constant."
+            "The rows contain values whose squares vanish; multiply all sets by a constant."
         )
     if not (variance > (1e-12 * mean) ** 2).any():
         raise ValueError(
@@ -317,8 +317,8 @@ def warn_about_equal_sets(target: Rows, background: Rows) -> None:
         return
     if target.shape == background.shape and _equal(target, background):
         warnings.warn(
-            "X and background hold the same rows, so the target has nothing of its own; pass the "
-            "rows that X is to be compared with as background.",
+            "X and background contain the same rows, so the target has no structure of its own; "
+            "pass other rows as background.",
             UserWarning,
             stacklevel=5,
         )

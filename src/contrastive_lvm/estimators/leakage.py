@@ -191,11 +191,11 @@ def separation_warnings(model: Any) -> list[str]:
     contrast = gain >= CLEAR * model.target_gain_error_  # else there is nothing to predict
     if found.set_auc > MOST_AUC or (contrast and found.target_r2 > MOST_R2):
         said.append(
-            "the shared latents of held-out rows carry what only the target has: they tell target "
-            f"from background rows with an area under the ROC curve of {found.set_auc:.2f} (0.5 is "
-            f"clean) and predict {max(found.target_r2, 0.0):.0%} of the target latents' variance; "
-            f"use a larger separation than {model.separation:g}, or more target dimensions than "
-            f"{model.n_target_}."
+            "the shared latents of held-out rows carry what only the target has: they separate "
+            f"target and background rows with an area under the ROC curve of {found.set_auc:.2f} "
+            f"(0.5 is clean) and predict {max(found.target_r2, 0.0):.0%} of the target latents' "
+            f"variance; use a larger separation than {model.separation:g}, or more target "
+            f"dimensions than {model.n_target_}."
         )
     if not contrast:
         second = model.n_shared_ > model.n_shared

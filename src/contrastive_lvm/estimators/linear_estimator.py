@@ -149,7 +149,7 @@ class LinearEstimator(Estimator):
             raise InvalidParameterError("method", method, f"{reason}; use 'varimax'.")
         prior = next(b.prior for b in self._fitted_model().blocks if b.name == block)
         if prior._has_own_columns:
-            reason = f"cannot be used under {prior!r}, which tells columns apart; fit without it."
+            reason = f"cannot be used under {prior!r}, which distinguishes columns; fit without it."
             raise InvalidParameterError("method", method, reason)
         if method == "promax" and (set(others) | set(posterior.latent_mixtures)) - {block}:
             reason = "can be used for one block only; rotate the other one by 'varimax'."

@@ -192,7 +192,7 @@ def _no_noise_left(model: Model, data: "Data", posterior: Posterior) -> str | No
     if n == 0:
         return None
     return (
-        f"{n} of {data.n_features} features have no noise left, since a dimension describes each "
+        f"{n} of {data.n_features} features have no noise left, because a dimension describes each "
         "of them alone; use fewer dimensions (n_shared, n_target), or one noise variance for all "
         "features (likelihood='gaussian')."
     )

@@ -60,8 +60,8 @@ def _refuse_twins(blocks: dict[str, Block]) -> None:
     for name, block in blocks.items():
         if block.sets in seen:
             reason = (
-                f"is active in the same sets as blocks[{seen[block.sets]!r}], so no data can tell "
-                "them apart; make them one block."
+                f"is active in the same sets as blocks[{seen[block.sets]!r}], so no data can "
+                "distinguish them; make them one block."
             )
             raise InvalidParameterError(f"blocks[{name!r}]", block.n_components, reason)
         seen[block.sets] = name
@@ -105,7 +105,7 @@ def refuse_too_many_columns(model: Model, n_features: int, n_rows: Mapping[str, 
         if columns >= rows:
             reason = (
                 f"is too large: sets {list(block.sets)} alone have {columns} dimensions, which "
-                f"must be fewer than {rows}, the number of their rows less one for each mean"
+                f"must be fewer than {rows}, the number of their rows minus one for each mean"
                 f"{' and effect' * bool(model.n_effects)}; use fewer dimensions."
             )
             raise InvalidParameterError(f"blocks[{block.name!r}]", block.n_components, reason)

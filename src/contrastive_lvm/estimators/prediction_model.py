@@ -177,7 +177,7 @@ class PredictionModel:
         if found.sized.any():
             raise ValueError(
                 "size_factors=None, but the model was fitted with size factors of your own; give "
-                "those of these rows too."
+                "size factors of these rows too."
             )
         return self._for_new_rows(of, n, facts._replace(covariates=known))
 
@@ -247,7 +247,7 @@ def given_sizes(likelihood: Likelihood, size_factors: RowNumbers, shape: tuple[i
     wrong = ~(np.isfinite(sizes) & (sizes > 0))
     if wrong.any():
         reason = (
-            f"holds {sizes[wrong][0]:g}, but a row's size is a positive number; "
+            f"contains {sizes[wrong][0]:g}, but a size factor must be a positive number; "
             "drop rows without counts, or leave size_factors out."
         )
         raise InvalidDataError("size_factors", reason)

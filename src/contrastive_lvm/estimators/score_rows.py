@@ -125,7 +125,7 @@ def _charts(name: str, values: Array, normal: NormalRows) -> Charts:
     with np.errstate(over="ignore", invalid="ignore"):
         found = chart(values, normal)
     if not all(np.isfinite(part).all() for part in found):
-        reason = "holds values whose squares overflow in units of the noise; correct them."
+        reason = "contains values whose squares overflow in units of the noise; correct them."
         raise InvalidDataError(name, reason)
     return found
 

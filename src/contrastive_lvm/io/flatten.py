@@ -96,7 +96,7 @@ def _flat_leaf(value: object, path: str, arrays: Arrays) -> Json:
             arrays[path] = array
             return {"$array": array.dtype.str, "shape": list(array.shape)}
     raise TypeError(
-        f"{path}={clipped(value)} cannot be saved: a model file holds no such "
+        f"{path}={clipped(value)} cannot be saved: a model file cannot contain a "
         f"{type(value).__name__}; replace it before saving, or pickle the model."
     )
 
@@ -165,7 +165,9 @@ def _restore_array(flat: JsonObject, arrays: Arrays, path: str) -> np.ndarray:
 def _restore_object(flat: JsonObject, arrays: Arrays, path: str) -> object:
     kind = find_class(flat["$class"])
     if not is_value_class(kind):
-        raise ValueError(f"{path} is of the class {clipped(flat['$class'])}, which no file holds")
+        raise ValueError(
+            f"{path} is of the class {clipped(flat['$class'])}, which no file contains"
+        )
     held = unflatten(flat["fields"], arrays, path)
     if not isinstance(held, dict) or list(held) != field_names(kind):
         raise ValueError(f"{path} does not have the fields of a {kind.__name__}")

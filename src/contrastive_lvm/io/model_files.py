@@ -159,7 +159,7 @@ def _estimator(contents: dict[str, Any]) -> Any:
     path = str(contents["estimator"])
     kind: Any = find_class(path) if path.startswith("contrastive_lvm:") else object
     if not issubclass(kind, Saveable) or kind is Saveable:
-        raise ValueError(f"it holds an unknown estimator {clipped(path)}")
+        raise ValueError(f"it contains an unknown estimator {clipped(path)}")
     estimator = kind(**contents["parameters"])
     check_values({"n_features": whole(1)}, contents)
     estimator.n_features_in_ = contents["n_features"]

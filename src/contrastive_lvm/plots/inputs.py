@@ -45,7 +45,7 @@ def read_points(latents: Any, name: str) -> Array:
         )
     bad = int((~np.isfinite(points)).any(axis=1).sum())
     if bad:
-        raise ValueError(f"{name} holds NaN or infinity in {bad} row(s); drop those rows first.")
+        raise ValueError(f"{name} contains NaN or infinity in {bad} row(s); drop those rows first.")
     return points
 
 

@@ -116,7 +116,7 @@ def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
         n = int(least.any(axis=0).sum())
         if not n:
             return []
-        said = f"{n} of {len(variances)} features have no noise left, since each has a dimension"
+        said = f"{n} of {len(variances)} features have no noise left, because each has a dimension"
         return [f"{said} to itself: {remedies.fewer}."]
     some = some_rows(sets.target, slice(MOST_ROWS))
     left = widen(rows) - model.reconstruct(frame(some, named=sets.preparation.named))

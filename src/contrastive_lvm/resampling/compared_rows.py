@@ -204,7 +204,7 @@ def _sets_of_block(fitted: MultiSetLVM, block: Any) -> tuple[str, ...]:
     active = tuple(fitted.blocks_[block].sets or ())
     if set(active) == set(fitted.set_sizes_):
         reason = (
-            "is a block that all sets have, so that there are no rows to compare it with; test a "
+            "is a block that all sets have, so there are no rows to compare it with; test a "
             "block that some sets lack, or add a set that lacks it."
         )
         raise InvalidParameterError("block", block, reason)
@@ -244,7 +244,7 @@ def _likelier(fitted: MultiSetLVM, without: MultiSetLVM, block: Block) -> MultiS
 def refuse_background(*given: Any) -> None:
     """Refuse arguments about a background, which a model of several sets lacks."""
     if any(value is not None for value in given):
-        reason = "is for a ContrastiveLVM; a MultiSetLVM has sets=..., and one argument for all."
+        reason = "applies to a ContrastiveLVM; a MultiSetLVM has sets=... and one argument for all."
         raise InvalidParameterError("background", "...", reason)
 
 
@@ -260,7 +260,7 @@ def _read(shell: ContrastiveLVM, sets: Sequence[tuple[str, Any]]) -> list[Array]
         raise InvalidDataError("X", reason)
     found = [widen(rows.load() if isinstance(rows, RowReader) else rows) for rows in given]
     if found[0].shape[1] < 2:
-        reason = "has one feature, in which contrast cannot be told from noise; give at least two."
+        reason = "has one feature, in which contrast looks like noise; give at least two."
         raise InvalidDataError("X", reason)
     with np.errstate(over="ignore", invalid="ignore"):  # a variance is then not finite
         means = [np.nanmean(rows, axis=0) for rows in found]

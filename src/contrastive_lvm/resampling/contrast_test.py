@@ -139,7 +139,7 @@ def contrast_test(
     >>> found.pvalue, found.n_target
     (0.01, 2)
     """
-    detail = ", since with fewer no p-value can be 5 % or less"
+    detail = ", because with fewer no p-value can be 5 % or less"
     n_resamples = check_integer("n_resamples", n_resamples, 19, detail=detail)
     if isinstance(model, MultiSetLVM):
         refuse_background(background, background_groups, background_covariates)

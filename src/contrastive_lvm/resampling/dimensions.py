@@ -131,7 +131,7 @@ def choose_dimensions(
     folds = draw_folds(replicates, cv, np.random.default_rng(seed_sequence(random_state)))
     folded = _Folded.of(given, folds, cv)
     if not folded.allows(min(targets) + min(shared or [0])):
-        reason = "leaves nothing for the noise at its least; use fewer dimensions."
+        reason = "leaves nothing for the noise, even at the smallest size; use fewer dimensions."
         raise InvalidParameterError("n_shared", n_shared, reason)
     grid = _Grid(folded, replicates, targets)
     if shared is not None:

@@ -107,8 +107,8 @@ def _check_columns(*sets: Moments) -> None:
     vanishing = np.flatnonzero((tiny & (means != 0)).any(axis=0))
     if len(vanishing):
         reason = (
-            f"and background hold values whose squares vanish in columns {first_few(vanishing)}; "
-            "multiply these columns of both sets by a constant."
+            f"and background contain values whose squares vanish in columns "
+            f"{first_few(vanishing)}; multiply these columns of both sets by a constant."
         )
         raise InvalidDataError("X", reason)
 

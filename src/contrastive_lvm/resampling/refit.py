@@ -224,7 +224,7 @@ def closed_form_engine(given: FitInput) -> CoordinateAscent:
     """Return the engine of a fit that can be repeated under weights."""
     if not isinstance(given.engine, CoordinateAscent):
         reason = (
-            "cannot fit weighted rows, so that rows cannot be resampled; use inference='em' or "
+            "cannot fit weighted rows, so rows cannot be resampled; use inference='em' or "
             "'vb', with Gaussian or Student-t noise."
         )
         raise InvalidParameterError("inference", given.engine, reason)

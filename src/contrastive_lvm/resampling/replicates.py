@@ -87,8 +87,8 @@ def check_replicates(
     for name, own in zip(names, rows, strict=False):
         if (own == own[0]).all():
             reason = (
-                f"names one replicate only, {known[own[0]]!r}, but what varies between replicates "
-                "takes at least two; leave it out if rows are independent."
+                f"names one replicate only, {known[own[0]]!r}, but variation between replicates "
+                "needs at least two; leave it out if rows are independent."
             )
             raise InvalidDataError(name, reason)
     return Replicates(rows, len(known), labelled=True)

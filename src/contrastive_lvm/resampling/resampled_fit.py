@@ -157,6 +157,6 @@ def _allowed(
     kind = "groups" if replicates.labelled else "X"
     reason = (
         "leaves too few distinct rows or observed entries to fit the model in 100 "
-        "resamples in a row; use fewer dimensions, or features with more observed entries."
+        "successive resamples; use fewer dimensions, or features with more observed entries."
     )
     raise InvalidDataError(kind, reason)

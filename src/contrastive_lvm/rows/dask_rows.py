@@ -249,7 +249,7 @@ class Declared(NamedTuple):
         if shape != self.shape:
             reason = (
                 f"has a Dask chunk of shape {shape} that is declared as {self.shape}; "
-                f"call {self.name}.compute_chunk_sizes(), or mend what makes the chunk."
+                f"call {self.name}.compute_chunk_sizes(), or correct the code that makes the chunk."
             )
             raise InvalidDataError(self.name, reason)
         return floats(chunk, self.name)

@@ -69,8 +69,8 @@ class DiskCache:
 
 def _no_space(error: OSError) -> OSError:
     return OSError(
-        "TMPDIR, the folder for temporary files, cannot hold what is remembered of rows out of "
-        f"core, at most as much as the data ({error}); set it to a folder with more space."
+        "TMPDIR, the folder for temporary files, has no room for intermediate results of rows "
+        f"out of core, at most as large as the data ({error}); set it to a folder with more space."
     )
 
 

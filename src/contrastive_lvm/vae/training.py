@@ -142,7 +142,7 @@ class Training:
         """Continue from a state of the same model and data."""
         if state.fingerprint != self.state.fingerprint:
             raise ValueError(
-                f"resume holds a training of {state.fingerprint}, but this one is of "
+                f"resume contains a training of {state.fingerprint}, but this one is of "
                 f"{self.state.fingerprint}; use the same parameters and data, or begin with "
                 "resume=None."
             )

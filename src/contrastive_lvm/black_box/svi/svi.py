@@ -120,8 +120,8 @@ class SVI(Engine):
     def _convergence_hint(self) -> str:
         """Say what to do about a fit that did not converge."""
         return (
-            f"SVI was stopped by max_iter={self.max_iter} or an interrupt before its bound stood "
-            "still; raise max_iter, or go on with SVI(start=model.posterior_.state)."
+            f"SVI was stopped by max_iter={self.max_iter} or an interrupt before its bound "
+            "stopped rising; raise max_iter, or continue with SVI(start=model.posterior_.state)."
         )
 
     def _run(
@@ -162,7 +162,7 @@ class SVI(Engine):
             except KeyboardInterrupt:
                 warnings.warn(
                     f"interrupted after {loop.step} steps; the best state so far is kept, and "
-                    "SVI(start=model.posterior_.state) goes on from it.",
+                    "SVI(start=model.posterior_.state) continues from it.",
                     UserWarning,
                     stacklevel=3,
                 )

@@ -164,8 +164,8 @@ class SviLoop:
         own, other = (jax.tree.map(np.shape, p) for p in (self.parameters, state.parameters))
         if own != other:
             raise ValueError(
-                "start= is the state of another fit: its parameters have other shapes than this "
-                "model and data need; use a state of the same model, data and settings."
+                "start= is the state of another fit: the shapes of its parameters do not match "
+                "this model and data; use a state of the same model, data and settings."
             )
         self.parameters, self.optimiser = state.parameters, state.optimiser
         self.rate, self.step, self.trace = state.learning_rate, state.step, state.trace

@@ -139,7 +139,7 @@ def _mixed(found: Written, values: list[object], source: str) -> ValueError:
     first, others = (found.odd, "numbers") if mostly else (found.positions, "words")
     ways = "correct it"
     if mostly and len(found.odd) == 1:  # a line of units, or of labels in a transposed file
-        units = "skip line 2 with --skip-rows 2 if it holds units, or line 1 if it is a title, "
+        units = "skip line 2 with --skip-rows 2 if it contains units, or line 1 if it is a title, "
         units = units if first[0] == 0 else ""
         ways = f"{units}add --transpose if lines are features"
     return ValueError(
@@ -267,8 +267,8 @@ def _refuse_table_beside(names: Sequence[str], below: Sequence[Sequence[str]], s
         rows = [i + 1 for i in range(len(below)) if any(column[i] for column in filled[:j])]
         if 0 < end < 0.75 * max(rows, default=0):
             raise ValueError(
-                f"{source} has values in column {names[beside[0]]!r}, behind an empty column, in "
-                f"its first {end} rows only, as a table beside the other has; move it elsewhere."
+                f"{source} has values in column {names[beside[0]]!r}, after an empty column, in "
+                f"its first {end} rows only, like a second table; move that table elsewhere."
             )
 
 
