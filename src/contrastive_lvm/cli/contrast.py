@@ -54,7 +54,8 @@ def contrast(
     with user_warnings() as warned:
         found = run_test(sets, estimator, n_resamples=resamples, seed=seed)
     facts = _facts(found, sets) | {"warnings": [*rows_advice(sets), *warned], "seed": seed}
-    facts["caution"] = replicates_advice(sets)
+    caution = replicates_advice(sets)
+    facts["cautions"] = [] if caution is None else [caution]
     show(facts, _text, as_json=as_json)
 
 

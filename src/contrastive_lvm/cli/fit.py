@@ -218,7 +218,12 @@ def _fit(
 ) -> tuple[Facts, "Evidence"]:
     """Fit the model, resample it, and return the results of both."""
     from contrastive_lvm.report.adequacy import shared_note
-    from contrastive_lvm.report.advice import data_advice, fit_advice, replicates_advice
+    from contrastive_lvm.report.advice import (
+        data_advice,
+        fit_advice,
+        replicates_advice,
+        scale_advice,
+    )
     from contrastive_lvm.report.evidence import gather, has_errors, has_few_replicates
     from contrastive_lvm.report.findings import findings
 
@@ -232,11 +237,13 @@ def _fit(
     level, sentence = shared_note(found["shared_auc"] or 0.5)
     said += [sentence] if level == "care" else []
     unsure = bootstrap is None and has_errors(estimator) and evidence.bootstrap is None
+    unsure = unsure and found["n_supported"] != 0
+    cautions = [replicates_advice(sets), scale_advice(sets, estimator)]
     hint = FEW_REPLICATES if has_few_replicates(sets) else WITHOUT_ERRORS
     facts: Facts = {
         **found,
         "warnings": list(dict.fromkeys(said)),
-        "caution": replicates_advice(sets),
+        "cautions": [said for said in cautions if said is not None],
         "hint": hint if unsure else None,
     }
     return facts, evidence

@@ -74,7 +74,7 @@ def describe_reading(facts: Facts) -> list[str]:
     features = f"{facts['features']:,} feature{'s' if facts['features'] != 1 else ''}"
     groups = ", ".join(f"{name} {n:,}" for name, n in facts["groups"].items())
     lines = [("read", f"{rows}, {features}, {facts['missing']:.1%} missing"), ("groups", groups)]
-    lines.append(("features", _listed(facts["feature_names"])))
+    lines.append(("features", _first_and_last(facts["feature_names"])))
     lines.append(("annotations", _listed(facts["annotations"])))
     for what, way in (
         ("identifiers", "identifiers; --features all keeps them"),
@@ -87,6 +87,12 @@ def describe_reading(facts: Facts) -> list[str]:
         lines.append(("read with", f"{how}: {_listed(names)}"))
     lines += [("read", said) for said in facts["remarks"]]
     return [f"{name:12}{text}" for name, text in lines if text]
+
+
+def _first_and_last(names: list[str]) -> str:
+    """Name the first columns and the last ones, where other measurements often stand."""
+    shown = names if len(names) <= 6 else [*names[:3], "...", *names[-3:]]
+    return ", ".join(shown)
 
 
 def _listed(names: list[str]) -> str:

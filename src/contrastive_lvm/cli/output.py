@@ -48,14 +48,13 @@ def show(facts: Facts, as_text: Callable[[Any], str], *, as_json: bool) -> None:
 
 
 def with_verdict(facts: Facts, *lines: str) -> list[str]:
-    """Return lines of text below the verdict, which comes with the warning that qualifies it."""
-    caution = [] if facts["caution"] is None else [f"warning: {facts['caution']}"]
-    return [facts["verdict"], *caution, "", *lines]
+    """Return lines of text below the verdict, which comes with the warnings that qualify it."""
+    return [facts["verdict"], *(f"warning: {said}" for said in facts["cautions"]), "", *lines]
 
 
 def with_warnings(facts: Facts, lines: list[str], *last: str) -> str:
     """Return lines of text, with the other warnings before the last."""
-    others = [said for said in facts["warnings"] if said != facts.get("caution")]
+    others = [said for said in facts["warnings"] if said not in facts.get("cautions", [])]
     return "\n".join([*lines, *(f"warning: {said}" for said in others), *last])
 
 

@@ -205,7 +205,7 @@ def _features(facts: Facts) -> list[str]:
         unknown = f"How many are selected by chance is unknown: {facts['unknown']}"
         return [head, unknown, *_listed(chosen)]
     if not stable:
-        return [head, "No feature is selected reliably."]
+        return ["No feature is selected reliably.", f"{head}, which may all be chance."]
     head += (
         f", {len(stable)} of them stable (selected in 90 % of random halves); at most "
         f"{facts['expected_false']:.2g} expected by chance"

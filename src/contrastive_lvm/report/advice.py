@@ -9,7 +9,7 @@ from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.leakage import separation_warnings
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.read import looks_transposed
-from contrastive_lvm.io.tables.recognize import look_like_counts, look_uneven
+from contrastive_lvm.io.tables.recognize import dominant_features, look_like_counts
 from contrastive_lvm.io.tables.row_columns import replicate_sign
 from contrastive_lvm.io.tables.table import some
 from contrastive_lvm.likelihoods.base import FLOOR
@@ -88,17 +88,31 @@ def replicates_advice(sets: Sets, remedies: Remedies = COMMAND) -> str | None:
 def data_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> list[str]:
     """Return advice about the data, given the noise of a fitted model."""
     found = rows_advice(sets, remedies)
-    unscaled = sets.preparation.scaling.method == "none" and bool(np.any(model.noise_variance_))
-    if unscaled and np.ndim(model.noise_variance_) == 0 and look_uneven(sets.target.values):
-        found.append(
-            "The variances of the features differ so much that a few features determine the "
-            f"result: {remedies.scale}."
-        )
-    else:
-        found += _noise_advice(sets, model, remedies)
-    if unscaled and look_like_counts(sets.target.values):
+    uneven = scale_advice(sets, model, remedies)
+    found += _noise_advice(sets, model, remedies) if uneven is None else [uneven]
+    if _is_unscaled(sets, model) and look_like_counts(sets.target.values):
         found.append(f"The target looks like counts: {remedies.counts}.")
     return found
+
+
+def scale_advice(sets: Sets, model: Fitted, remedies: Remedies = COMMAND) -> str | None:
+    """Return advice to scale the features, if those of large variance determine the result."""
+    if not _is_unscaled(sets, model) or np.ndim(model.noise_variance_):
+        return None
+    positions, share = dominant_features(sets.target.values)
+    if not positions:
+        return None
+    names = [sets.preparation.features[i] for i in positions]
+    has, determines = ("has", "determines") if len(names) == 1 else ("have", "determine")
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return (
+        f"{listed} {has} {share:.0%} of the variance of all features and {determines} the result: "
+        f"{remedies.scale}."
+    )
+
+
+def _is_unscaled(sets: Sets, model: Fitted) -> bool:
+    return sets.preparation.scaling.method == "none" and bool(np.any(model.noise_variance_))
 
 
 def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:

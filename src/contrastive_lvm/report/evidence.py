@@ -62,8 +62,12 @@ class Evidence(NamedTuple):
         """Return standard errors of the target loadings that cover, (n_target, D), or None.
 
         They come from resampled rows, or from draws of the posterior by NUTS. Standard deviations
-        of other posteriors treat the latents as known and are too small.
+        of other posteriors treat the latents as known and are too small. Without evidence for any
+        contrast there are none: the dimensions are the largest that chance made, and intervals
+        about their loadings do not cover the loadings of no contrast, which are zero.
         """
+        if self.verdict["n_target"] == 0:
+            return None
         if self.bootstrap is not None:
             return self.bootstrap.target_components_std
         if isinstance(model, ContrastiveLVM) and model.posterior_.draws is not None:
@@ -82,7 +86,8 @@ def gather(
     """Test the contrast of two sets, and resample a fit; zero resamples leave either out.
 
     None stands for as many resamples of the test as take a few seconds (`affordable_resamples`),
-    and for refits if they take about a second (`has_cheap_errors`) and are possible.
+    and for refits if the test supports a dimension and if they are possible and take about a
+    second (`has_cheap_errors`).
     """
     said = judge(model, sets, n_resamples=n_resamples, shown=int(model.n_target_), seed=seed)
     evidence = Evidence(
@@ -91,7 +96,8 @@ def gather(
         subgroups=_subgroup_evidence(model, sets, n_bootstrap, seed),
     )
     unasked = n_bootstrap is None
-    n_bootstrap = ERROR_RESAMPLES * has_cheap_errors(model, sets) if unasked else n_bootstrap
+    if n_bootstrap is None:
+        n_bootstrap = ERROR_RESAMPLES * (said["n_target"] != 0 and has_cheap_errors(model, sets))
     if not n_bootstrap or _untestable(model, sets) or not isinstance(model, ContrastiveLVM):
         return evidence
     try:

@@ -431,18 +431,29 @@ def look_like_counts(values: Matrix) -> bool:
 
 
 def look_uneven(values: Matrix) -> bool:
-    """Tell whether the scales of features differ so much that they determine a result.
+    """Tell whether the scales of features differ so much that they determine a result."""
+    return bool(dominant_features(values)[0])
 
-    That is if variances differ by a factor of 1,000, or if one of several features has more than
-    half of the variance.
+
+def dominant_features(values: Matrix, most: int = 3) -> tuple[list[int], float]:
+    """Return features whose scales determine a result, the largest first, and their variance.
+
+    There are some if one of several features has more than half of the variance, or if variances
+    differ by a factor of 1,000. They are as many of the largest as have half of the variance, at
+    most `most`, with the share that they have.
 
     >>> rows = np.random.default_rng(0).normal(size=(50, 6))
-    >>> look_uneven(rows), look_uneven(rows * [1.0, 1.0, 1.0, 1.0, 1.0, 20.0])
-    (False, True)
+    >>> dominant_features(rows), dominant_features(rows * [1.0, 1.0, 1.0, 1.0, 1.0, 20.0])[0]
+    (([], 0.0), [5])
     """
     variances, _ = column_variances(values[:2000])
     varying = variances[variances > 0]
     if not len(varying):
-        return False
+        return [], 0.0
     alone = len(varying) >= 4 and varying.max() > 0.5 * varying.sum()
-    return bool(alone or varying.max() > 1000.0 * varying.min())
+    if not (alone or varying.max() > 1000.0 * varying.min()):
+        return [], 0.0
+    order = np.argsort(-variances, kind="stable")[:most]
+    shares = np.cumsum(variances[order]) / varying.sum()
+    n = min(int(np.searchsorted(shares, 0.5)) + 1, len(order))
+    return [int(i) for i in order[:n]], float(shares[n - 1])
