@@ -9,7 +9,7 @@ set has its own. The model knows neither data nor engines.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -107,9 +107,9 @@ class Model:
 
     def active_columns(self, name: str) -> npt.NDArray[np.intp]:
         """Return the columns that rows of a set use, in increasing order."""
-        active = [name in block.sets for block in self.blocks]
-        sizes = [block.n_components for block in self.blocks]
-        return np.flatnonzero(np.repeat(active, sizes))
+        pairs = zip(self.blocks, self.columns, strict=True)
+        used = [range(c.start, c.stop) for block, c in pairs if name in block.sets]
+        return np.fromiter(chain(*used), dtype=np.intp)
 
     def effect_columns(self, i: int) -> npt.NDArray[np.intp]:
         """Return the columns of effects that rows of the i-th set use."""

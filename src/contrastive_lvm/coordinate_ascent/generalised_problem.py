@@ -17,7 +17,7 @@ from functools import reduce
 import numpy as np
 
 from contrastive_lvm.arrays import Array, Parameters, Statistics
-from contrastive_lvm.coordinate_ascent.loading_step import SetStatistics
+from contrastive_lvm.coordinate_ascent.loading_step import SetStatistics, mean_changes
 from contrastive_lvm.coordinate_ascent.mixed_latents import best_mixing, blocks_within
 from contrastive_lvm.coordinate_ascent.problem import (
     Carry,
@@ -308,7 +308,7 @@ class GeneralisedProblem(Problem):
         step, states = self._loading_step(old._replace(psi=np.ones(len(self.unit))), found)
         K, moves = self.model.n_columns, step.loadings.mean.copy()
         moves[:, :K] -= old.L  # the effects are changes already
-        means = np.stack(step.mean_change)
+        means = np.stack(mean_changes(found.statistics, step.loadings))
         length = np.sqrt((moves**2).sum(axis=1) + (means**2).max(axis=0)) / self.unit
         pace = 1.0 / np.maximum(1.0, length / REACH)
         moves *= pace[:, None]

@@ -37,10 +37,9 @@ from contrastive_lvm.linalg.loadings import (
 
 
 class LoadingStep(NamedTuple):
-    """New loadings, changes of the means, and expected squared residuals."""
+    """New loadings and expected squared residuals."""
 
     loadings: Loadings
-    mean_change: tuple[Array, ...]  # one (D,) per set
     square: Array  # (D,) weighted, summed over rows and sets; (S, D) where noise is a set's own
     entries: Array  # (D,) or (S, D) observed entries
 
@@ -64,7 +63,7 @@ class SetStatistics(NamedTuple):
 def loading_step(
     sets: list[SetStatistics], n_columns: int, psi: Array, precision: Array, uncertain: Columns
 ) -> LoadingStep:
-    """Maximise over loadings and means.
+    """Maximise over loadings; `mean_changes` gives the means that go with them.
 
     `precision` broadcasts to (D, K); the columns `uncertain` get covariances.
     """
@@ -166,15 +165,11 @@ def _covariances(moment: Array, psi: Array, ridge: Array, uncertain: Columns) ->
 def completed(
     sets: list[SetStatistics], equations: NormalEquations, loadings: Loadings
 ) -> LoadingStep:
-    """Return means and expected squared residuals that go with given loadings."""
-    changes = []
-    for s, columns, _ in sets:
-        fitted = (loadings.mean[:, columns] * s.first.T).sum(axis=1)
-        changes.append((s.residual - fitted) / s.weight)
+    """Return the expected squared residuals that go with given loadings."""
     entries = [s.entries for s, *_ in sets]
     own = [_own_squares(s, loadings, s.factor) for s in sets if s.factor is not None]
     if own:
-        return LoadingStep(loadings, tuple(changes), np.stack(own), np.stack(entries))
+        return LoadingStep(loadings, np.stack(own), np.stack(entries))
     L, square = loadings.mean, np.zeros(len(loadings.mean))
     for s, *_ in sets:
         square += s.square - s.residual**2 / s.weight
@@ -188,7 +183,16 @@ def completed(
     if loadings.cov is not None:
         square += loadings.cov.inner(equations.moment)
     square = np.maximum(square, 0.0)
-    return LoadingStep(loadings, tuple(changes), square, np.sum(entries, axis=0))
+    return LoadingStep(loadings, square, np.sum(entries, axis=0))
+
+
+def mean_changes(sets: list[SetStatistics], loadings: Loadings) -> tuple[Array, ...]:
+    """Return the changes of the means that go with given loadings, (D,) for each set."""
+    found = []
+    for s, columns, _ in sets:
+        fitted = (loadings.mean[:, columns] * s.first.T).sum(axis=1)
+        found.append(np.asarray((s.residual - fitted) / s.weight))
+    return tuple(found)
 
 
 def _own_squares(own: SetStatistics, loadings: Loadings, factor: Array) -> Array:

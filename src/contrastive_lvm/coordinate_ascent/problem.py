@@ -12,6 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dgesv, dsyevd
 
 from contrastive_lvm.arrays import Array, Parameters
 from contrastive_lvm.coordinate_ascent.loading_step import (
@@ -19,6 +20,7 @@ from contrastive_lvm.coordinate_ascent.loading_step import (
     NormalEquations,
     SetStatistics,
     completed,
+    mean_changes,
     normal_equations,
     solved,
 )
@@ -253,7 +255,8 @@ class Problem:
         psi = np.minimum(np.maximum(psi, self.floor), self.ceiling)
         means = old.means
         if not self.data.complete:
-            means = tuple(m + dm for m, dm in zip(old.means, step.mean_change, strict=True))
+            changes = mean_changes(found.statistics, step.loadings)
+            means = tuple(m + dm for m, dm in zip(old.means, changes, strict=True))
         loadings, effects = step.loadings, old.effects
         if effects:
             change = loadings.mean
@@ -367,11 +370,11 @@ class Problem:
             if block.n_components == 0 or block.latent_prior is not None:
                 continue
             own = [i for i, name in enumerate(self.model.sets) if name in block.sets]
-            moment: Array = np.sum([moments[i] for i in own], axis=0)
+            moment = np.asarray(sum(moments[i] for i in own))
             n_rows = sum(sets[i].statistics.n_rows for i in own)
             latents = moment[columns, columns]
             if len(inner):
-                shares = _least_squares(moment[np.ix_(inner, inner)], moment[inner, columns])
+                shares = _least_squares(moment[inner[:, None], inner], moment[inner, columns])
                 latents = latents - moment[columns, inner] @ shares
             change = self._change_of_block(block, second[columns, columns], latents, n_rows)
             if change is None:
@@ -381,7 +384,7 @@ class Problem:
                 pull[columns, inner] = shares.T
         if not changed:
             return None
-        return np.asarray(np.linalg.solve(np.eye(K) - pull, scale)) if pull.any() else scale
+        return np.asarray(dgesv(np.eye(K) - pull, scale)[2]) if pull.any() else scale
 
     def _change_of_block(
         self, block: LoadingBlock, loadings: Array, latents: Array, n_rows: float
@@ -391,7 +394,7 @@ class Problem:
 
 def _least_squares(second: Array, sides: Array) -> Array:
     """Return `pinv(second) @ sides` of a second moment, faster than by `numpy.linalg.pinv`."""
-    values, V = np.linalg.eigh(second)
+    values, V, _ = dsyevd(second)
     inverse = np.zeros_like(values)
     np.divide(1.0, values, out=inverse, where=values > 1e-15 * values[-1])
     return np.asarray((V * inverse) @ (V.T @ sides))
@@ -415,7 +418,7 @@ def latent_moment(own: SetStatistics, K: int) -> Array:
     """Return `sum_i E[h_i h_i']` over the rows of a set, zero where a column is not active."""
     active, moment = own.columns[own.columns < K], np.zeros((K, K))
     pairs = packed.unpack(own.statistics.latent[:, None])[0]
-    moment[np.ix_(active, active)] = pairs
+    moment[active[:, None], active] = pairs
     return moment
 
 

@@ -13,6 +13,7 @@ from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.loading_step import (
     SetStatistics,
     loading_step,
+    mean_changes,
     normal_equations,
 )
 from contrastive_lvm.exceptions import InvalidDataError
@@ -33,7 +34,9 @@ def without_effects(model: Model, data: Data) -> Data:
     step = loading_step(sets, P, np.ones(D), np.zeros((1, P)), np.arange(0))
     rows = [
         s.about(s.mean + change, step.loadings.mean[:, own.columns], square)
-        for s, own, change, square in zip(given, sets, step.mean_change, step.square, strict=True)
+        for s, own, change, square in zip(
+            given, sets, mean_changes(sets, step.loadings), step.square, strict=True
+        )
     ]
     variances, pooled = variances_of(rows)
     return data._replace(sets=rows, variances=variances, variance=pooled)

@@ -94,6 +94,13 @@ def check_features(
     estimator: "Estimator", X: Any, rows: Rows, name: str, *, reset: bool = False
 ) -> None:
     """Remember the features of X in a fit, or compare features with those of the fit."""
+    own = vars(estimator)
+    if type(X) is np.ndarray and name != "background":  # an array has no names
+        if reset:
+            own.pop("feature_names_in_", None)
+            own["n_features_in_"] = rows.shape[1]
+        if "feature_names_in_" not in own and own["n_features_in_"] == rows.shape[1]:
+            return
     columns = X.names if isinstance(X, NamedRows) else getattr(X, "columns", None)
     header = rows if columns is None else pd.DataFrame(columns=pd.Index(columns))
     if name != "background":

@@ -71,7 +71,8 @@ class LinearEstimator(Estimator):
     def _read(self, X: Any) -> Matrix:
         """Return rows to predict from, checked."""
         fitted, rows = self._fitted(), read_rows(self, X)
-        refuse_unsupported(fitted.likelihood, "X", rows)
+        if not fitted.likelihood._has_all_values:
+            refuse_unsupported(fitted.likelihood, "X", rows)
         return rows
 
     def _publish_ascent(self, posterior: Posterior) -> None:

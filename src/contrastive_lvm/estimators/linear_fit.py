@@ -30,6 +30,7 @@ from contrastive_lvm.estimators.input_rows import (
 from contrastive_lvm.estimators.prediction_model import sizes_of_sets
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 from contrastive_lvm.inference import Engine
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.linalg.anderson import AscentInterrupted
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.linalg.matrices import column_variances
@@ -173,15 +174,19 @@ def fit_input(
 ) -> FitInput:
     """Find the engine for a model, and check that the likelihood has a density for all rows."""
     engine = parse_params.engine(inference, model)
-    checked: list[Rows] = []
-    for rows, name in zip(sets, names, strict=True):
-        if isinstance(rows, RowReader):
-            later = rows.checked(partial(refuse_unsupported, model.likelihood, name))
-            checked.append(later.load() if engine._needs_rows_in_memory else later)
-        else:
-            refuse_unsupported(model.likelihood, name, rows)
-            checked.append(rows)
-    return FitInput(model, engine, checked, weights, names, covariates)
+    if not model.likelihood._has_all_values:
+        sets = [_with_check(model.likelihood, name, X) for name, X in zip(names, sets, strict=True)]
+    if engine._needs_rows_in_memory:
+        sets = [X.load() if isinstance(X, RowReader) else X for X in sets]
+    return FitInput(model, engine, sets, weights, names, covariates)
+
+
+def _with_check(likelihood: Likelihood, name: str, rows: Rows) -> Rows:
+    """Refuse rows without a density; those out of core are checked when they are read."""
+    if isinstance(rows, RowReader):
+        return rows.checked(partial(refuse_unsupported, likelihood, name))
+    refuse_unsupported(likelihood, name, rows)
+    return rows
 
 
 def compress(

@@ -121,7 +121,7 @@ def _noise(p: Posterior, target: SetCovariance, background: SetCovariance) -> tu
     own, other = (rest.T @ s.matrix @ rest for s in (target, background))
     pooled = target.n_rows * own + background.n_rows * other
     weak = np.linalg.eigh(pooled)[1][:, : max(1, len(pooled) // 2)]
-    a, b = (float(np.einsum("ij,ik,kj->", weak, s, weak)) for s in (own, other))
+    a, b = (float((weak * (s @ weak)).sum()) for s in (own, other))
     if not (a > 0 and b > 0):
         return 1.0, 0.0
     error = np.sqrt(2.0 / weak.shape[1] * (1.0 / target.n_rows + 1.0 / background.n_rows))
@@ -330,7 +330,8 @@ def _unequal_noise(sets: list[SetCovariance]) -> float:
     if n_features < FEWEST:
         return 1.0
     ranks = np.argsort(np.argsort(logs, axis=1), axis=1)
-    r = float(np.asarray(np.corrcoef(ranks))[0, 1])
+    apart = float(((ranks[0] - ranks[1]) ** 2).sum())
+    r = 1.0 - 6.0 * apart / (n_features * (n_features**2 - 1))
     t = r * math.sqrt((n_features - 2) / max(1.0 - r**2, np.finfo(float).eps))
     if stdtr(n_features - 2, -t) > CHANCE:
         return 1.0

@@ -203,7 +203,8 @@ def model(
         background_prior=shared,
         background=background,
     )
-    found = replace(found, covariates=known, own_effects=own)
+    if known:
+        found = replace(found, covariates=known, own_effects=own)
     if not automatic or shared._drops_columns:
         return found
     block, *others = found.blocks

@@ -67,6 +67,8 @@ class Likelihood(ABC):
     _is_scale_mixture: ClassVar[bool] = False
     # Whether degrees of freedom are learned from entries left out, between ascents.
     _has_df_of_entries: bool = False
+    # Whether every number has a density, so that values need no check.
+    _has_all_values: ClassVar[bool] = False
     # Whether it says by their positions how features differ, so that it does not suit some alone.
     _refers_to_features: ClassVar[bool] = False
     # Whether no row rules out long loadings, so that a flat prior stays improper.
@@ -272,6 +274,7 @@ class ScaleMixture(Likelihood):
 
     _has_closed_form: ClassVar[bool] = True
     _is_scale_mixture: ClassVar[bool] = True
+    _has_all_values: ClassVar[bool] = True
     # Whether degrees of freedom are learned from the bound, in every sweep, and their limits.
     _has_df_step: bool = False
     _df_limits: ClassVar[tuple[float, float]] = (0.0, np.inf)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from scipy.linalg.lapack import dgesv
 
 from contrastive_lvm.arrays import Array
 
@@ -250,7 +251,7 @@ class _History:
 def _bold_weights(normal: Array, sides: Array) -> Array:
     """Return least-squares weights, with a ridge just above rounding."""
     ridge = RIDGE * np.trace(normal) + np.finfo(float).tiny
-    return np.asarray(np.linalg.solve(normal + ridge * np.eye(len(sides)), sides))
+    return np.asarray(dgesv(normal + ridge * np.eye(len(sides)), sides)[2])
 
 
 def _steady_weights(normal: Array, sides: Array) -> Array:

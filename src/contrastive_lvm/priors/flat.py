@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.linalg.lapack import dsyevd
 
 from contrastive_lvm._jax import JaxArray, flat_site
 from contrastive_lvm.arrays import Array
@@ -53,7 +54,7 @@ class Flat(Prior[None]):
         (parameter-expanded EM: Liu, Rubin & Wu 1998). Without it a sweep changes the lengths of
         loadings by a share `psi / l' l`, and stands still where the noise is at its least.
         """
-        values, U = np.linalg.eigh(latents / n_rows)
+        values, U, _ = dsyevd(latents / n_rows)
         return np.asarray((U * np.sqrt(np.maximum(values, 0.0))) @ U.T)
 
     def sample(self, name: str, shape: tuple[int, int], *, augmented: bool = True) -> JaxArray:

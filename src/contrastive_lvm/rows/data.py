@@ -104,7 +104,7 @@ class Data(NamedTuple):
         distributions: Sequence[LatentDistribution | None] | None = None,
     ) -> tuple[list[RowSums], tuple[Cache | None, ...]]:
         """Return what the rows of each set add up to, and their weights from now on."""
-        psi = np.broadcast_to(p.psi, (len(self.sets), p.psi.shape[-1]))
+        psi = p.psi if p.psi.ndim == 2 else [p.psi] * len(self.sets)
 
         def step(i: int) -> tuple[RowSums, Cache | None]:
             effects = p.effects[i] if p.effects else None

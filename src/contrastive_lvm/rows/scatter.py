@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from contrastive_lvm.arrays import LOG_2PI, Array, Dense, Matrix, Sparse, Statistics
 from contrastive_lvm.linalg import packed
@@ -98,13 +99,14 @@ class Scatter(ABC):
         """
         L, K = loadings.mean, loadings.mean.shape[1]
         scaled = L / psi[:, None]
-        precision = np.eye(K) + L.T @ scaled
+        precision = L.T @ scaled
+        precision.flat[:: K + 1] += 1.0
         if loadings.cov is not None:
             precision += loadings.cov.weighted_sum(1.0 / psi)
         # With A = C C' and loadings L C^-T, directions that the rows hardly have are small, not
         # differences of large products: nothing cancels even where there is next to no noise.
-        C = np.linalg.cholesky(precision)
-        inverse = np.linalg.inv(C)
+        C = dpotrf(precision, lower=True)[0]
+        inverse = dtrtri(C, lower=True)[0] if K else C  # C^-1
         whitened = scaled @ inverse.T
         product, square, known = self.product(whitened), self.square, self.covariates
         if known is not None and effects is not None:
@@ -112,12 +114,13 @@ class Scatter(ABC):
             product = known.product(change, product, whitened)  # (D, K)
             square, known = known.square(change, square), known.less(change)
         inner = whitened.T @ product
-        quadratic = float((square / psi).sum() - np.trace(inner))
+        quadratic = float((square / psi).sum() - inner.trace())
         logdet = 2.0 * float(np.log(np.diagonal(C)).sum())
         n_features = len(psi) + self.n_outside
         log_psi = float(np.log(psi).sum()) + self.n_outside * float(np.log(psi[0]))
         bound = -0.5 * (self.n_rows * (n_features * LOG_2PI + log_psi + logdet) + quadratic)
-        moment, cross = inverse.T @ (self.n_rows * np.eye(K) + inner) @ inverse, product @ inverse
+        inner.flat[:: K + 1] += self.n_rows
+        moment, cross = inverse.T @ inner @ inverse, product @ inverse
         pairs = latent = packed.pack(moment)
         if known is not None:
             mixed = inverse.T @ (whitened.T @ known.cross)  # (K, C)
