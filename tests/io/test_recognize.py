@@ -148,7 +148,7 @@ def test_numbers_that_name_rows_are_no_features(
         ("age", RNG.integers(20, 60, 30)),
         ("total", RNG.permutation(9000)[:30]),
         ("number of children", RNG.integers(0, 4, 30)),
-        ("visits", np.array([1, 2, 3] * 10)),
+        ("visits", RNG.integers(1, 4, 30)),
         ("valid", RNG.integers(0, 2, 30)),
         ("big", np.array([20251301.0, 20250230.0, 20250101.0] * 10)),
     ],
@@ -232,6 +232,15 @@ def test_dates_and_names_with_points_are_no_features(
     assert sets.preparation.features == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "values", [np.repeat(range(10), 3), np.tile([1, 2, 3], 10), np.tile([0, 4, 12], 10)]
+)
+def test_counts_of_blocks_and_positions_are_no_features(values: np.ndarray, tmp_path: Path) -> None:
+    assert sets_of(tmp_path, "Durchgang", values).preparation.features == ["a", "b"]
+    mixed = np.roll(values, 1) + (np.arange(30) == 4)
+    assert sets_of(tmp_path, "grade", mixed).preparation.features == ["grade", "a", "b"]
+
+
 def test_whole_numbers_that_never_repeat_are_mentioned(tmp_path: Path) -> None:
     said = sets_of(tmp_path, "Kartei", RNG.permutation(900)[:30]).target.remarks
     assert said[0].startswith("'Kartei' as a measurement, although its whole numbers never repeat")
@@ -253,6 +262,14 @@ def test_composed_and_decomposed_labels_are_alike(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.csv", "group,a,b", rows)
     with pytest.raises(ValueError, match="use one spelling, or name each"):
         read_sets(path, None, BY._replace(target=["f\u00e4lle"]))
+
+
+def test_letters_of_other_scripts_look_alike(tmp_path: Path) -> None:
+    rows = lines(VALUES, ",", comma=False)
+    rows[0] = rows[0].replace("case", "\u0441ase")
+    path = write(tmp_path / "rows.csv", "group,a,b", rows)
+    with pytest.raises(ValueError, match="besides 'case'; use one spelling, or name each"):
+        read_sets(path, None, BY)
 
 
 def test_numbers_that_are_labels_are_alike(tmp_path: Path) -> None:

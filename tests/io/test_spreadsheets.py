@@ -1,10 +1,11 @@
 """Files as spreadsheets export them: words for missing entries, units, encodings, workbooks."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from campaign.run import run_case
@@ -13,7 +14,8 @@ from contrastive_lvm.io.tables import recognize
 from contrastive_lvm.io.tables.choose_rows import Choice
 from contrastive_lvm.io.tables.prepare import Sets, read_sets
 from contrastive_lvm.io.tables.read import read_table
-from contrastive_lvm.io.tables.table import Layout, layout_of
+from contrastive_lvm.io.tables.summaries import rows_of_sums
+from contrastive_lvm.io.tables.table import Layout, Table, layout_of
 
 Capture = pytest.CaptureFixture[str]
 VALUES = np.random.default_rng(0).normal(1.0, 3.0, (20, 3)).round(2)
@@ -337,7 +339,7 @@ def test_lines_below_the_data_are_left_out(tmp_path: Path) -> None:
             "Mean case,1,2,3",
             "n,9,9,9",
         ),
-        ("sums", "without a summary at the end ('sums')", ",{:.2f},{:.2f},{:.2f}"),
+        ("sums", "without a row of sums or means of others ('row 21')", ",{:.2f},{:.2f},{:.2f}"),
     ):
         ends = [line.format(*VALUES.sum(axis=0)) for line in below]
         sets = read(write(tmp_path / f"{name}.csv", HEAD, *LINES, *ends))
@@ -346,6 +348,59 @@ def test_lines_below_the_data_are_left_out(tmp_path: Path) -> None:
     doses = [f"{label},{i},2.5,3" for label in ("min", "max") for i in range(5)]
     assert read_table(write(tmp_path / "doses.csv", HEAD, *doses)).n_rows == 10
     assert read_table(write(tmp_path / "last.csv", HEAD, *LINES, "case 21,,,")).n_rows == 21
+
+
+@pytest.mark.parametrize("word", ["Moyenne", "Zwischensumme", "case 21", ""])
+@pytest.mark.parametrize("label", ["case", ""])
+@pytest.mark.parametrize("how", [np.mean, np.sum])
+def test_sums_and_means_are_told_by_their_numbers(
+    word: str, label: str, how: Callable[..., np.ndarray], tmp_path: Path
+) -> None:
+    """In any language, with or without a label, within the table and below it."""
+    cells = [f"s{i},{line}" for i, line in enumerate(LINES)]
+
+    def summary(values: np.ndarray) -> str:
+        return ",".join([word, label, *(f"{x:.2f}" for x in how(values, axis=0))])
+
+    below = [*cells, summary(VALUES)]
+    within = [*cells[::2], summary(VALUES[::2]), *cells[1::2], summary(VALUES[1::2])]
+    for lines in (below, within):
+        sets = read(write(tmp_path / "rows.csv", f"name,{HEAD}", *lines))
+        np.testing.assert_array_equal(sets.target.values, VALUES[::2])
+        np.testing.assert_array_equal(sets.background.values, VALUES[1::2])  # type: ignore[union-attr]
+        assert "of sums or means of others" in sets.target.remarks[-1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_samples_are_no_sums(seed: int) -> None:
+    """Counts with many zeros, growing curves, equal rows, rank one, constant columns."""
+    rng = np.random.default_rng(seed)
+    n, d = 200, 6
+    smooth = np.cumsum(np.cumsum(rng.normal(size=(n, d)), axis=0), axis=0)
+    zeros = np.where(rng.random((n, d)) < 0.7, 0.0, rng.gamma(2.0, 500.0, (n, d)).round(1))
+    drawn = rng.normal(size=(n, 1)) @ rng.normal(size=(1, d))
+    for rows in (
+        rng.poisson(0.5, (n, d)).astype(float),
+        zeros,
+        smooth.round(1),
+        np.maximum.accumulate(zeros, axis=0),
+        np.repeat(rng.normal(size=(n // 4, d)), 4, axis=0),
+        drawn.round(2),
+        rng.normal(20.0, 0.3, (n, d)).round(1),
+        rng.integers(0, 2, (n, d)).astype(float),
+        np.ones((n, d)),
+        np.where(rng.random((n, d)) < 0.9, np.nan, 1.0),
+    ):
+        notes = pd.DataFrame({"group": np.arange(n) % 3})
+        table = Table(rows, [f"x{j}" for j in range(d)], notes, None, True, "here.csv")  # noqa: FBT003
+        assert not rows_of_sums(table).any()
+
+
+def test_a_single_row_without_a_name_is_no_background(tmp_path: Path) -> None:
+    cells = [f"s{i},{line}" for i, line in enumerate(LINES)]
+    path = write(tmp_path / "rows.csv", f"name,{HEAD}", *cells, ",fold change,1.2,.8,2")
+    with pytest.raises(ValueError, match=r"rows of 'fold change', which seem to summarize"):
+        read(path)
 
 
 def test_rows_of_totals_are_no_background(tmp_path: Path) -> None:
@@ -406,3 +461,46 @@ def test_a_wrong_reading_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recognize, "_decimal_mark", lambda *_, **__: ".")
     said = [run_case("spreadsheets", number).trouble for number in range(0, 90, 18)]
     assert any("the values of" in trouble for trouble in said), said
+
+
+def test_formulas_without_values_are_refused(tmp_path: Path) -> None:
+    """Programs that do not compute write formulas so; they would be missing entries."""
+    rows = [["group", "a", "b"], ["case", 1.5, "=B2*2"], ["control", 2.5, "=B3*2"]]
+    path = workbook(tmp_path / "rows.xlsx", rows)
+    with pytest.raises(ValueError, match=r"without values \(in 2 cells, the first is C2\)"):
+        read(path)
+
+
+@pytest.mark.parametrize("minus", ["\u2212", "\u2013", "\u2011"])
+def test_signs_of_text_programs_for_a_minus(minus: str, tmp_path: Path) -> None:
+    lines = [line.replace("-", minus) for line in LINES]
+    sets = read(write(tmp_path / "rows.csv", HEAD, *lines))
+    np.testing.assert_array_equal(sets.target.values, VALUES[::2])
+
+
+def test_names_in_two_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", 'group,"a\n(kg)",b,c', *LINES)
+    assert read(path).preparation.features == ["a (kg)", "b", "c"]
+
+
+def test_a_label_repeated_at_the_top_of_its_block_only(tmp_path: Path) -> None:
+    ordered = [*LINES[::2], *LINES[1::2]]
+    bare = [line[line.index(",") :] if i % 10 > 1 else line for i, line in enumerate(ordered)]
+    with pytest.raises(ValueError, match="is empty in 16 of 20 rows, below every label"):
+        read(write(tmp_path / "rows.csv", HEAD, *bare))
+
+
+def test_columns_that_code_the_groups_or_days_are_mentioned(tmp_path: Path) -> None:
+    codes = [f"{line},{1 + i % 2},{45300 + 7 * i % 40}" for i, line in enumerate(reversed(LINES))]
+    codes = [codes[i] for i in np.random.default_rng(1).permutation(len(codes))]
+    remarks = read(write(tmp_path / "rows.csv", f"{HEAD},set,Entnahme am", *codes)).target.remarks
+    assert remarks[0].startswith(
+        "'Entnahme am' as a measurement, although its numbers may be dates"
+    )
+    assert remarks[-1].startswith("'set' as a measurement, although it has one value in each group")
+
+
+def test_a_second_line_of_names_is_called_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.csv", HEAD, *LINES[:5], HEAD, *LINES[5:])
+    with pytest.raises(ValueError, match="remove the second line of column names"):
+        read(path)

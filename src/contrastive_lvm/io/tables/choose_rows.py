@@ -11,12 +11,18 @@ import numpy.typing as npt
 import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
-from contrastive_lvm.io.tables.from_frame import is_summary
 from contrastive_lvm.io.tables.on_disk import chosen, is_on_disk
+from contrastive_lvm.io.tables.summaries import NO_NAME, is_summary
 from contrastive_lvm.io.tables.table import Layout, Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
 Mask = npt.NDArray[np.bool_]
+
+# Cyrillic and Greek letters that look like Latin ones, as two keyboards leave them in a column.
+LATIN = str.maketrans(
+    "\u0430\u0441\u0435\u043e\u0440\u0445\u0443\u0456\u0458\u0455\u043a\u043c\u0442\u043d\u0432\u03bf\u03b1\u03bd",
+    "aceopxyijskmthboav",
+)
 
 
 class Condition(NamedTuple):
@@ -109,9 +115,11 @@ def alike(label: str) -> str:
 
     >>> alike(" Patient\u00a0A"), alike("patient  a"), alike("01"), alike("1.0")
     ('patient a', 'patient a', '1', '1')
+    >>> alike("\u0441ase")  # with a Cyrillic letter
+    'case'
     """
     shown = normalize("NFKC", label).translate(dict.fromkeys(map(ord, "\u200b\u200c\u200d\ufeff")))
-    word = " ".join(shown.split()).casefold()
+    word = " ".join(shown.split()).casefold().translate(LATIN)
     return f"{float(word):g}" if re.fullmatch(r"\d{1,6}(\.0+)?", word, re.ASCII) else word
 
 
@@ -133,11 +141,19 @@ def refuse_similar_labels(table: Table, conditions: Sequence[Condition]) -> None
 
 
 def refuse_summaries(table: Table, by: str | None, known: Sequence[Condition]) -> None:
-    """Refuse values such as `Total` of a column whose other values are the background."""
+    """Refuse values such as `Total` of a column whose other values are the background.
+
+    A value of a single row seems to be one, too, if the row lacks a name that all others have.
+    """
     named = {condition.value for condition in known if condition.column == by}
     column = table.annotations[by].dropna() if by in table.annotations else pd.Series(dtype=object)
-    values = [str(value) for value in pd.unique(column)]
-    summaries = [value for value in values if is_summary(value) and value not in named]
+    times = column.astype(str).value_counts(sort=False)
+    bare = {str(column[row]) for row in _rows_without_name(table) if row in column.index}
+    summaries = [
+        value
+        for value, n in times.items()
+        if value not in named and (is_summary(str(value)) or (n == 1 and value in bare))
+    ]
     if summaries:
         raise ValueError(
             f"--by {by}: {table.source} has rows of {some(summaries)}, which seem to summarize "
@@ -145,13 +161,27 @@ def refuse_summaries(table: Table, by: str | None, known: Sequence[Condition]) -
         )
 
 
+def _rows_without_name(table: Table) -> list[int]:
+    """Return the row that alone lacks a name or a value of some annotation; at most one of each."""
+    columns = [column.isna().to_numpy() for _, column in table.annotations.items()]
+    if table.row_names is not None:
+        columns.append(np.isin(table.row_names, list(NO_NAME)))
+    return [int(np.argmax(absent)) for absent in columns if absent.sum() == 1 < len(absent)]
+
+
 def refuse_merged_labels(table: Table, conditions: Sequence[Condition]) -> None:
-    """Refuse a column with a label in the first row of each block, as merged cells leave it."""
+    """Refuse a column with a label at the top of each block, as merged cells leave it.
+
+    Most of its rows are empty, and each label stands above some of them and nowhere else.
+    """
     for column, _, _, option in conditions:
         if column not in table.annotations.columns:
             continue
         filled = table.annotations[column].notna().to_numpy()
-        if len(filled) > 3 and filled[0] and not (filled[1:] & filled[:-1]).any():
+        tops = table.annotations[column][filled & np.r_[True, ~filled[:-1]]]
+        once = tops.is_unique and set(table.annotations[column][filled]) == set(tops)
+        apart = not (filled[1:] & filled[:-1]).any()
+        if len(filled) > 3 and filled[0] and (apart or (once and 2 * filled.sum() < len(filled))):
             empty = int((~filled).sum())
             raise ValueError(
                 f"{option}: column {column!r} of {table.source} is empty in {empty} of "

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.tables.recognize import (
     NUMBER,
     Written,
@@ -16,6 +15,7 @@ from contrastive_lvm.io.tables.recognize import (
     examine,
     parse_written,
 )
+from contrastive_lvm.io.tables.summaries import NO_NAME, rows_without, without_summaries
 from contrastive_lvm.io.tables.table import (
     MISSING,
     Column,
@@ -26,19 +26,7 @@ from contrastive_lvm.io.tables.table import (
 )
 
 ROW_NAMES = "\0row"  # the column that names rows, while it is read
-NO_NAME = frozenset({"", "nan", "None"})  # of a row whose name is missing
 UNNAMED = "\0column "  # a column without a name, which must be empty
-SUMMARIES = {
-    "average", "avg", "cv", "max", "maximum", "mean", "median", "min", "minimum", "mittelwert",
-    "sd", "se", "sem", "std", "std dev", "stdev", "subtotal", "sum", "summe", "total", "totals",
-    "variance",
-}  # fmt: skip
-BESIDE = {"anova", "count", "n", "p", "p value", "t test"}  # beside one of those
-FOOTNOTE = re.compile(
-    r"[^\w\s(].*|(?:notes?|sources?|legend|key|abbreviations?|footnotes?|comments?|remarks?)\b.*"
-    r"|\S+\s*[=:].*|(?:\S+\s+){3,}\S+",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 def table_from_frame(
@@ -137,8 +125,11 @@ def _examined(column: Column, source: str, layout: Layout, *, typed: bool) -> Wr
 def _mixed(found: Written, values: list[object], source: str) -> ValueError:
     mostly = len(found.positions) >= len(found.odd)
     first, others = (found.odd, "numbers") if mostly else (found.positions, "words")
-    ways = "correct it"
-    if mostly and len(found.odd) == 1:  # a line of units, or of labels in a transposed file
+    word, ways = str(values[first[0]]).strip(), "correct it"
+    if word == found.name:
+        ways = "remove the second line of column names"
+    elif mostly and len(found.odd) == 1 and not re.search(r"\d", word):
+        # A line of units, or of labels in a transposed file.
         units = "skip line 2 with --skip-rows 2 if it contains units, or line 1 if it is a title, "
         units = units if first[0] == 0 else ""
         ways = f"{units}add --transpose if lines are features"
@@ -229,6 +220,7 @@ def name_columns(first: Sequence[str], below: Sequence[Sequence[str]], source: s
         raise ValueError(f"{source} has no rows below its column names; give a file with data.")
     # `write_csv` writes an apostrophe where a spreadsheet would find a formula.
     names = [re.sub(r"^'(?=[=+@\t\r-])", "", name).strip() for name in first]
+    names = [re.sub(r"\s*[\r\n]\s*", " ", name) for name in names]  # of cells with two lines
     if names[0] == "" and len(names) > 1:
         names = [ROW_NAMES, *names[1:]]
     elif len(below[0]) == len(names) + 1 and below[0][-1] != "":
@@ -329,89 +321,7 @@ def without_empty(table: Table) -> Table:
     if empty.any() and len(table.annotations.columns):
         empty &= table.annotations.isna().all(axis=1).to_numpy()
     if empty.any():
-        table = _without(
+        table = rows_without(
             table, empty, f"without {empty.sum():,} empty row{'s' if empty.sum() > 1 else ''}"
         )
-    return _without_last_lines(table)
-
-
-def _without_last_lines(table: Table) -> Table:
-    """Leave out footnotes and summaries of columns (`mean`, `total`) that end a spreadsheet.
-
-    A footnote is a line with nothing but a sentence. A summary begins with a word for it, which no
-    other row has, or has no words and is the sum of all rows above.
-    """
-    end, notes, summaries = table.n_rows, list[str](), list[str]()
-    while end > 1:
-        words = _words_of(table, end - 1)
-        if words and is_summary(words[0], alone=len(words) == 1):
-            summaries.insert(0, words[0])
-        elif len(words) == 1 and FOOTNOTE.fullmatch(words[0]):
-            if not np.isnan(np.asarray(table.values[end - 1])).all():
-                break
-            notes.insert(0, words[0])
-        elif not words and not summaries and _is_sum(np.asarray(table.values[:end])):
-            summaries.insert(0, "sums")
-        else:
-            break
-        end -= 1
-    above = table.annotations.iloc[:end].astype(str)
-    common = {
-        word for words in (*above.to_numpy().T, table.row_names or ()) for word in words[:end]
-    }
-    repeated = len(set(summaries)) < len(summaries) or common.intersection(summaries)
-    only_beside = bool(summaries) and all(_plain(word) in BESIDE for word in summaries)
-    if end == table.n_rows or repeated or only_beside:
-        return table
-    what = [("a footnote", "footnotes", notes), ("a summary", "summaries", summaries)]
-    said_of = [
-        f"{one if len(own) == 1 else f'{len(own)} {many}'} at the end "
-        f"({', '.join(repr(word[:30]) for word in own[:3])})"
-        for one, many, own in what
-        if own
-    ]
-    return _without(table, np.arange(table.n_rows) >= end, f"without {' and '.join(said_of)}")
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^a-z]+", " ", text.lower()).strip()
-
-
-def is_summary(text: str, *, alone: bool = False) -> bool:
-    """Return whether a label says that its row summarizes others.
-
-    Longer labels (`Mean of cases`) and words such as `n` count where nothing else describes the
-    row.
-
-    >>> is_summary("Total:"), is_summary("Mean case"), is_summary("Mean case", alone=True)
-    (True, False, True)
-    """
-    said = _plain(text)
-    longer = {"average", "mean", "median", "mittelwert", "sd", "sem", "sum", "summe", "total"}
-    return said in SUMMARIES or (alone and (said in BESIDE or said.split(" ")[0] in longer))
-
-
-def _is_sum(values: Array) -> bool:
-    """Return whether the last row is the sum of the others, in two columns or more."""
-    above, last = values[:-1], values[-1]
-    sums = np.nansum(above, axis=0)
-    held = np.flatnonzero(~np.isnan(last))
-    several = len(above) >= 3 and len(held) >= 2 and bool((sums[held] != 0).sum() >= 2)
-    return several and bool(np.allclose(last[held], sums[held], rtol=1e-4, atol=0.0))
-
-
-def _words_of(table: Table, row: int) -> list[str]:
-    """Return the name and the annotations of a row, as far as it has them."""
-    name = [] if table.row_names is None else [table.row_names[row]]
-    own = [str(value) for value in table.annotations.iloc[row].dropna()]
-    return [word.strip() for word in [*name, *own] if word.strip() not in NO_NAME]
-
-
-def _without(table: Table, gone: np.ndarray, remark: str) -> Table:
-    names = table.row_names
-    return table._replace(
-        values=table.values[~gone],
-        annotations=table.annotations[~gone].reset_index(drop=True),
-        row_names=None if names is None else [names[i] for i in np.flatnonzero(~gone)],
-        remarks=(*table.remarks, remark),
-    )
+    return without_summaries(table)

@@ -12,6 +12,7 @@ from contrastive_lvm.arrays import Matrix, NamedRows
 from contrastive_lvm.io.tables.choose_rows import (
     Choice,
     Condition,
+    Mask,
     matching_rows,
     refuse_merged_labels,
     refuse_similar_labels,
@@ -32,6 +33,7 @@ from contrastive_lvm.io.tables.row_columns import categories_in
 from contrastive_lvm.io.tables.table import Layout, Table, refuse_empty, some
 from contrastive_lvm.linalg.matrices import blocks, is_sparse
 
+LEAST_CODED = 4  # rows of a group, of which a column of codes is noticed
 SetRows: TypeAlias = Matrix | pd.DataFrame | NamedRows
 
 
@@ -76,7 +78,7 @@ def read_sets(
     scale : {"standard", "robust", "none"}
     features : sequence of str
         The columns that are features; `["all"]` are all of numbers. By default, all of numbers but
-        those that name rows (see `recognize.is_identifier`).
+        those that name rows (see `identifiers.is_identifier`).
     alone : bool
         Whether the target may go without a background.
 
@@ -261,7 +263,21 @@ def _from_one_file(table: Table, choice: Choice, *, alone: bool) -> tuple[Table,
             )
     unused = table.n_rows - int(first.sum() + second.sum())
     said = (f"without {unused:,} rows that are in neither set",) if unused else ()
-    return split_rows(table._replace(remarks=(*table.remarks, *said)), first, second)
+    remarks = (*table.remarks, *said, *_codes_of_groups(table, first, second))
+    return split_rows(table._replace(remarks=remarks), first, second)
+
+
+def _codes_of_groups(table: Table, first: Mask, second: Mask) -> tuple[str, ...]:
+    """Say which columns of numbers have one value in each group, as codes of the groups have."""
+    if not table.named or is_sparse(table.values) or min(first.sum(), second.sum()) < LEAST_CODED:
+        return ()
+    heads = [np.asarray(table.values[np.flatnonzero(own)[:1000]]) for own in (first, second)]
+    one, other = (np.where((rows == rows[0]).all(axis=0), rows[0], np.nan) for rows in heads)
+    names = [table.features[j] for j in np.flatnonzero(np.abs(one - other) > 0)]
+    if not names:
+        return ()
+    said = f"{some(names)} as a measurement, although it has one value in each group"
+    return (f"{said}; if it codes the groups, add --annotation {names[0]}",)
 
 
 def _how_to_choose(table: Table, choice: Choice) -> str:

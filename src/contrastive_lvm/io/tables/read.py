@@ -2,6 +2,8 @@
 
 import datetime as dt
 import re
+import warnings
+import zipfile
 from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
@@ -10,20 +12,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.io.atomic import refuse_holes, special_kind
 from contrastive_lvm.io.tables.from_frame import table_from_records
+from contrastive_lvm.io.tables.identifiers import is_identifier
 from contrastive_lvm.io.tables.on_disk import chosen, writable
 from contrastive_lvm.io.tables.read_csv import read_csv
 from contrastive_lvm.io.tables.recognize import (
     SENTINELS,
-    is_identifier,
     looks_measured,
     sentinel_in,
 )
 from contrastive_lvm.io.tables.table import Layout, Table, some
 from contrastive_lvm.linalg.matrices import blocks, is_sparse
 
+DAYS = (36_526, 51_500)  # 2000 to 2040 as days since 1900
 MOST_ROWS = 2000  # that are searched for numbers that may stand for no value
+BARE_FORMULA = re.compile(rb"</?f\b[^>]*>(?:<v\s*/>|<v></v>)?</c>")  # without a value
 TEXT = re.compile(r"\.(csv|tsv|tab|txt)(\.gz)?$", re.IGNORECASE)
 WORKBOOK = re.compile(r"\.(xlsx|xlsm|xls|ods)$", re.IGNORECASE)
 
@@ -114,6 +119,7 @@ def _doubts(table: Table, aside: set[str]) -> list[str]:
     if table.named and not is_sparse(table.values):
         rows = np.asarray(table.values[:MOST_ROWS], dtype=np.float64)
         extremes = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)
+        found.extend(_may_be_days(table, rows, *extremes))
         for j in np.flatnonzero(np.isin(extremes, SENTINELS).any(axis=0)):
             if (code := sentinel_in(rows[:, j])) is not None:
                 codes.setdefault(code, []).append(table.features[j])
@@ -122,6 +128,17 @@ def _doubts(table: Table, aside: set[str]) -> list[str]:
             f"{code:g} in {some(names)} as a number; if it stands for no value, add --na {code:g}"
         )
     return found
+
+
+def _may_be_days(table: Table, rows: Array, lowest: Array, highest: Array) -> list[str]:
+    """Say which columns may be dates, counted in days since 1900 as spreadsheets do."""
+    near = np.flatnonzero((lowest >= DAYS[0]) & (highest <= DAYS[1]) & (lowest < highest))
+    own = ((table.features[j], rows[~np.isnan(rows[:, j]), j]) for j in near)
+    names = [name for name, x in own if (x == np.round(x)).all() and not is_identifier(name, x)]
+    if not names:
+        return []
+    said = f"{some(names)} as a measurement, although its numbers may be dates, as days since 1900"
+    return [f"{said}; if so, add --annotation {names[0]}"]
 
 
 def _read(
@@ -163,6 +180,12 @@ def _read_workbook(
     with reading(path, "workbook", "save it again"):
         found = book.get_sheet_by_name(sheet)
         lines = found.to_python(skip_empty_area=False)
+        unknown = _formulas_without_values(path, sheet)
+    if unknown:
+        raise ValueError(
+            f"{path}, sheet {sheet} has formulas without values (in {len(unknown)} cells, the "
+            f"first is {unknown[0]}); open it in a spreadsheet program and save it."
+        )
     for (top, left), (bottom, right) in found.merged_cell_ranges or ():
         for line in lines[top + 1 : bottom + 1]:  # a merged cell has its value in all of its rows
             line[left : right + 1] = lines[top][left : right + 1]
@@ -194,6 +217,40 @@ def open_workbook(path: Path) -> Any:
             f"{path} is not a workbook that can be read ({str(error).rstrip('.')}); save it again, "
             "without a password, or as CSV."
         ) from error
+
+
+def _formulas_without_values(path: Path, sheet: str) -> list[str]:
+    """Return the cells with formulas whose values the file lacks.
+
+    Programs that do not compute write them so; in older formats and others there are always values.
+    """
+    if not zipfile.is_zipfile(path):
+        return []
+    with zipfile.ZipFile(path) as archive:
+        parts = [name for name in archive.namelist() if name.startswith("xl/worksheets/sheet")]
+        if not any(_has_bare_formula(archive, part) for part in parts):
+            return []
+    openpyxl = import_module("openpyxl")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of parts of a workbook that openpyxl leaves out
+        book, values = (openpyxl.load_workbook(path, data_only=only) for only in (False, True))
+    return [
+        cell.coordinate
+        for line in book[sheet].iter_rows()
+        for cell in line
+        if cell.data_type == "f" and values[sheet][cell.coordinate].value is None
+    ]
+
+
+def _has_bare_formula(archive: zipfile.ZipFile, part: str) -> bool:
+    """Return whether a sheet has a cell that ends behind a formula."""
+    before = b""
+    with archive.open(part) as data:
+        while block := data.read(1 << 20):
+            if BARE_FORMULA.search(before + block):
+                return True
+            before = block[-1000:]
+    return False
 
 
 def _value(cell: object) -> object:

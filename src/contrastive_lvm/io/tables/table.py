@@ -21,6 +21,7 @@ CODES = frozenset(
     {"na", "n/a", "#n/a", "n.a.", "n.d.", "nd", "nan", "<na>", "null", "none", "missing", "?"}
     | {"-", "--", "\u2013", "\u2014", "."}
     | {"#div/0!", "#name?", "#null!", "#num!", "#ref!", "#value!"}  # of spreadsheets
+    | {"#nv", "#wert!", "#bezug!", "#zahl!", "#n/d", "#valeur!", "#nombre!", "#\u00a1valor!"}
 )
 # Below or above what an instrument can measure, among numbers.
 CENSORED = re.compile(
