@@ -402,9 +402,25 @@ def test_equal_sets_are_noticed(rows: Any) -> None:
     with pytest.warns(UserWarning, match="X and background contain the same rows") as caught:
         fit(rows, rows.copy())
     assert caught[0].filename == __file__
+    order = np.random.default_rng(0).permutation(rows.shape[0])
+    with pytest.warns(UserWarning, match="X and background hold the same rows"):
+        fit(rows, rows[order])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(rows, rows[:-1])
+
+
+def test_sets_that_share_all_rows_but_one_are_not_equal() -> None:
+    """Nor are sets whose rows have equal values in the first column."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([np.ones(len(X)), X])
+    other = rows.copy()
+    other[3, 2] += 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(rows, other[rng.permutation(len(X))])
+        twice = np.vstack([other[:1], other[:-1]])
+        fit(twice, np.vstack([other[:-1], other[1:2]]))
 
 
 def test_numbers_too_large_for_counts_are_refused() -> None:

@@ -465,7 +465,11 @@ def test_a_wrong_reading_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_formulas_without_values_are_refused(tmp_path: Path) -> None:
     """Programs that do not compute write formulas so; they would be missing entries."""
-    rows = [["group", "a", "b"], ["case", 1.5, "=B2*2"], ["control", 2.5, "=B3*2"]]
+    rows: list[list[object]] = [
+        ["group", "a", "b"],
+        ["case", 1.5, "=B2*2"],
+        ["control", 2.5, "=B3*2"],
+    ]
     path = workbook(tmp_path / "rows.xlsx", rows)
     with pytest.raises(ValueError, match=r"without values \(in 2 cells, the first is C2\)"):
         read(path)
