@@ -183,7 +183,7 @@ def completed(
     if loadings.cov is not None:
         square += loadings.cov.inner(equations.moment)
     square = np.maximum(square, 0.0)
-    return LoadingStep(loadings, square, np.sum(entries, axis=0))
+    return LoadingStep(loadings, square, np.asarray(sum(entries)))
 
 
 def mean_changes(sets: list[SetStatistics], loadings: Loadings) -> tuple[Array, ...]:

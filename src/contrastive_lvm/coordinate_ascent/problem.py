@@ -362,7 +362,8 @@ class Problem:
         Loadings of c become `L_c + L_b G_bc`, which only a flat prior allows.
         """
         K, second = self.model.n_columns, loadings.second_moment()
-        scale, pull, changed = np.eye(K), np.zeros((K, K)), False
+        scale, changed, pulled = np.eye(K), False, False
+        rest = scale.copy()  # I - G
         moments = [latent_moment(own, K) for own in sets]
         for block, columns, inner in zip(
             self.model.blocks, self.model.columns, self.inner, strict=True
@@ -381,10 +382,11 @@ class Problem:
                 continue
             scale[columns, columns], changed = change, True
             if len(inner):
-                pull[columns, inner] = shares.T
+                rest[columns, inner] = -shares.T
+                pulled = True
         if not changed:
             return None
-        return np.asarray(dgesv(np.eye(K) - pull, scale)[2]) if pull.any() else scale
+        return np.asarray(dgesv(rest, scale)[2]) if pulled else scale
 
     def _change_of_block(
         self, block: LoadingBlock, loadings: Array, latents: Array, n_rows: float

@@ -30,6 +30,7 @@ from contrastive_lvm.arrays import Array
 
 Carry = TypeVar("Carry")
 Info = TypeVar("Info")
+TINY = np.finfo(np.float64).tiny
 RIDGE = 1e-12  # of the normal equations, relative to their trace: just above rounding
 LONGEST_PAUSE = 8  # sweeps; without a limit, fits take from 5 fewer to 7 more of about 130
 PARALLEL = 1e-4  # residuals of length 1 are parallel where their mean square difference is smaller
@@ -250,13 +251,14 @@ class _History:
 
 def _bold_weights(normal: Array, sides: Array) -> Array:
     """Return least-squares weights, with a ridge just above rounding."""
-    ridge = RIDGE * np.trace(normal) + np.finfo(float).tiny
-    return np.asarray(dgesv(normal + ridge * np.eye(len(sides)), sides)[2])
+    ridged = normal.copy()
+    ridged.flat[:: len(sides) + 1] += RIDGE * normal.trace() + TINY
+    return np.asarray(dgesv(ridged, sides)[2])
 
 
 def _steady_weights(normal: Array, sides: Array) -> Array:
     """Return least-squares weights over the directions in which residuals of length 1 differ."""
-    length = np.sqrt(np.diagonal(normal)) + np.finfo(float).tiny
+    length = np.sqrt(np.diagonal(normal)) + TINY
     spread, directions = np.linalg.eigh(normal / length / length[:, None])
     kept = directions[:, spread > PARALLEL * len(sides)]
     found = (kept.T @ (sides / length)) / spread[len(sides) - kept.shape[1] :]
