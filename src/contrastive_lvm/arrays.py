@@ -5,11 +5,14 @@ Columns of the loadings L are those of all blocks side by side; a set uses those
 """
 
 from operator import add
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -19,6 +22,7 @@ RowWeights: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Dense: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Sparse: TypeAlias = sp.csr_matrix | sp.csr_array
 Matrix: TypeAlias = Dense | Sparse
+Column: TypeAlias = "pd.Series[Any]"  # of a table, of any type
 # What users give for rows: a label of each, such as its replicate; and numbers or categories.
 RowLabels: TypeAlias = npt.ArrayLike | None
 Covariates: TypeAlias = npt.ArrayLike | None

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Column
 from contrastive_lvm.estimators.covariates import EncodedRows
 from contrastive_lvm.io.tables.binary import import_anndata
 from contrastive_lvm.io.tables.row_columns import positive_numbers
-from contrastive_lvm.io.tables.table import Column, some
+from contrastive_lvm.io.tables.table import some
 from contrastive_lvm.linalg.matrices import is_sparse
 from contrastive_lvm.linalg.sparse_format import as_csr
 

@@ -71,7 +71,7 @@ def parse_choices(given: object) -> Choices:
     return Choices(**given)
 
 
-def _is_valid(hint: Any, value: object) -> bool:
+def _is_valid(hint: object, value: object) -> bool:
     if get_origin(hint) is Literal:
         return value in get_args(hint)
     if hint is bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from contrastive_lvm.arrays import Column
 from contrastive_lvm.io.tables.on_disk import columns_of, is_on_disk
 from contrastive_lvm.io.tables.preparation import check_preparation
 from contrastive_lvm.io.tables.read import (
@@ -110,7 +111,7 @@ def _missing_of_features(table: Table) -> list[int]:
     return [int(n) for n in found]
 
 
-def _values(column: "pd.Series[Any]", most: int) -> dict[str, Any]:
+def _values(column: Column, most: int) -> dict[str, Any]:
     """Count the values of a column, if there are not too many."""
     counts = column.value_counts(sort=False)
     missing = int(column.isna().sum())

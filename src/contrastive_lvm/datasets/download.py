@@ -8,10 +8,9 @@ from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 HOME = "CONTRASTIVE_LVM_DATA"
 
@@ -71,7 +70,7 @@ def present(name: str) -> Path | None:
     return None
 
 
-def load_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
+def load_arrays(path: Path, *names: str) -> list[np.ndarray]:
     """Read arrays of an npz file by name."""
     careful = reading(path, f"npz file with the arrays {', '.join(names)}")
     with careful, path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:

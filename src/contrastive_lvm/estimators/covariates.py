@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from contrastive_lvm.arrays import Array, Covariates
+from contrastive_lvm.arrays import Array, Column, Covariates
 from contrastive_lvm.checks import check_choice
 from contrastive_lvm.estimators.frames import as_array, first_few, is_frame
 from contrastive_lvm.exceptions import InvalidDataError
@@ -222,7 +222,7 @@ def _frame(given: Any, argument: str) -> pd.DataFrame:
     return pd.DataFrame(values, columns=[f"c{i}" for i in range(values.shape[1])])
 
 
-def _number_or_text(column: "pd.Series[Any]", name: str, argument: str) -> "pd.Series[Any]":
+def _number_or_text(column: Column, name: str, argument: str) -> Column:
     """Return a column of floats, or of text that is a category."""
     types, kind = pd.api.types, column.dtype
     if isinstance(kind, pd.CategoricalDtype):
@@ -244,7 +244,7 @@ def _number_or_text(column: "pd.Series[Any]", name: str, argument: str) -> "pd.S
     raise InvalidDataError(argument, reason)
 
 
-def _levels(name: str, columns: list["pd.Series[Any]"]) -> Levels | None:
+def _levels(name: str, columns: list[Column]) -> Levels | None:
     """Return the levels of a category in all sets: in its own order, if it has one, else sorted."""
     numeric = [column.dtype == np.float64 for column in columns]
     if all(numeric):
@@ -263,7 +263,7 @@ def _levels(name: str, columns: list["pd.Series[Any]"]) -> Levels | None:
 
 
 def _coded(
-    columns: list["pd.Series[Any]"],
+    columns: list[Column],
     names: Sequence[str],
     levels: Sequence[Levels | None],
     argument: str,

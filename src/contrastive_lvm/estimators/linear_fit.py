@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from contrastive_lvm.arrays import Array, RowLabels
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
 from contrastive_lvm.coordinate_ascent.activity_search import BlockSupport, find_sizes
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent, interrupted_posterior
 from contrastive_lvm.coordinate_ascent.generalised_start import stand_in_of
@@ -67,9 +67,9 @@ def supported_dimensions(
     estimator: "ContrastiveLVM",
     X: Any,
     background: Any,
-    groups: tuple[Any, Any],
+    groups: tuple[RowLabels, RowLabels],
     size_factors: Sizes = (None, None),
-    covariates: Sequence[Any] = (None, None),
+    covariates: Sequence[Covariates] = (None, None),
 ) -> int | None:
     """Check the replicates of rows, and return the number for `"auto"`, or None if one was given.
 
@@ -120,7 +120,7 @@ def read_input(
     background: Any,
     weights: Sequence[RowNumbers] = (None, None),
     n_target: int | None = None,
-    covariates: Sequence[Any] = (None, None),
+    covariates: Sequence[Covariates] = (None, None),
 ) -> FitInput:
     """Check the data and the parameters of an estimator; `n_target` stands for "auto"."""
     sets = [rows_for_fit(estimator, X)]

@@ -35,7 +35,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "negative_binomial": NegativeBinomial,
     "bernoulli": Bernoulli,
 }
-PRIORS: dict[str, type[Prior[Any]]] = {
+PRIORS: dict[str, type[AnyPrior]] = {
     "flat": Flat,
     "ard": ARD,
     "group_lasso": GroupLasso,
@@ -73,7 +73,7 @@ class PriorMethods(Protocol):
 
 
 LikelihoodLike: TypeAlias = str | Likelihood
-PriorLike: TypeAlias = str | Prior[Any] | PriorMethods | None
+PriorLike: TypeAlias = str | AnyPrior | PriorMethods | None
 EngineLike: TypeAlias = str | Engine
 
 
@@ -88,13 +88,13 @@ def likelihood(value: LikelihoodLike) -> Likelihood:
 
 def priors(
     given: Mapping[str, PriorLike], noise: Likelihood, inference: EngineLike
-) -> list[Prior[Any]]:
+) -> list[AnyPrior]:
     """Return the priors that parameters stand for, by the names of these.
 
     None is `Flat()`; `Ridge()` under a likelihood that needs it; and `ARD(drop=False)` for counts
     whose loadings have a posterior.
     """
-    default: Prior[Any] = Ridge() if noise._needs_shrinkage else Flat()
+    default: AnyPrior = Ridge() if noise._needs_shrinkage else Flat()
     found = [prior(name, value, default) for name, value in given.items()]
     if not noise._learns_shrinkage or any(p._why_no_posterior for p in found):
         return found
@@ -103,7 +103,7 @@ def priors(
     return found
 
 
-def prior(name: str, value: PriorLike, default: Prior[Any] | None = None) -> Prior[Any]:
+def prior(name: str, value: PriorLike, default: AnyPrior | None = None) -> AnyPrior:
     """Return the prior that None, a string or an object with the methods of a prior stands for."""
     if value is None:
         return default or Flat()

@@ -1,7 +1,5 @@
 """Checks of the posterior of a linear model that was read from a file."""
 
-from typing import Any
-
 import numpy as np
 
 from contrastive_lvm.draws import Draws, dimensions
@@ -11,7 +9,7 @@ from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.normal_mixture import NormalMixture
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
-from contrastive_lvm.priors.base import Prior
+from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.priors.mixture import Mixture
 
 TABLE = {
@@ -127,7 +125,7 @@ def _check_mixture(prior: Mixture, mixture: object, n_dimensions: int) -> None:
         raise ValueError("its subgroups have values that are out of range")
 
 
-def _check_prior_state(prior: Prior[Any], state: Any, L: np.ndarray) -> None:
+def _check_prior_state(prior: AnyPrior, state: object, L: np.ndarray) -> None:
     """Compare a state with the first one of the prior, and see whether the prior can use it."""
     if _shapes(state) != _shapes(prior.init(L.shape)):
         raise ValueError(f"the state of a prior does not belong to {prior!r}")

@@ -61,7 +61,7 @@ def check_compressed(
     _check_indices(name, indices, shape[1 - axis], len(data))
 
 
-def _check_indices(name: str, indices: Any, size: int, n_entries: int) -> None:
+def _check_indices(name: str, indices: np.ndarray, size: int, n_entries: int) -> None:
     if np.ndim(indices) != 1 or np.asarray(indices).dtype.kind not in "iu":
         raise _damaged(name, "has indices that are not a list of whole numbers")
     if len(indices) != n_entries:
@@ -82,7 +82,7 @@ def _check_claims(name: str, sizes: tuple[int, ...], n_entries: int) -> None:
         raise InvalidDataError(name, reason)
 
 
-def _check_kind(dtype: Any, name: str) -> None:
+def _check_kind(dtype: np.dtype, name: str) -> None:
     if np.dtype(dtype).kind not in "biuf":
         reason = f"has dtype {dtype}, which is not of real numbers; convert it to float."
         raise InvalidDataError(name, reason)

@@ -3,7 +3,7 @@
 import base64
 import html
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,7 +190,7 @@ def _frame(table: Any) -> str:
     return _table([head, *((str(i), *(f"{v:.4g}" for v in row)) for i, *row in table.itertuples())])
 
 
-def _table(lines: Any) -> str:
+def _table(lines: Iterable[Iterable[object]]) -> str:
     rows = ("".join(f"<td>{_text(cell)}</td>" for cell in line) for line in lines)
     return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
 

@@ -1,13 +1,12 @@
 """Encode arrays and annotations of rows for the page: base64 of little-endian numbers."""
 
 import base64
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Column
 
 CODES = 65534  # steps between the smallest and the largest value of a column; one more is NaN
 Packed = dict[str, object]  # for JSON
@@ -57,25 +56,25 @@ def columns(target: pd.DataFrame, background: pd.DataFrame | None) -> list[Packe
     return [_column(name, _joined([_own(name, f) for f in frames])) for name in names]
 
 
-def _joined(parts: "list[pd.Series[Any]]") -> "pd.Series[Any]":
+def _joined(parts: list[Column]) -> Column:
     """Join the parts of a column; the order of categories is kept where all parts share them."""
     kinds = [part.dtype for part in parts if isinstance(part.dtype, pd.CategoricalDtype)]
     if kinds and all(part.dtype == kinds[0] or part.isna().all() for part in parts):
         parts = [part.astype(kinds[0]) for part in parts]
-    joined: pd.Series[Any] = pd.concat(parts)
+    joined: Column = pd.concat(parts)
     return joined
 
 
-def _own(name: str, frame: pd.DataFrame) -> "pd.Series[Any]":
+def _own(name: str, frame: pd.DataFrame) -> Column:
     for column in frame.columns:
         if str(column) == name:
-            found: pd.Series[Any] = frame[column]
+            found: Column = frame[column]
             boolean = pd.api.types.is_bool_dtype(found)  # true and false are groups
             return found.astype("string").astype(object) if boolean else found
     return pd.Series(np.full(len(frame), np.nan), index=frame.index)
 
 
-def _column(name: str, values: "pd.Series[Any]") -> Packed:
+def _column(name: str, values: Column) -> Packed:
     if pd.api.types.is_numeric_dtype(values):
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if not _names_groups(numbers):
@@ -93,7 +92,7 @@ def _names_groups(numbers: np.ndarray) -> bool:
     return len(seen) <= 8 and bool((seen == np.rint(seen)).all())
 
 
-def _groups(values: "pd.Series[Any]") -> tuple[np.ndarray, list[str]]:
+def _groups(values: Column) -> tuple[np.ndarray, list[str]]:
     """Return codes and names of groups, in the order of categories, numbers or the alphabet."""
     try:
         codes, levels = pd.factorize(values, sort=True)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Column
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.row_columns import facts_of_rows
@@ -57,7 +57,7 @@ def notes_of_fit(model: Fitted, sets: Sets) -> list[str]:
     return annotation_notes(sets, points, probabilities_of(model, sets))
 
 
-def _is_compared(column: "pd.Series[Any]") -> bool:
+def _is_compared(column: Column) -> bool:
     """Tell whether a column is compared: numbers, or text with few values."""
     return pd.api.types.is_numeric_dtype(column) or column.nunique() <= 60
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Array, Covariates, RowLabels
+from contrastive_lvm.arrays import Array, Column, Covariates, RowLabels
 from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.estimators.subgroups import has_subgroups
 from contrastive_lvm.exceptions import InvalidDataError
@@ -134,7 +134,7 @@ class _Known(NamedTuple):
     seen: Flags
 
 
-def _read(column: "pd.Series[Any]") -> _Known:
+def _read(column: Column) -> _Known:
     seen = np.asarray(column.notna())
     numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     if numeric:
@@ -211,7 +211,7 @@ def annotation_sentences(
     return said
 
 
-def _compositions(name: str, column: "pd.Series[Any]", labels: Integers) -> list[str]:
+def _compositions(name: str, column: Column, labels: Integers) -> list[str]:
     """Describe subgroups in which nearly all rows have a value that other subgroups lack."""
     said, values = [], column.astype(object).to_numpy()
     if _read(column).n_classes == 0:

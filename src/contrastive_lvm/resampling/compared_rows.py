@@ -26,6 +26,7 @@ from contrastive_lvm.designs import Block
 from contrastive_lvm.estimators import parse_params
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.covariates import Given, check_effects, encode_sets
+from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import check_variances, refuse_unsupported, rows_for_fit
 from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.prediction_model import sizes_of_sets
@@ -125,9 +126,9 @@ class ComparedRows(NamedTuple):
 def two_sets(
     model: Any,
     sets: tuple[Any, Any],
-    groups: tuple[Any, Any],
-    size_factors: tuple[Any, Any],
-    covariates: tuple[Any, Any],
+    groups: tuple[RowLabels, RowLabels],
+    size_factors: tuple[RowNumbers, RowNumbers],
+    covariates: tuple[Covariates, Covariates],
 ) -> ComparedRows:
     """Read a target and a background, whose likelihood is that of the model."""
     if model is not None and not isinstance(model, ContrastiveLVM):
@@ -180,10 +181,10 @@ def sides_of_block(
     if covariates is not None:
         known = _encoded(likelihood, [Given("covariates", covariates, len(order))], first.shape[1])
         design = np.column_stack([design, known[order]])
-    replicates: list[Any] = [None, None]
+    replicates: list[np.ndarray | None] = [None, None]
     if groups is not None:
         checked = replicate_labels("groups", groups, len(order))[order]
-        replicates = np.split(checked, [has_block.sum()])
+        replicates = list(np.split(checked, [has_block.sum()]))
     return ComparedRows(
         (first, second),
         (replicates[0], replicates[1]),

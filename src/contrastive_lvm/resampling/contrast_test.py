@@ -6,6 +6,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array, Covariates, RowLabels
 from contrastive_lvm.checks import Seed, check_integer
+from contrastive_lvm.estimators.frames import RowNumbers
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.multi_set_lvm import MultiSetLVM
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
@@ -52,8 +53,8 @@ def contrast_test(
     groups: RowLabels = None,
     background_groups: RowLabels = None,
     paired: bool = False,
-    size_factors: Any = None,
-    background_size_factors: Any = None,
+    size_factors: RowNumbers = None,
+    background_size_factors: RowNumbers = None,
     covariates: Covariates = None,
     background_covariates: Covariates = None,
     n_resamples: int = 999,

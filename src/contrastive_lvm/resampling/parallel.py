@@ -8,10 +8,10 @@ process needs a second to start.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextlib import closing
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -23,6 +23,7 @@ from contrastive_lvm.progress import progress
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
+Batch = TypeVar("Batch", bound=Sized)
 
 
 def seed_sequence(random_state: Seed) -> np.random.SeedSequence:
@@ -50,8 +51,8 @@ def seed_sequence(random_state: Seed) -> np.random.SeedSequence:
 
 
 def run_batches(
-    function: Callable[[Any], Result],
-    batches: Sequence[Any],
+    function: Callable[[Batch], Result],
+    batches: Sequence[Batch],
     *,
     name: str,
     unit: str = "resample",

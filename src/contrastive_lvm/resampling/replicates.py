@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, RowLabels
 from contrastive_lvm.checks import check_integer
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 
@@ -49,7 +49,7 @@ class Replicates(NamedTuple):
 
 
 def check_replicates(
-    groups: Sequence[Any], n_rows: Sequence[int], names: Sequence[str] = ARGUMENTS
+    groups: Sequence[RowLabels], n_rows: Sequence[int], names: Sequence[str] = ARGUMENTS
 ) -> Replicates:
     """Return the replicates that labels of the rows of each set name.
 

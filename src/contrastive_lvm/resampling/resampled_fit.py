@@ -67,8 +67,8 @@ class ResampledFit(NamedTuple):
 def of_two_sets(
     model: ContrastiveLVM,
     sets: tuple[Any, Any],
-    groups: tuple[Any, Any],
-    covariates: tuple[Any, Any],
+    groups: tuple[RowLabels, RowLabels],
+    covariates: tuple[Covariates, Covariates],
     n_refits: int,
 ) -> ResampledFit:
     """Fit a model to a target and a background, unless it is fitted, and prepare refits."""

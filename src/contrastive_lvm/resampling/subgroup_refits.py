@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Covariates, RowLabels
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.input_rows import read_rows
 from contrastive_lvm.estimators.units import scaling_of, without_preparation
@@ -29,8 +29,8 @@ class GroupedRows(NamedTuple):
     model: ContrastiveLVM
     X: Any
     background: Any
-    covariates: tuple[Any, Any]
-    groups: tuple[Any, Any]
+    covariates: tuple[Covariates, Covariates]
+    groups: tuple[RowLabels, RowLabels]
     replicates: Replicates
 
     @property
@@ -42,7 +42,9 @@ class GroupedRows(NamedTuple):
         """Return the subgroup of each row of the target under a model."""
         return np.asarray(model.predict(self.X, covariates=self.covariates[0]))
 
-    def fit(self, latent_prior: Mixture | None, weights: tuple[Any, ...]) -> ContrastiveLVM:
+    def fit(
+        self, latent_prior: Mixture | None, weights: tuple[Array | None, ...]
+    ) -> ContrastiveLVM:
         """Fit a model of the same size with another prior of the latents to weighted rows.
 
         Warnings about the fit are not repeated.
@@ -75,8 +77,8 @@ class SubgroupRefit(NamedTuple):
 def grouped_rows(
     model: ContrastiveLVM,
     sets: tuple[Any, Any],
-    groups: tuple[Any, Any],
-    covariates: tuple[Any, Any],
+    groups: tuple[RowLabels, RowLabels],
+    covariates: tuple[Covariates, Covariates],
 ) -> GroupedRows:
     """Check that a model has subgroups, and find the replicate of each row."""
     model._fitted()

@@ -24,6 +24,7 @@ from contrastive_lvm.rows.reader import (
     Chunk,
     Positions,
     RowReader,
+    RowResults,
     floats,
     make_chunk,
     precision,
@@ -198,7 +199,7 @@ class DaskRows(RowReader):
         if client is not None:
             client.cancel(self._running)
 
-    def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
+    def map(self, function: Callable[[Matrix, slice], RowResults]) -> Any:
         """Apply a function lazily; it shows the shapes of its results on a row of zeros."""
         example = function(np.zeros((1, self.shape[1]), self.dtype), slice(0, 1))
         graph = Graph(self._tasks)

@@ -177,7 +177,7 @@ class RowSweep:
         self.K, self.n_known = self.ascent.K, 1 + model.effects.shape[1]
         self.n_pairs = len(self.ascent.eye)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle only the arguments of the constructor."""
         return RowSweep, (self.model, self.sized, self.change)
 

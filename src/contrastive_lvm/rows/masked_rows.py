@@ -12,7 +12,7 @@ entries, so it is factorised once per pattern; all `A` of a block are one produc
 `(P, D) . (D, K(K+1)/2)`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
@@ -159,7 +159,9 @@ def _deviations(
     return np.nan_to_num(centred, copy=False)
 
 
-def _outer_product(view: Any, share: Array, M: Array | None, chunk: Chunk) -> Array:
+def _outer_product(
+    view: Callable[[Chunk, slice], Array], share: Array, M: Array | None, chunk: Chunk
+) -> Array:
     """Sum `r r'` over rows, or `r r' M`, (D, .)."""
     total = np.zeros((len(share), len(share) if M is None else M.shape[1]))
     for at in row_slices(*chunk.rows.shape):

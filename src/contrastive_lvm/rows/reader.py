@@ -15,6 +15,7 @@ from operator import add
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.exceptions import InvalidDataError
@@ -33,6 +34,8 @@ from contrastive_lvm.rows.threads import in_order
 
 Result = TypeVar("Result")
 Positions: TypeAlias = slice | np.ndarray  # some rows of a chunk
+# Results for rows, or several, of which some may be None.
+RowResults: TypeAlias = np.ndarray | tuple[np.ndarray | None, ...] | None
 NUMBERS = "biuf"  # kinds of dtype that are real numbers
 CHUNK_ENTRIES = 1 << 21  # of a chunk: as many as products want at a time
 LEAST_ENTRIES = 1 << 17  # of a chunk: with less, starting a thread takes longer than its work
@@ -63,7 +66,7 @@ def _both(first: Callable[[Matrix], None], second: Callable[[Matrix], None], row
     second(rows)
 
 
-def _accept(_: Any) -> None:
+def _accept(_: object) -> None:
     """Accept everything."""
 
 
@@ -146,7 +149,7 @@ class RowReader(ABC):
         """Sum the first results of a function, and put the second ones into a new cache."""
 
     @abstractmethod
-    def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
+    def map(self, function: Callable[[Matrix, slice], RowResults]) -> Any:
         """Apply a function of a chunk and its place, and join the results to arrays of all rows.
 
         The results of a Dask array are Dask arrays.
@@ -293,7 +296,7 @@ class LocalRows(RowReader):
 
         return self.reduce(run, plus, weights=weights, cache=cache, covariates=covariates), new
 
-    def map(self, function: Callable[[Matrix, slice], Any]) -> Any:
+    def map(self, function: Callable[[Matrix, slice], RowResults]) -> Any:
         """Apply a function to chunk after chunk."""
         pairs = zip(self.slices, self.read(), strict=True)
         return _filled(((rows, function(chunk, rows)) for rows, chunk in pairs), self.shape[0])
@@ -325,19 +328,21 @@ class LocalRows(RowReader):
         return self.X if self.in_memory else super().load()
 
 
-def _filled(results: Iterator[tuple[slice, Any]], n_rows: int) -> Any:
+def _filled(results: Iterator[tuple[slice, RowResults]], n_rows: int) -> RowResults:
     """Join results of chunks to arrays of all rows; a result of None stays None."""
-    whole: list[Any] = []
+    whole: list[np.ndarray | None] = []
     single = True
     for rows, result in results:
-        single = not isinstance(result, tuple)
-        parts = (result,) if single else result
+        parts = result if isinstance(result, tuple) else (result,)
+        single = parts is not result
         whole = whole or [None] * len(parts)
         whole = [_with(w, part, rows, n_rows) for w, part in zip(whole, parts, strict=True)]
     return whole[0] if single else tuple(whole)
 
 
-def _with(whole: Any, part: Any, rows: slice, n_rows: int) -> Any:
+def _with(
+    whole: np.ndarray | None, part: np.ndarray | None, rows: slice, n_rows: int
+) -> np.ndarray | None:
     """Add some rows to an array; one row that is repeated for all rows is not copied."""
     if part is None:
         return None
@@ -352,12 +357,12 @@ def _with(whole: Any, part: Any, rows: slice, n_rows: int) -> Any:
     return whole
 
 
-def is_dask(X: Any) -> bool:
+def is_dask(X: object) -> bool:
     """Tell whether rows are a Dask array."""
     return hasattr(X, "dask") and hasattr(X, "blocks") and hasattr(X, "to_delayed")
 
 
-def is_file(X: Any) -> bool:
+def is_file(X: object) -> bool:
     """Tell whether rows are a memory map, or an array of HDF5, Zarr or backed AnnData."""
     if isinstance(X, np.memmap):
         return True
@@ -368,7 +373,7 @@ def is_file(X: Any) -> bool:
     return sliced and hasattr(X, "chunks") and not is_dask(X) and not is_sparse(X)
 
 
-def is_out_of_core(X: Any) -> bool:
+def is_out_of_core(X: object) -> bool:
     """Tell whether rows are not in memory, and must be read a chunk at a time."""
     return type(X) is not np.ndarray and (is_dask(X) or is_file(X))
 
@@ -400,7 +405,7 @@ def _refuse(X: Any, name: str) -> None:
         )
 
 
-def precision(dtype: Any) -> np.dtype[Any]:
+def precision(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Keep single precision; everything else becomes double."""
     return np.dtype(np.float32 if np.dtype(dtype) == np.float32 else np.float64)
 

@@ -12,7 +12,7 @@ A row's own weight multiplies everything that it adds to sums, but not its `E[u]
 """
 
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class RowStep:
         self.scaled = (loadings.mean / psi[:, None]).T
         self.constant = 0.5 * np.log(2.0 * np.pi * psi)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle only the arguments of the constructor."""
         return RowStep, self._given
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from contrastive_lvm.arrays import Column
 from contrastive_lvm.io.tables.recognize import (
     NUMBER,
     Written,
@@ -18,7 +19,6 @@ from contrastive_lvm.io.tables.recognize import (
 from contrastive_lvm.io.tables.summaries import NO_NAME, rows_without, without_summaries
 from contrastive_lvm.io.tables.table import (
     MISSING,
-    Column,
     Layout,
     Table,
     refuse_empty,

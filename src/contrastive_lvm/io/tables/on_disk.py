@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from contrastive_lvm.arrays import Dense, Matrix
 from contrastive_lvm.linalg.matrices import blocks, release, row_slices
@@ -28,7 +29,7 @@ def is_on_disk(values: object) -> "TypeIs[np.memmap[Any, Any]]":
     return isinstance(values, np.memmap)
 
 
-def empty_map(shape: tuple[int, int], dtype: Any) -> Dense:
+def empty_map(shape: tuple[int, int], dtype: npt.DTypeLike) -> Dense:
     """Return a map for numbers of this shape, whose space on the disk is reserved."""
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     folder = tempfile.gettempdir()
@@ -43,7 +44,7 @@ def empty_map(shape: tuple[int, int], dtype: Any) -> Dense:
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
 
 
-def filled(shape: tuple[int, int], dtype: Any, parts: Iterable[Dense]) -> Dense:
+def filled(shape: tuple[int, int], dtype: npt.DTypeLike, parts: Iterable[Dense]) -> Dense:
     """Return a map of consecutive blocks of rows."""
     found, start = empty_map(shape, dtype), 0
     for part in parts:
@@ -54,7 +55,7 @@ def filled(shape: tuple[int, int], dtype: Any, parts: Iterable[Dense]) -> Dense:
     return found
 
 
-def converted(values: Dense, dtype: Any) -> Dense:
+def converted(values: Dense, dtype: npt.DTypeLike) -> Dense:
     """Return numbers in this type, copied if they have another, on disk if they are there."""
     if not is_on_disk(values) or values.dtype == dtype:
         return values.astype(dtype, copy=False)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Column
 from contrastive_lvm.io.tables.choose_rows import alike
 from contrastive_lvm.io.tables.preparation import Preparation
 from contrastive_lvm.io.tables.recognize import certain_marks, examine, parse_written
-from contrastive_lvm.io.tables.table import Column, Layout, Table
+from contrastive_lvm.io.tables.table import Layout, Table
 
 # Words by which people name a column of replicates.
 WORDS = {
@@ -113,9 +113,7 @@ def annotation(table: Table, column: str, option: str, way: str) -> Column:
     return table.annotations[column]
 
 
-def replicates_in(
-    tables: Sequence[Table], column: str
-) -> list["np.ndarray[Any, np.dtype[np.object_]]"]:
+def replicates_in(tables: Sequence[Table], column: str) -> list[np.ndarray]:
     """Return the replicate of each row of some tables.
 
     Where no value repeats but values are stems with numbers (309_1, 309_2, ...), the stems name

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,6 @@ import pandas as pd
 from contrastive_lvm.arrays import Matrix, Sparse
 from contrastive_lvm.io.tables.on_disk import converted
 from contrastive_lvm.linalg.matrices import blocks, is_sparse
-
-Column: TypeAlias = "pd.Series[Any]"
 
 # Text that means a missing value in every column.
 MISSING = ["", "NA", "N/A", "#N/A", "n/a", "n.d.", "NaN", "nan", "NULL", "null"]
