@@ -36,6 +36,7 @@ from contrastive_lvm.estimators.input_rows import (
 from contrastive_lvm.estimators.network_checks import check_networks, check_outputs
 from contrastive_lvm.estimators.units import scaling_of
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
+from contrastive_lvm.io.model_files import SavedState
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.progress import verbosity
@@ -252,7 +253,7 @@ class Autoencoder(Estimator, ABC):
 
     # Files
 
-    def _fitted_state(self) -> dict[str, Any]:
+    def _fitted_state(self) -> SavedState:
         networks = self.network_
         return {
             "n_target": networks.architecture.n_target,
@@ -264,7 +265,7 @@ class Autoencoder(Estimator, ABC):
             **{name: getattr(self, f"{name}_") for name in LEARNED},
         }
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         check_values({**LEARNED, **SIZES}, state)
         self._encoding = checked_encoding(state.get("covariates"))
         check_values({name: array("epochs", values="any") for name in HISTORY}, state["history"])
@@ -272,11 +273,11 @@ class Autoencoder(Estimator, ABC):
         check_networks(architecture, *(state[name] for name in NETWORK_STATE))
         self._plan()
 
-    def _saved_architecture(self, state: dict[str, Any]) -> Architecture:
+    def _saved_architecture(self, state: SavedState) -> Architecture:
         missing, sizes = state["encodes_missing"], (state["n_target"], state["n_shared"])
         return self._architecture(self.n_features_in_, *sizes, encodes_missing=missing)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: SavedState) -> None:
         self._encoding = checked_encoding(state.get("covariates"))
         arrays = (state[name] for name in NETWORK_STATE)
         networks = TrainedNetworks(self._saved_architecture(state), *arrays)

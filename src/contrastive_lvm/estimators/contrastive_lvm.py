@@ -40,6 +40,7 @@ from contrastive_lvm.estimators.subgroups import (
     subgroups,
     with_supported_subgroups,
 )
+from contrastive_lvm.io.model_files import SavedState
 from contrastive_lvm.likelihoods.base import CONSTANT
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -396,7 +397,7 @@ class ContrastiveLVM(LinearPredictions):
             posterior.prior_states.get("target"), self.feature_relevance_, posterior.unit_variance
         )
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         posterior = state["posterior"]
         self._encoding = checked_encoding(state["covariates"])
         model = self._model(posterior)
@@ -404,7 +405,7 @@ class ContrastiveLVM(LinearPredictions):
         known = {name: n for name, n in n_rows.items() if n is not None}
         self._check_saved(posterior, model, known)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: SavedState) -> None:
         self._publish(state["posterior"], self._model(state["posterior"]))
 
     def _fitted_model(self) -> Model:

@@ -14,6 +14,7 @@ from contrastive_lvm.estimators.contrastive_projection import (
     check_projection_memory,
 )
 from contrastive_lvm.estimators.input_rows import check_variances
+from contrastive_lvm.io.model_files import SavedState
 from contrastive_lvm.io.value_checks import array, check_values, number
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.rows.gram_trick import reduce_to_span
@@ -119,7 +120,7 @@ class ContrastivePCA(ContrastiveProjection):
     def _fitted_state(self) -> dict[str, object]:
         return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         check_values(LEARNED, state, {"D": self.n_features_in_})
         alphas, components = state["alphas"], state["alphas_components"]
         if state["alpha"] not in alphas or not components.shape[1]:
@@ -127,7 +128,7 @@ class ContrastivePCA(ContrastiveProjection):
         check_integer("n_components", self.n_components, 1)
         _check_alpha(self.alpha)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: SavedState) -> None:
         for name, value in state.items():
             setattr(self, f"{name}_", value)
         self.components_ = self.alphas_components_[list(self.alphas_).index(self.alpha_)]

@@ -20,6 +20,7 @@ from contrastive_lvm.estimators.leakage import (
 )
 from contrastive_lvm.estimators.network_predictions import NetworkPredictions
 from contrastive_lvm.estimators.reporting import report
+from contrastive_lvm.io.model_files import SavedState
 from contrastive_lvm.vae.fit_networks import NetworkFit, Resume, continues
 from contrastive_lvm.vae.trained_networks import TrainedNetworks
 from contrastive_lvm.vae.training import TrainingPlan
@@ -315,16 +316,16 @@ class ContrastiveVAE(NetworkPredictions):
     def _separation(self) -> float:
         return check_number("separation", self.separation, 0.0, 1e9, "a number of at least 0")
 
-    def _fitted_state(self) -> dict[str, Any]:
+    def _fitted_state(self) -> SavedState:
         judged = {name: getattr(self, f"{name}_") for name in HeldOut._fields}
         return super()._fitted_state() | judged
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: SavedState) -> None:
         super()._restore(state)
         for name in HeldOut._fields:
             setattr(self, f"{name}_", state[name])
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         super()._check_state(state)
         check_held_out(state)
         n_target, n_shared = self._sizes()

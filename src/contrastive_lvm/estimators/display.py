@@ -1,7 +1,7 @@
 """Fitted estimators in notebooks: a card with the results above scikit-learn's diagram."""
 
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
 from contrastive_lvm.estimators.summary import (
     Dimension,
@@ -10,6 +10,9 @@ from contrastive_lvm.estimators.summary import (
     n_dimensions,
     summary,
 )
+
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.base_estimator import Estimator
 
 SHOWN = 8  # dimensions that have a line
 LONGEST = 40  # letters of a feature's name
@@ -42,7 +45,7 @@ font-weight:normal;background:none;color:inherit;border:0;white-space:normal}
 </style>"""
 
 
-def card_of(model: Any) -> str:
+def card_of(model: "Estimator") -> str:
     """Return the card of a fitted estimator as HTML, or an empty string before the fit."""
     if not hasattr(model, "mean_"):  # learned by all estimators
         return ""

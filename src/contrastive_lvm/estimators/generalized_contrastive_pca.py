@@ -14,6 +14,7 @@ from contrastive_lvm.estimators.contrastive_projection import (
 )
 from contrastive_lvm.estimators.input_rows import check_variances
 from contrastive_lvm.exceptions import InvalidDataError
+from contrastive_lvm.io.model_files import SavedState
 from contrastive_lvm.io.value_checks import array, check_values
 from contrastive_lvm.linalg.gauge import signed
 from contrastive_lvm.linalg.matrices import widen
@@ -130,12 +131,12 @@ class GeneralizedContrastivePCA(ContrastiveProjection):
     def _fitted_state(self) -> dict[str, object]:
         return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         check_values(LEARNED, state, {"D": self.n_features_in_})
         check_integer("n_components", self.n_components, 1)
         check_choice("method", self.method, METHODS)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: SavedState) -> None:
         for name, value in state.items():
             setattr(self, f"{name}_", value)
 

@@ -41,6 +41,7 @@ from contrastive_lvm.estimators.parse_params import EngineLike, LikelihoodLike
 from contrastive_lvm.estimators.prediction_model import PredictionModel
 from contrastive_lvm.estimators.reporting import report_of_sets
 from contrastive_lvm.estimators.row_sets import SetsOfRows, coded_labels, places_of_sets, split_rows
+from contrastive_lvm.io.model_files import SavedState
 from contrastive_lvm.io.value_checks import check_values, whole
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -352,7 +353,7 @@ class MultiSetLVM(MultiSetPredictions):
         rest = {"blocks": self.blocks_, "set_sizes": self.set_sizes_, "support": support}
         return {**super()._fitted_state(), **rest}
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         sizes, blocks, support = state["set_sizes"], state["blocks"], state["support"]
         check_values({name: whole(2) for name in sizes}, sizes)
         self._encoding = checked_encoding(state["covariates"])
@@ -371,6 +372,6 @@ class MultiSetLVM(MultiSetPredictions):
     def _fitted_model(self) -> Model:
         return model_of_blocks(self, self.blocks_, self.set_sizes_)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: SavedState) -> None:
         self.set_sizes_, self.blocks_ = state["set_sizes"], state["blocks"]
         self._publish(state["posterior"], self._fitted_model(), state["support"])

@@ -25,6 +25,7 @@ from contrastive_lvm.estimators.input_rows import (
     refuse_too_many_dimensions,
     rows_for_fit,
 )
+from contrastive_lvm.io.model_files import SavedState
 from contrastive_lvm.io.value_checks import array, check_values, flag, number, whole
 from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.linalg.gauge import canonical
@@ -199,14 +200,14 @@ class PPCA(Estimator):
     def _fitted_state(self) -> dict[str, object]:
         return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         check_values(LEARNED, state, {"D": self.n_features_in_})
         if not len(state["components"]):
             raise ValueError("components is empty")
         check_integer("n_components", self.n_components, 1)
         EM(max_iter=self.max_iter, tol=self.tol)
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: SavedState) -> None:
         self._publish(state["components"].T, state["mean"], state["noise_variance"])
         self.lower_bound_, self.n_iter_ = state["lower_bound"], state["n_iter"]
         self.converged_ = state["converged"]

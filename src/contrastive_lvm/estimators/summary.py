@@ -1,10 +1,13 @@
 """Short summaries of fitted estimators, for notebooks and the command line."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from contrastive_lvm.arrays import Array
+
+if TYPE_CHECKING:
+    from contrastive_lvm.estimators.base_estimator import Estimator
 
 TOP = 5  # features that are named for a dimension
 
@@ -35,7 +38,7 @@ class Summary(NamedTuple):
     dimensions: list[Dimension]
 
 
-def summary(model: Any, *, dimensions: int, top: int = TOP) -> Summary:
+def summary(model: "Estimator", *, dimensions: int, top: int = TOP) -> Summary:
     """Summarise a fitted estimator, with one entry for each of its first dimensions.
 
     Examples
@@ -131,7 +134,7 @@ def ending(iterations: int, *, converged: bool, unit: str = "iteration") -> str:
     )
 
 
-def _rows(model: Any) -> str:
+def _rows(model: "Estimator") -> str:
     n, m = getattr(model, "n_samples_", None), getattr(model, "n_background_samples_", None)
     if hasattr(model, "set_sizes_"):
         return f"{n:,} rows of {len(model.set_sizes_)} sets, "
@@ -140,7 +143,7 @@ def _rows(model: Any) -> str:
     return f"{n:,} rows of " if m is None else f"{n:,} target and {m:,} background rows of "
 
 
-def _model(model: Any) -> str:
+def _model(model: "Estimator") -> str:
     size = size_of(model)
     if hasattr(model, "likelihood"):
         return f"{size}, {short(model.likelihood)}"
@@ -176,7 +179,7 @@ def _ended(model: Any, *, converged: bool) -> str:
     return f"{how}; bound {_thousands(float(model.lower_bound_))}"
 
 
-def _way_out(model: Any, *, network: bool) -> str:
+def _way_out(model: "Estimator", *, network: bool) -> str:
     if network:
         return "go on with fit(..., resume=model.state_), or lower learning_rate"
     if getattr(getattr(model, "posterior_", None), "draws", None) is not None:
@@ -207,7 +210,7 @@ def _shares(model: Any) -> list[Share]:
     return []
 
 
-def _dimensions(model: Any, loadings: Array, top: int) -> list[Dimension]:
+def _dimensions(model: "Estimator", loadings: Array, top: int) -> list[Dimension]:
     shares = getattr(model, "target_variance_ratio_", None)
     shares = getattr(model, "explained_variance_ratio_", None) if shares is None else shares
     names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(loadings.shape[1])])

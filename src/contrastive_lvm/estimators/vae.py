@@ -10,6 +10,7 @@ from contrastive_lvm.checks import RandomState, check_integer
 from contrastive_lvm.estimators.autoencoder import Autoencoder
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.frames import follows_output
+from contrastive_lvm.io.model_files import SavedState
 from contrastive_lvm.vae.trained_networks import DecoderInputs
 
 
@@ -108,7 +109,7 @@ class VAE(Autoencoder):
         self._fit({"X": X}, {"covariates": covariates}, (k, 0), 0.0, resume)
         return self
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         super()._check_state(state)
         sizes = (check_integer("n_components", self.n_components, 1), 0)
         if (state["n_target"], state["n_shared"]) != sizes:

@@ -7,7 +7,7 @@ same file.
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -25,6 +25,7 @@ from contrastive_lvm.io.container import (
 from contrastive_lvm.io.flatten import class_path, find_class, flatten, unflatten
 from contrastive_lvm.io.value_checks import array, check_values, optional, whole
 
+SavedState: TypeAlias = dict[str, Any]  # what a fit has learned, as `unflatten` returns it
 FORMAT = "contrastive-lvm"
 # What a fit knows of its rows, as far as it knows it.
 ROWS = {
@@ -57,15 +58,15 @@ class Saveable:
         """
         write_model(self, path, vars(self).get("preparation_"))
 
-    def _fitted_state(self) -> dict[str, Any]:
+    def _fitted_state(self) -> SavedState:
         """Return everything that was learned, as values that `flatten` knows."""
         raise TypeError(f"{type(self).__name__} cannot be saved.")
 
-    def _check_state(self, state: dict[str, Any]) -> None:
+    def _check_state(self, state: SavedState) -> None:
         """Refuse a state that does not fit together, and parameters that `fit` would refuse."""
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: SavedState) -> None:
         """Publish a state that was checked."""
         raise TypeError(f"{type(self).__name__} cannot be loaded.")
 
