@@ -17,6 +17,7 @@ from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.parse_params import ENGINES, LIKELIHOODS, PRIORS, engine_class
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.io.atomic import special_kind
+from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.priors.mixture import Mixture
 
 MODELS = ("clvm", "vae")
@@ -116,13 +117,15 @@ def _widths(value: Setting) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def _likelihood(text: str, size_factors: str | None, model: str, *, own_noise: bool) -> Any:
+def _likelihood(text: str, size_factors: str | None, model: str, *, own_noise: bool) -> Likelihood:
     word, settings = split_settings("--likelihood", text, (*LIKELIHOODS, "mixed"))
     if word == "mixed":
         from contrastive_lvm.likelihoods.mixed import Mixed
 
         _check_settings("--likelihood", word, settings, ("features",))
-        found: Any = Mixed(_feature_table("--likelihood", "features", settings.get("features")))
+        found: Likelihood = Mixed(
+            _feature_table("--likelihood", "features", settings.get("features"))
+        )
     else:
         found = _build("--likelihood", word, settings, LIKELIHOODS[word])
     if own_noise and not found._has_own_noise:

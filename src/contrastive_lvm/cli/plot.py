@@ -252,26 +252,31 @@ def _uncertainty(picture: Picture) -> "Axes":
     return plot_uncertainty(found, picture.labels(), **picture.count())
 
 
-def _of_model(name: str) -> Callable[[Picture], Any]:
+def _of_model(name: str) -> "Callable[[Picture], Axes | Figure]":
     """Return a plot that needs nothing but the model."""
 
-    def draw(picture: Picture) -> Any:
+    def draw(picture: Picture) -> "Axes | Figure":
         from contrastive_lvm import plots
 
-        return getattr(plots, f"plot_{name}")(picture.model)
+        drawn: Axes | Figure = getattr(plots, f"plot_{name}")(picture.model)
+        return drawn
 
     return draw
 
 
-def _of_rows(name: str, *, labels: bool = False, count: bool = False) -> Callable[[Picture], Any]:
+def _of_rows(
+    name: str, *, labels: bool = False, count: bool = False
+) -> "Callable[[Picture], Axes | Figure]":
     """Return a plot of the model and the rows of the target."""
 
-    def draw(picture: Picture) -> Any:
+    def draw(picture: Picture) -> "Axes | Figure":
         from contrastive_lvm import plots
 
         own = (picture.labels(),) if labels else ()
         given = picture.count() if count else {}
-        return getattr(plots, f"plot_{name}")(picture.model, picture.target(), *own, **given)
+        plot = getattr(plots, f"plot_{name}")
+        drawn: Axes | Figure = plot(picture.model, picture.target(), *own, **given)
+        return drawn
 
     return draw
 
@@ -288,7 +293,7 @@ def _missing(picture: Picture) -> "Axes":
     return plot_missing(*picture.sets.frames())
 
 
-PLOTS: dict[str, Callable[[Picture], Any]] = {
+PLOTS: "dict[str, Callable[[Picture], Axes | Figure]]" = {
     "latents": _latents,
     "shared": _shared,
     "subgroups": _of_rows("subgroups"),

@@ -49,7 +49,7 @@ def plot_variance_shares(model: Any, *, ax: Axes | None = None, title: str | Non
     return ax
 
 
-def _bars(block: str, shares: Any, colour: str) -> Iterable[tuple[str, float, str]]:
+def _bars(block: str, shares: Array, colour: str) -> Iterable[tuple[str, float, str]]:
     shares = np.asarray(shares, dtype=np.float64)
     shown = len(shares) if len(shares) <= 8 else 7
     for i, share in enumerate(shares[:shown]):

@@ -242,7 +242,7 @@ def _likelier(fitted: MultiSetLVM, without: MultiSetLVM, block: Block) -> MultiS
     return fitted if fitted.lower_bound_ - without.lower_bound_ > needed else without
 
 
-def refuse_background(*given: Any) -> None:
+def refuse_background(*given: object) -> None:
     """Refuse arguments about a background, which a model of several sets lacks."""
     if any(value is not None for value in given):
         reason = "applies to a ContrastiveLVM; a MultiSetLVM has sets=... and one argument for all."

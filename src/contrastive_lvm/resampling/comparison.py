@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.decomposition import PCA
 from sklearn.utils import get_tags
 
@@ -135,7 +135,7 @@ def _read(X: Any, background: Any) -> TwoSets:
     return sets[0], sets[1]
 
 
-def default_methods(n_components: int) -> dict[str, Any]:
+def default_methods(n_components: int) -> dict[str, BaseEstimator]:
     """Return the methods that are compared unless others are given."""
     return {
         "PCA": PCA(n_components),

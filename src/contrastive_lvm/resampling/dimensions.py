@@ -71,7 +71,7 @@ def choose_dimensions(
     background: Any,
     model: ContrastiveLVM | None = None,
     n_target: Sequence[int] = (0, 1, 2, 3),
-    n_shared: Any = "auto",
+    n_shared: int | str | Sequence[int] = "auto",
     groups: RowLabels = None,
     background_groups: RowLabels = None,
     covariates: Covariates = None,
@@ -289,7 +289,7 @@ class _Grid:
         return DimensionChoice(n_target, n_shared, best_first)
 
 
-def _is_auto(value: Any) -> bool:
+def _is_auto(value: object) -> bool:
     return isinstance(value, str) and value == "auto"
 
 

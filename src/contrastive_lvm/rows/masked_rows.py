@@ -15,7 +15,7 @@ entries, so it is factorised once per pattern; all `A` of a block are one produc
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -259,8 +259,12 @@ class MaskedRows(KeptRows):
         return found
 
 
-def _sort_first(function: Any, keeps_rows: bool, chunk: Chunk) -> tuple[Statistics, Any]:  # noqa: FBT001
-    order: Any = sort_by_pattern(chunk.rows)
+def _sort_first(
+    function: Callable[[Chunk], Statistics],
+    keeps_rows: bool,  # noqa: FBT001
+    chunk: Chunk,
+) -> tuple[Statistics, list[SortedRows] | npt.NDArray[np.int32]]:
+    order = sort_by_pattern(chunk.rows)
     kept = list(sorted_rows(chunk, order)) if keeps_rows else order
     return function(chunk._replace(cached=kept)), kept
 
