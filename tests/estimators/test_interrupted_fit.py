@@ -139,7 +139,7 @@ def test_warnings_of_a_fit_point_at_the_line_that_called_it() -> None:
         clvm.ContrastiveLVM(1, 1, inference=clvm.EM(max_iter=1)),
         clvm.PPCA(1, max_iter=1),
     ):
-        sets = {} if isinstance(model, clvm.PPCA) else {"background": GAPS[::-1]}
+        sets = {} if isinstance(model, clvm.PPCA) else {"background": GAPS[::-1] + 1.0}
         with pytest.warns(ConvergenceWarning) as caught:
             model.fit(GAPS, **sets)
         assert {warning.filename for warning in caught} == {__file__}
