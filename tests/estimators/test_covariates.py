@@ -135,6 +135,20 @@ def test_the_units_and_coding_of_covariates_change_nothing_else() -> None:
     assert np.array_equal(arrays.covariate_effects_, other.covariate_effects_)
 
 
+@pytest.mark.parametrize("unit", [1e200, 1e-200])
+def test_covariates_whose_squares_are_no_numbers(unit: float) -> None:
+    X, B, C, E = sets()
+    ages = [known[["age"]] for known in (C, E)]
+
+    def latents(unit: float) -> Array:
+        given: Any = [unit * known for known in ages]
+        model = clvm.ContrastiveLVM(1, 2)
+        model.fit(X, background=B, covariates=given[0], background_covariates=given[1])
+        return model.transform(X, covariates=given[0])
+
+    np.testing.assert_allclose(latents(unit), latents(1.0), atol=1e-6)
+
+
 def test_parts_and_removal() -> None:
     X, _, C, _ = sets(missing=0.1)
     model = fitted(0.1)

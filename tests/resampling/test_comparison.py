@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA
 
 import contrastive_lvm as clvm
 from contrastive_lvm.cli.main import run
+from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.resampling.comparison import _agreement
 
 DATA = clvm.datasets.make_subgroups(160, 160, random_state=0)
@@ -154,3 +155,9 @@ def test_half_of_the_rows_may_not_vary() -> None:
     found = clvm.compare_methods(X, background=B, methods=methods, n_resamples=2, random_state=0)
     assert 0.0 <= value(found, "PCA", "stability") <= 1.0
     assert np.isnan(value(found, "PCA", "log_likelihood"))  # no density
+
+
+@pytest.mark.parametrize("methods", ["PPCA", ["PPCA"], [clvm.PPCA(1)], {}])
+def test_methods_without_names_are_refused(methods: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="must be unfitted estimators by name"):
+        clvm.compare_methods(np.eye(6), background=np.eye(6), methods=methods)

@@ -156,3 +156,18 @@ def test_rows_that_do_not_vary_or_overflow_are_refused(value: float) -> None:
     X[0, 0] = value
     with pytest.raises(ValueError, match=r"do not vary|squares"):
         choose([X, X[:15]], n_target=(0, 1), n_shared=(1,))
+
+
+@pytest.mark.parametrize("kind", [clvm.ContrastiveVAE, clvm.PPCA])
+def test_models_without_blocks_are_refused(kind: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="use a ContrastiveLVM, or leave it out"):
+        choose(sets(1, 1), model=kind())
+
+
+def test_sizes_may_come_from_a_generator() -> None:
+    assert choose(sets(1, 1), n_target=iter([1]), n_shared=iter([1])).n_target == 1
+
+
+def test_sizes_that_few_rows_do_not_allow_are_left_out() -> None:
+    found = choose([rows[:3] for rows in sets(1, 1)], n_target=(0, 1), cv=3)
+    assert (found.table["n_shared"] + found.table["n_target"]).max() <= 1

@@ -132,9 +132,13 @@ def encode_sets(
     ]
     weights = [np.ones(one.n_rows) if one.weights is None else one.weights for one in sets]
     rows, w = np.vstack(coded), np.concatenate(weights)
+    # Squares of large and small numbers overflow and vanish; powers of two divide without rounding.
+    unit = 2.0 ** np.frexp(np.abs(rows).max(axis=0))[1]
+    rows /= unit
     center = np.average(rows, axis=0, weights=w)
     scale = np.sqrt(np.average((rows - center) ** 2, axis=0, weights=w))
     scale = np.where(scale > 1e-12 * np.abs(center), scale, 0.0)
+    center, scale = unit * center, unit * scale
     encoding = Encoding(names, levels, center, scale)
     _refuse_constant(encoding, sets[0].argument)
     encoded = [(values - center) / scale for values in coded]

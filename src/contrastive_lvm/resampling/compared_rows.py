@@ -123,6 +123,14 @@ class ComparedRows(NamedTuple):
         return first, second
 
 
+def unfitted_model(model: Any) -> ContrastiveLVM:
+    """Return a copy of a model without its fit, or the default one; refuse other estimators."""
+    if model is not None and not isinstance(model, ContrastiveLVM):
+        reason = "is not a model with a likelihood; use a ContrastiveLVM, or leave it out."
+        raise InvalidParameterError("model", model, reason)
+    return ContrastiveLVM() if model is None else clone(model)
+
+
 def two_sets(
     model: Any,
     sets: tuple[Any, Any],
@@ -131,10 +139,7 @@ def two_sets(
     covariates: tuple[Covariates, Covariates],
 ) -> ComparedRows:
     """Read a target and a background, whose likelihood is that of the model."""
-    if model is not None and not isinstance(model, ContrastiveLVM):
-        reason = "is not a model with a likelihood; use a ContrastiveLVM, or leave it out."
-        raise InvalidParameterError("model", model, reason)
-    shell = ContrastiveLVM() if model is None else clone(model)
+    shell = unfitted_model(model)
     if sets[1] is None:
         reason = "is missing; give the rows to compare with."
         raise InvalidParameterError("background", None, reason)

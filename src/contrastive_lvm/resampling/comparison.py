@@ -97,6 +97,9 @@ def compare_methods(
     """
     n_components = check_integer("n_components", n_components, 1)
     check_integer("n_resamples", n_resamples, 1)
+    if methods is not None and not (isinstance(methods, Mapping) and methods):
+        reason = 'must be unfitted estimators by name, such as {"PPCA": PPCA(2)}.'
+        raise InvalidParameterError("methods", methods, reason)
     sets = _read(X, background)
     most = min(sets[0].shape[0] // 2, sets[0].shape[1] - 1)
     if methods is None and n_components > most:

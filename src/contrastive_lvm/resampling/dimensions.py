@@ -34,6 +34,7 @@ from contrastive_lvm.estimators.prediction_model import (
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.resampling.compared_rows import unfitted_model
 from contrastive_lvm.resampling.parallel import seed_sequence
 from contrastive_lvm.resampling.refit import Refit, Refitted, closed_form_engine
 from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, joined, refit_rows
@@ -119,7 +120,7 @@ def choose_dimensions(
     >>> found.n_target, found.n_shared
     (2, 2)
     """
-    estimator = ContrastiveLVM() if model is None else clone(model)
+    estimator = unfitted_model(model)
     targets = _sizes("n_target", n_target)
     shared = None if _is_auto(n_shared) else _sizes("n_shared", n_shared)
     largest = {"n_target": max(targets), "n_shared": 1 if shared is None else max(*shared, 1)}
@@ -249,6 +250,8 @@ class _Grid:
         hopeless = 0
         for k in reversed(shared):
             allowed = [t for t in self.targets if self.folded.allows(k + t)]
+            if not allowed and not self.pairs:
+                continue
             for t in allowed:
                 self._try(k, t)
             behind, errors = self._behind()
@@ -295,8 +298,9 @@ def _is_auto(value: object) -> bool:
 
 def _sizes(name: str, given: Any) -> list[int]:
     """Return numbers of dimensions to try, each once, in order."""
-    values = [given] if isinstance(given, int | np.integer) else given
-    if isinstance(values, str) or not np.iterable(values) or not list(values):
+    several = np.iterable(given) and not isinstance(given, str)
+    values = list(given) if several else [given] if isinstance(given, int | np.integer) else []
+    if not values:
         reason = "must be a sequence of numbers of dimensions, such as (0, 1, 2)."
         raise InvalidParameterError(name, given, reason)
     return sorted({check_integer(name, value, 0) for value in values})

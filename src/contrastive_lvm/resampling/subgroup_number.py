@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from sklearn.base import clone
 
 from contrastive_lvm.arrays import Array, RowLabels
 from contrastive_lvm.checks import Seed, check_integer
@@ -33,6 +32,7 @@ from contrastive_lvm.linalg.normal_mixture import NormalMixture, condition
 from contrastive_lvm.prediction import Linear, column_moments
 from contrastive_lvm.priors.mixture import Mixture
 from contrastive_lvm.resampling import LEVEL
+from contrastive_lvm.resampling.compared_rows import unfitted_model
 from contrastive_lvm.resampling.parallel import seed_sequence
 from contrastive_lvm.resampling.replicates import check_replicates
 from contrastive_lvm.resampling.unimodality import dip_pvalue
@@ -108,7 +108,7 @@ def choose_subgroups(
     >>> found.n_components, found.pvalue
     (4, 0.025)
     """
-    estimator = ContrastiveLVM() if model is None else clone(model)
+    estimator = unfitted_model(model)
     prior = estimator.latent_prior or Mixture()
     estimator.set_params(latent_prior=None).fit(
         X, background=background, groups=groups, background_groups=background_groups
