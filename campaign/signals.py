@@ -30,8 +30,8 @@ X, B, old = (np.load(f"{sys.argv[1]}/{name}.npy") for name in ("target", "backgr
 model = clvm.ContrastiveLVM(1, 1).fit(old, background=old)
 before = model.transform(old)
 model.set_params(n_target=2, n_shared=8, likelihood=sys.argv[2], n_init=1000)
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         model.fit(X, background=B)

@@ -500,6 +500,21 @@ def test_a_session_that_is_none_is_refused(client: Any, folder: Path, content: b
     assert not [path for path in folder.parent.rglob("*") if path.name in ("passwd", "x.clvm")]
 
 
+def test_a_damaged_session_leaves_the_present_one_as_it_is(client: Any, folder: Path) -> None:
+    """Even if its files have the names of present ones, and only the last of them is damaged."""
+    place = opened(client)
+    put(client, place, "a.csv", csv())
+    choose(client, place, by="group", target=["case"], n_target="1")
+    client.post(f"{place}/fits", headers=OWN)
+    assert ended(client, place, "fit1")["status"] == "done"
+    files = {path.name: path.read_bytes() for path in (folder / place[3:]).iterdir()}
+    fits = [{"name": "fit1", "choices": as_json(Choices()), "files": ["a.csv"]}]
+    outputs = {"fit1.clvm": b"x" * 99, "fit1.html": b"y" * 99}  # without fit1.json
+    damaged = archive(GOOD | {"fits": fits}, **{"a.csv": b"p,q\n1,2\n"}, **outputs)
+    assert put(client, place, "other.zip", damaged).status_code == 400
+    assert {path.name: path.read_bytes() for path in (folder / place[3:]).iterdir()} == files
+
+
 def test_no_mutated_session_breaks_the_server(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "QUESTION", "print('{}')")  # what the file holds is no matter
     rng, place = np.random.default_rng(1), opened(client)

@@ -86,6 +86,8 @@ class Session:
 
     async def add(self, path: Path) -> None:
         """Add a file and inspect it."""
+        if len(self.files) == 2:  # another upload was quicker
+            raise ValueError("there are two files already; remove one first.")
         self.files.append(path)
         await self.look(path)
         found = self.read.get(path.name, {"error": "it was removed"})
@@ -270,19 +272,27 @@ class Session:
                     archive.write(self.folder / f"{fit.name}{ending}", f"{fit.name}{ending}")
 
     async def open(self, path: Path) -> None:
-        """Replace this session by one that was downloaded."""
+        """Replace this session by one that was downloaded; one that is damaged changes nothing."""
         if self.tasks:
             raise ValueError("a fit is running; cancel it before you open a session.")
+        fresh = self.folder / f"opened-{secrets.token_hex(4)}"
         try:
+            fresh.mkdir(mode=0o700)
             with zipfile.ZipFile(path) as archive:
                 files, choices, fits = _parse_session(archive)
                 names = [*files, *(f"{fit}{ending}" for fit in fits for ending in OUTPUTS)]
-                await asyncio.to_thread(_extract, archive, names, self.folder)
+                await asyncio.to_thread(_extract, archive, names, fresh)
+            if self.tasks:
+                raise ValueError("a fit was begun meanwhile")
+            for name in names:
+                (fresh / name).replace(self.folder / name)
         except DAMAGES as error:
             raise ValueError(
                 f"{path.name} is not a session that can be opened ({_clause(error)}); drop one "
                 "that was saved on this page."
             ) from error
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
         self.files, self.choices, self.fits = [self.folder / name for name in files], choices, fits
         await asyncio.gather(*(self.look(own) for own in self.files))
 
