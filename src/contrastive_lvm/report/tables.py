@@ -24,7 +24,7 @@ def tables_of_model(model: Fitted, sets: Sets, evidence: Evidence) -> dict[str, 
     if sets.background is not None:
         found["background"] = _latents(model, sets, sets.background, "background")
     if evidence.means is not None:
-        found["means"] = evidence.means.table
+        found["means"] = evidence.means.table.rename_axis("feature")
     if evidence.subgroups is not None:
         apart = evidence.subgroups.differences.table
         found["subgroups"] = apart.assign(subgroup=apart.subgroup + 1).set_index("subgroup")
@@ -38,7 +38,7 @@ def tables_of_model(model: Fitted, sets: Sets, evidence: Evidence) -> dict[str, 
             for i, share in enumerate(own.tolist())
         }
         shares["noise"] = float(model.noise_variance_ratio_)
-        found["variance"] = pd.DataFrame({"share": shares})
+        found["variance"] = pd.DataFrame({"share": shares}).rename_axis("part")
     found["settings"] = _settings(model, sets, evidence)
     return found
 
@@ -84,7 +84,7 @@ def _settings(model: Fitted, sets: Sets, evidence: Evidence) -> pd.DataFrame:
         values["rows of the background"] = sets.background.n_rows
     values |= {"scaling": sets.preparation.scaling.method, "verdict": evidence.verdict["sentence"]}
     values |= {"test": evidence.verdict["method"], "converged": bool(model.converged_)}
-    return pd.DataFrame({"value": values}).astype(str)
+    return pd.DataFrame({"value": values}).astype(str).rename_axis("setting")
 
 
 def write_workbook(path: Path, tables: dict[str, pd.DataFrame]) -> None:
