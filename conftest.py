@@ -17,6 +17,14 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(autouse=True)
+def published_data(request: pytest.FixtureRequest) -> None:
+    """Skip the examples of functions that fetch data if no folder has them."""
+    example = isinstance(request.node, pytest.DoctestItem)
+    if example and ".fetch_" in request.node.name and "CONTRASTIVE_LVM_DATA" not in os.environ:
+        pytest.skip("needs the data under CONTRASTIVE_LVM_DATA")
+
+
+@pytest.fixture(autouse=True)
 def closed_figures() -> Iterator[None]:
     """Close the figures that a test has opened, where some package has loaded pyplot."""
     yield

@@ -47,8 +47,8 @@ def fetch_mice_protein() -> MiceProtein:
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> data = clvm.datasets.fetch_mice_protein()  # doctest: +SKIP
-    >>> data.target.shape  # doctest: +SKIP
+    >>> data = clvm.datasets.fetch_mice_protein()
+    >>> data.target.shape
     (270, 77)
     """
     table = read_mice(find("mice_protein/Data_Cortex_Nuclear.csv"))

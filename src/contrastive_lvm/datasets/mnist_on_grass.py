@@ -56,8 +56,8 @@ def fetch_mnist_on_grass(
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> data = clvm.datasets.fetch_mnist_on_grass()  # doctest: +SKIP
-    >>> data.target.shape  # doctest: +SKIP
+    >>> data = clvm.datasets.fetch_mnist_on_grass()
+    >>> data.target.shape
     (30000, 784)
     """
     rng = np.random.default_rng(random_state)

@@ -101,8 +101,8 @@ def fetch_kang_pbmc(n_genes: int = 500) -> CellCounts:
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> data = clvm.datasets.fetch_kang_pbmc()  # doctest: +SKIP
-    >>> data.target.shape  # doctest: +SKIP
+    >>> data = clvm.datasets.fetch_kang_pbmc()
+    >>> data.target.shape
     (1500, 500)
     """
     check_integer("n_genes", n_genes, 1)

@@ -48,8 +48,8 @@ def fetch_tennessee_eastman(fault: int = 5) -> ProcessData:
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> data = clvm.datasets.fetch_tennessee_eastman()  # doctest: +SKIP
-    >>> data.target.shape  # doctest: +SKIP
+    >>> data = clvm.datasets.fetch_tennessee_eastman()
+    >>> data.target.shape
     (480, 52)
     """
     if isinstance(fault, bool) or fault not in FAULTS:

@@ -202,8 +202,8 @@ def fetch_daily_sports(which: str = "subject1", every: int = 1) -> SensorData:
     Examples
     --------
     >>> import contrastive_lvm as clvm
-    >>> data = clvm.datasets.fetch_daily_sports()  # doctest: +SKIP
-    >>> data.target.shape  # doctest: +SKIP
+    >>> data = clvm.datasets.fetch_daily_sports()
+    >>> data.target.shape
     (15000, 45)
     """
     if which not in list(SPORTS):
