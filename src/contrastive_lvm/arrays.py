@@ -20,6 +20,8 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 RowWeights: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 # Rows of data: dense in single or double precision, or sparse, one row after the other.
 Dense: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Floats: TypeAlias = npt.NDArray[np.floating[Any]]  # values in single or double precision
+Precision: TypeAlias = type[np.float32] | type[np.float64]
 Sparse: TypeAlias = sp.csr_matrix | sp.csr_array
 Matrix: TypeAlias = Dense | Sparse
 Column: TypeAlias = "pd.Series[Any]"  # of a table, of any type

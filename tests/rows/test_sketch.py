@@ -40,9 +40,9 @@ def test_the_likelihood_in_a_sketch_is_that_of_all_features(most: int) -> None:
     X, B = sparse_sets()
     weights = None if most == 1 else [rng.integers(0, most, X.shape[0]).astype(float), None]
     sources = operators([X, B], weights)
-    sketch = first_sketch(sources, 5, 1)
+    sketch = first_sketch(sources, 5, 1, np.float64)
     basis = np.hstack(sketch.basis)
-    np.testing.assert_allclose(basis.T @ basis, np.eye(30), atol=1e-12)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(sketch.size), atol=1e-12)
     L = np.vstack([rng.standard_normal((30, 5)), np.zeros((1, 5))])
     for whole, small in zip(sources, sketch.scatters(), strict=True):
         one = whole.statistics(Loadings(sketch.lift(L)), np.full(400, 0.7), whole.mean)
@@ -53,10 +53,54 @@ def test_the_likelihood_in_a_sketch_is_that_of_all_features(most: int) -> None:
         assert two.square.sum() == pytest.approx(one.square.sum())
 
 
+def test_loadings_in_single_precision_are_corrected_in_double() -> None:
+    rng = np.random.default_rng(7)
+    sources = operators(sparse_sets())
+    sketch = first_sketch(sources, 5, 1, np.float32)
+    assert {block.dtype for block in sketch.basis} == {np.dtype(np.float32)}
+    L = sketch.lift(np.vstack([rng.standard_normal((sketch.size, 5)), np.zeros((1, 5))]))
+    exact = sketch.renewed(L).extended(rng.standard_normal((400, 3)))
+    np.testing.assert_allclose(exact.lift(np.vstack([exact.coordinates(L), L[:1]])), L, atol=1e-7)
+    basis = np.hstack(exact.basis)
+    small = np.diag([*np.ones(5), *np.full(3, 1e-6)])  # new directions only correct the others
+    for rows, matrix, product in zip(sources, exact.matrices, exact.products, strict=True):
+        T = rows.product(np.eye(400))
+        np.testing.assert_allclose(product[0], T @ basis[:, :5], atol=1e-10 * np.abs(T).max())
+        error = small @ (matrix - basis.T @ T @ basis) @ small
+        assert np.abs(error).max() < 1e-12 * np.abs(T).max()
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_rows_far_from_one_are_multiplied_in_double(size: float) -> None:
+    model, engine = contrastive_model(2, 3), clvm.EM()
+    sets = sparse_sets(3)
+    sketched = engine._sketched(model, engine._prepare(model, [size * rows for rows in sets]))
+    assert sketched.sketch is not None
+    assert sketched.sketch.dtype == np.float64
+    found = engine._run(model, sketched)
+    plain = engine._run(model, engine._sketched(model, engine._prepare(model, sets)))
+    n = sum(rows.shape[0] * rows.shape[1] for rows in sets)
+    assert found.lower_bound + n * np.log(size) == pytest.approx(plain.lower_bound, abs=1e-4)
+
+
+def test_products_in_single_precision_are_those_of_the_rows() -> None:
+    rng = np.random.default_rng(8)
+    sets = sparse_sets(2)
+    weights = rng.integers(0, 3, 80).astype(float)
+    far = sp.csr_array(sets[0] + sp.csr_array(np.eye(1, 400, 5) * 300.0 * np.ones((80, 1))))
+    for rows in operators([sets[1], far], [None, weights]):
+        M = np.linalg.qr(rng.standard_normal((400, 4)))[0]
+        expected = rows.product(M)
+        for own in (rows, rows.with_columns()):
+            found = own.product(M.astype(np.float32))
+            assert found.dtype == np.float32
+            np.testing.assert_allclose(found, expected, atol=2e-6 * np.abs(expected).max())
+
+
 def test_the_step_outside_is_that_of_a_sweep_over_all_features() -> None:
     rng = np.random.default_rng(2)
     sources = operators(sparse_sets())
-    sketch = first_sketch(sources, 5, 1)
+    sketch = first_sketch(sources, 5, 1, np.float64)
     A, psi = rng.standard_normal((30, 5)), 0.7
     slope = A @ np.linalg.inv(np.eye(5) + A.T @ A / psi) / psi
     step = sketch.step([slope, slope], np.eye(5), psi)

@@ -7,6 +7,7 @@ that over all features (`rows/sketch.py` derives the step).
 
 import numpy as np
 
+from contrastive_lvm.arrays import Array
 from contrastive_lvm.coordinate_ascent.problem import SETTLED, Problem, RowResults, WarmStart
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import Ascent, ascend
@@ -14,6 +15,8 @@ from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.sketch import Sketch, Step
 
 INNER = 0.01  # gain at which sweeps in a subspace stop, in units of that of the last step outside
+EXACT = 1e-6  # gain of rounding, in units of the tolerance; bounds err by 1e5 times as much
+RISING = 10.0  # gain at which directions have lost their orthogonality, in units of the least
 MOST_DIRECTIONS = 15  # of a subspace, for each column; with more, the leading ones are kept
 
 
@@ -25,27 +28,37 @@ def ascend_in_sketch(
     Returns the state at the end, and the last ascent. Its start is in the subspace of the sketch.
     """
     model = start.problem.model
-    settled = max(tol, SETTLED * sum(rows.n_rows for rows in data.sets))
+    settled, least_gain = max(tol, SETTLED * sum(rows.n_rows for rows in data.sets)), np.inf
     try:
         while True:
             left = max(1, max_sweeps - start.n_sweeps)
             problem, point, carry, *_ = start
             ascent = ascend(problem, point, carry, memory=memory, max_sweeps=left, tol=settled)
-            start = start.after(ascent)
+            # Bounds in single precision may lie above the optimum.
+            before = start.lower_bounds[start.lower_bounds <= ascent.trace[-1]]
+            start = start._replace(lower_bounds=before).after(ascent)
             step = _step_outside(problem, sketch, ascent)
             least = max(tol, 8 * np.finfo(float).eps * abs(ascent.trace[-1]))
-            if start.n_sweeps >= max_sweeps or (step.gain < least and settled <= tol):
+            optimal = step.gain < least and step.rounding < EXACT * least
+            if start.n_sweeps >= max_sweeps or (optimal and settled <= tol):
                 break
             settled = max(tol, INNER * step.gain)
-            if step.gain < least:
+            if optimal:
+                continue
+            least_gain = min(least_gain, step.gain)
+            if step.gain < max(least, step.rounding) or step.gain > RISING * least_gain:
+                L = sketch.lift(problem.unflatten(start.point).L)
+                sketch, least_gain = sketch.renewed(L), np.inf
+                start = _moved(start, data, sketch, sketch.coordinates(L))
                 continue
             if sketch.size > MOST_DIRECTIONS * model.n_columns:
                 sketch, start = _with_fewer_directions(data, sketch, start)
+            L = start.problem.unflatten(start.point).L[:-1]
             sketch = sketch.extended(step.directions)
-            start = _moved(start, Problem(model, data.within(sketch)))
+            start = _moved(start, data, sketch, L)
     except KeyboardInterrupt as stop:
         raise start.kept_after(stop) from None
-    return start, ascent._replace(converged=ascent.converged and step.gain < least)
+    return start, ascent._replace(converged=ascent.converged and optimal)
 
 
 def _step_outside(problem: Problem, sketch: Sketch, ascent: Ascent[RowResults]) -> Step:
@@ -64,13 +77,16 @@ def _step_outside(problem: Problem, sketch: Sketch, ascent: Ascent[RowResults]) 
     return sketch.step(slopes, moment, float(noise[0]))
 
 
-def _moved(start: WarmStart, problem: Problem) -> WarmStart:
-    """Return a start in a larger subspace, whose first directions are those before."""
-    p, size = start.problem.unflatten(start.point), len(problem.unit)
-    L = np.zeros((size, p.L.shape[1]))
-    L[: len(p.L) - 1] = p.L[:-1]
+def _moved(start: WarmStart, data: Data, sketch: Sketch, L: Array) -> WarmStart:
+    """Return a start in another subspace, from loadings over its first directions."""
+    p, problem = (
+        start.problem.unflatten(start.point),
+        Problem(start.problem.model, data.within(sketch)),
+    )
+    size = len(problem.unit)
     psi = np.broadcast_to(p.psi[..., :1], (*p.psi.shape[:-1], size))
     means = tuple(rows.mean for rows in problem.data.sets)
+    L = np.pad(L, ((0, size - len(L)), (0, 0)))
     point = problem.flatten(p._replace(L=L, psi=psi, means=means))
     return start._replace(problem=problem, point=point, carry=problem.first_carry())
 
@@ -79,15 +95,10 @@ def _with_fewer_directions(
     data: Data, sketch: Sketch, start: WarmStart
 ) -> tuple[Sketch, WarmStart]:
     """Keep the loadings and as many leading directions of the rows in a subspace."""
-    p = start.problem.unflatten(start.point)
+    L = start.problem.unflatten(start.point).L[:-1]
     shares = [1.0 / rows.n_rows for rows in sketch.sources]
     pairs = zip(shares, sketch.matrices, strict=True)
     leading = np.linalg.eigh(sum(share * matrix for share, matrix in pairs))[1]
-    U = np.linalg.qr(np.hstack([p.L[:-1], leading[:, : -3 * p.L.shape[1] : -1]]))[0]
+    U = np.linalg.qr(np.hstack([L, leading[:, : -3 * L.shape[1] : -1]]))[0]
     sketch = sketch.turned(U)
-    problem = Problem(start.problem.model, data.within(sketch))
-    L = np.vstack([U.T @ p.L[:-1], np.zeros((1, p.L.shape[1]))])
-    psi = np.broadcast_to(p.psi[..., :1], (*p.psi.shape[:-1], len(L)))
-    means = tuple(rows.mean for rows in problem.data.sets)
-    point = problem.flatten(p._replace(L=L, psi=psi, means=means))
-    return sketch, start._replace(problem=problem, point=point)
+    return sketch, _moved(start, data, sketch, U.T @ L)

@@ -345,6 +345,8 @@ def normal_components(model: Model, data: Data | None, posterior: Posterior) -> 
     own = (block.name for block in model.blocks if name in block.sets)
     L = np.hstack([posterior.loadings[n] for n in own if n in posterior.loadings])
     psi, mean = np.atleast_2d(posterior.noise_variance)[-1], posterior.means[name]
+    if isinstance(rows, Scatter):
+        return np.ascontiguousarray((L @ _scales_of_rows(rows, L / psi[:, None], L)).T)
     for _ in range(EM_STEPS):
         sums = rows.statistics(Loadings(L, None), psi, mean)
         moment = unpack(sums.latent[:, None])[0] / sums.n_rows
@@ -352,6 +354,23 @@ def normal_components(model: Model, data: Data | None, posterior: Posterior) -> 
         if np.abs(moment - np.eye(len(moment))).max(initial=0.0) < EM_TOL:
             break
     return np.ascontiguousarray(L.T)
+
+
+def _scales_of_rows(rows: Scatter, scaled: Array, L: Array) -> Array:
+    """Return the R of all EM steps, (K, K), from one product of the scatter T.
+
+    With `A = L' psi^-1 L` and `V = (I + R' A R)^-1`, the mean of `E[z_i z_i']` is
+    `V + V R' L' psi^-1 T psi^-1 L R V / n`.
+    """
+    inner, outer = L.T @ scaled, scaled.T @ rows.product(scaled) / rows.n_rows
+    R = identity = np.eye(L.shape[1])
+    for _ in range(EM_STEPS):
+        V = np.linalg.inv(identity + R.T @ inner @ R)
+        moment = V + V @ (R.T @ outer @ R) @ V
+        R = R @ np.linalg.cholesky((moment + moment.T) / 2.0)
+        if np.abs(moment - identity).max(initial=0.0) < EM_TOL:
+            break
+    return R
 
 
 def warn_about_convergence(engine: Engine) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from contrastive_lvm.arrays import Array, Dense, Matrix, Sparse
 
@@ -92,6 +93,13 @@ def sparse_rows(X: Sparse, rows: slice) -> Sparse:
     return _csr(X.data[first:last], X.indices[first:last], indptr, shape)
 
 
+def transposed(X: Sparse) -> sp.csc_array:
+    """Return the transpose of a CSR matrix, which may be a part of a larger one, without a copy."""
+    found = sp.csc_array((X.shape[1], X.shape[0]), dtype=X.dtype)
+    found.data, found.indices, found.indptr = X.data, X.indices, X.indptr
+    return found
+
+
 def _csr(
     data: Array, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
 ) -> sp.csr_array:
@@ -101,17 +109,24 @@ def _csr(
     return found
 
 
-def shift_columns(X: Sparse, pivot: Array) -> Sparse:
-    """Subtract a pivot from every row, in float64; columns with a pivot are stored in full."""
-    data = X.data.astype(np.float64, copy=False)  # `astype` of a sparse array copies indices too
-    wide = _csr(data, X.indices, X.indptr, X.shape)
+def shift_columns(X: Sparse, pivot: Array, dtype: DTypeLike = np.float64) -> Sparse:
+    """Subtract a pivot from every row, in float64; columns with a pivot are stored in full.
+
+    The result has the given precision.
+    """
     columns = np.flatnonzero(pivot)
+    first = np.float64 if len(columns) else dtype
+    wide = X
+    if X.dtype != first:  # `astype` of a sparse array copies indices too
+        wide = _csr(X.data.astype(first), X.indices, X.indptr, X.shape)
     if not len(columns):
         return wide
     n_rows, n = X.shape[0], len(columns)
     indptr = np.arange(0, n_rows * n + 1, n)
     parts = (np.tile(pivot[columns], n_rows), np.tile(columns, n_rows), indptr)
-    return sp.csr_array(wide - sp.csr_array(parts, shape=wide.shape))
+    moved = sp.csr_array(wide - sp.csr_array(parts, shape=wide.shape))
+    moved.data = moved.data.astype(dtype, copy=False)
+    return moved
 
 
 def own_rows(rows: Matrix) -> Matrix:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import Array, Floats
 
 
 class CovariateSums(NamedTuple):
@@ -29,9 +29,9 @@ class CovariateSums(NamedTuple):
         """Return the sums after a change of the effects, (D, C)."""
         return self._replace(cross=self.cross - change @ self.second, effects=self.effects + change)
 
-    def product(self, change: Array, product: Array, V: Array) -> Array:
+    def product(self, change: Array, product: Array, V: Floats) -> Array:
         """Return `T_rr V` at changed effects from that at the present ones."""
-        inner: Array = change.T @ V  # (C, .)
+        inner: Floats = change.T @ V  # (C, .)
         outer = self.cross.T @ V - self.second @ inner
         changed: Array = product - change @ outer - self.cross @ inner
         return changed

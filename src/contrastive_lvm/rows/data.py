@@ -42,7 +42,7 @@ from contrastive_lvm.rows.scatter import (
     covariate_sums,
     first_pass,
 )
-from contrastive_lvm.rows.sketch import Sketch, first_sketch
+from contrastive_lvm.rows.sketch import Sketch, first_precision, first_sketch
 from contrastive_lvm.rows.threads import together
 
 Item = TypeVar("Item")
@@ -178,7 +178,8 @@ class Data(NamedTuple):
         few = self.n_features < LEAST_FEATURES * (n_columns + 1)
         if len(sources) < len(self.sets) or known or few:
             return self
-        return self._replace(sketch=first_sketch(sources, n_columns, n_steps))
+        dtype = first_precision(sources)
+        return self._replace(sketch=first_sketch(sources, n_columns, n_steps, dtype))
 
     def within(self, sketch: Sketch) -> "Data":
         """Return the rows in the subspace of a sketch."""
