@@ -9,7 +9,12 @@ from contrastive_lvm.arrays import Array, RowWeights, noise_of
 from contrastive_lvm.draws import Draws
 from contrastive_lvm.likelihoods.values import Nuisance
 from contrastive_lvm.linalg import packed
-from contrastive_lvm.linalg.gauge import ROTATIONS, canonical_rotation
+from contrastive_lvm.linalg.gauge import (
+    ROTATIONS,
+    canonical_rotation,
+    in_standard_errors,
+    signs,
+)
 from contrastive_lvm.linalg.loadings import Loadings, PackedCovariance
 from contrastive_lvm.linalg.normal_mixture import NormalMixture, standard_normal
 
@@ -49,6 +54,9 @@ class Posterior(NamedTuple):
     effects: dict[str, Array] = {}  # noqa: RUF012 - (D, C) effects of covariates, by set
     latent_mixtures: dict[str, NormalMixture] = {}  # noqa: RUF012 - mixtures by block
     rotations: dict[str, str] = {}  # noqa: RUF012 - rotations of blocks
+    # (K, K) information of an average row on the latents of each block, if these are published in
+    # units of its standard errors; they have the roots of its diagonal as standard deviations.
+    information: dict[str, Array] = {}  # noqa: RUF012
 
     @property
     def lower_bound(self) -> float:
@@ -87,12 +95,24 @@ class Posterior(NamedTuple):
             draws=None,
         )
 
+    def latent_scales(self, block: str) -> Array:
+        """Return the prior standard deviations of a block's latents, (n,), without a mixture."""
+        if block not in self.information:
+            return np.ones(self.loadings[block].shape[1])
+        return np.asarray(np.sqrt(np.diagonal(self.information[block])))
+
+    def unit_loadings(self, block: str) -> Array:
+        """Return the loadings of a block on latents of unit variance, (D, n)."""
+        if block not in self.information:
+            return self.loadings[block]
+        return self.loadings[block] * self.latent_scales(block)
+
     def column_variances(self, block: str) -> Array:
         """Return the variance that each column of a block adds to the rows, (n,).
 
         For correlated latents it is `diag(L' L cov(h))`, whose sum is the variance of `L h`.
         """
-        L = self.loadings[block]
+        L = self.unit_loadings(block)
         if self.rotations.get(block) != "promax":
             return np.asarray((L**2).sum(axis=0))
         return np.asarray(((L.T @ L) * _covariance(self.latent_mixtures[block])).sum(axis=0))
@@ -104,6 +124,8 @@ class Posterior(NamedTuple):
         Latents are correlated after `"promax"`, `cov(h') = (A' A)^-1`. None restores orthogonal
         loadings.
         """
+        if block in self.information:
+            return self._rotated_in_standard_errors(block, method)
         old, L = self.latent_mixtures.get(block), self.loadings[block]
         oblique = self.rotations.get(block) == "promax"
         root: Array = np.eye(L.shape[1])
@@ -120,6 +142,22 @@ class Posterior(NamedTuple):
         rotations = {name: how for name, how in self.rotations.items() if name != block}
         return self._in_coordinates(block, A)._replace(
             latent_mixtures=mixtures,
+            rotations=rotations if method is None else {**rotations, block: method},
+        )
+
+    def _rotated_in_standard_errors(self, block: str, method: str | None) -> "Posterior":
+        """Rotate latents of unit variance, then return to units of their standard errors."""
+        scales, M = self.latent_scales(block), self.information[block]
+        if method is None:
+            A, M = in_standard_errors(M)
+            A *= signs(self.unit_loadings(block) @ A)
+        else:
+            R = ROTATIONS[method](self.unit_loadings(block))
+            M = R.T @ M @ R
+            A = R / np.sqrt(np.diagonal(M))
+        rotations = {name: how for name, how in self.rotations.items() if name != block}
+        return self._in_coordinates(block, scales[:, None] * A)._replace(
+            information={**self.information, block: M},
             rotations=rotations if method is None else {**rotations, block: method},
         )
 

@@ -407,6 +407,8 @@ def draw(
     h = rng.standard_normal((n, model.L.shape[1]))
     if isinstance(model, Linear) and model.distribution is not None:
         h[:, model.distribution.columns] = model.distribution.mixture.draw(n, rng)
+    if isinstance(model, Generalised) and model.scales is not None:
+        h *= model.scales
     if active is not None:
         h[:, ~active] = 0.0
     if isinstance(model, Generalised):

@@ -93,7 +93,8 @@ def test_the_bound_is_just_below_the_exact_log_likelihood(kind: str) -> None:
     ).fit(X)
     nodes, weights = np.polynomial.hermite_e.hermegauss(120)
     sizes = X.sum(axis=1) / X.sum(axis=1).mean() if kind == "poisson" else np.ones(len(X))
-    e = nodes[:, None] * model.target_components_ + model.mean_  # (nodes, D)
+    unit = model.posterior_.unit_loadings("target").T
+    e = nodes[:, None] * unit + model.mean_  # (nodes, D)
     e = e[:, None] + np.log(sizes)[:, None]  # (nodes, N, D)
     if kind == "bernoulli":
         density = X * e - np.logaddexp(0.0, e)
@@ -131,7 +132,8 @@ def test_the_end_is_a_maximum(kind: str) -> None:
         sized = np.full(D, kind == "poisson")
         tied = tied_means(list(means.values()), both, columns, np.ones(D), sized)
         rows += tied.log_densities(list(means.values()), both).sum()
-        return float(rows) + sum(prior.bound(None, own**2) for own in L.values())
+        unit = [own * p.latent_scales(name) for name, own in L.items()]
+        return float(rows) + sum(prior.bound(None, own**2) for own in unit)
 
     for _ in range(3):
         way = rng.standard_normal((3, D))

@@ -85,6 +85,9 @@ MODELS: dict[str, Callable[[], Any]] = {
         clvm.ContrastiveLVM(1, 1, likelihood=clvm.Mixed(KINDS), inference=SVI, random_state=0),
         mixed(),
     ),
+    "variational_counts": lambda: fitted(
+        clvm.ContrastiveLVM(1, 1, likelihood="negative_binomial"), counts()
+    ),
     "ppca": lambda: clvm.PPCA(2).fit(small()[0]),
     "contrastive_pca": lambda: fitted(clvm.ContrastivePCA(2, scale=True), small()),
     "generalized_contrastive_pca": lambda: fitted(

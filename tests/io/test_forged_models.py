@@ -10,10 +10,10 @@ import pytest
 
 import contrastive_lvm as clvm
 from contrastive_lvm.draws import Draws
-from contrastive_lvm.io.container import ModelFileError
+from contrastive_lvm.io.container import VERSION, ModelFileError
 from tests.io.model_bytes import Contents, opened, sealed
 
-MODELS = Path(__file__).parent / "fixtures" / "models" / "v1"
+MODELS = Path(__file__).parent / "fixtures" / "models" / f"v{VERSION}"
 LINEAR = ["gaussian", "student_t", "ard", "poisson"]
 
 
@@ -42,6 +42,20 @@ def test_values_whose_squares_overflow(name: str, array: str, tmp_path: Path) ->
     assert clvm.load_model(forge(source, tmp_path / "m", {path: value}))
     value.flat[0] = -1e200
     refuse(forge(source, tmp_path / "m", {path: value}), "has a value that is not finite, or too")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.zeros((1, 1)), "a diagonal that is not positive"),
+        (np.full((1, 1), np.nan), "not finite"),
+        (np.ones((2, 2)), "shape"),
+    ],
+)
+def test_information_that_cannot_be(value: np.ndarray, words: str, tmp_path: Path) -> None:
+    source, path = MODELS / "variational_counts.clvm", "state.posterior.information.target"
+    assert arrays_of(source)[path].shape == (1, 1)
+    refuse(forge(source, tmp_path / "m", {path: value}), words)
 
 
 @pytest.mark.parametrize("rows", [9, 13, 26])

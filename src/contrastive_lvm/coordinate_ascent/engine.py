@@ -32,7 +32,7 @@ from contrastive_lvm.coordinate_ascent.starts import (
 from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.values import LeftOut
 from contrastive_lvm.linalg.anderson import Ascent, AscentInterrupted, ascend
-from contrastive_lvm.linalg.gauge import canonical_rotation
+from contrastive_lvm.linalg.gauge import canonical_rotation, in_standard_errors, signs
 from contrastive_lvm.linalg.loadings import Loadings
 from contrastive_lvm.model import Model
 from contrastive_lvm.posterior import Posterior
@@ -383,8 +383,15 @@ def _posterior(
     if effects:  # means are those where all covariates are zero
         parts = zip(means, effects, data.sets, strict=True)
         means = tuple(mean - M @ rows.covariate_mean for mean, M, rows in parts)
+    information: dict[str, Array] = {}
+    if isinstance(problem, GeneralisedProblem) and model.likelihood._has_standard_errors:
+        information = problem.information(L, ascent.info)
     R = np.zeros((L.shape[1], L.shape[1]))
     for block, columns in zip(model.blocks, model.columns, strict=True):
+        if block.name in information:
+            A, information[block.name] = in_standard_errors(information[block.name])
+            R[columns, columns] = A * signs(L[:, columns] @ A)
+            continue
         keep = block.prior._has_own_columns
         R[columns, columns] = canonical_rotation(L[:, columns], keep_columns=keep)
     loadings = Loadings(L, ascent.info.carry.cov).transformed(R)
@@ -409,4 +416,5 @@ def _posterior(
         latent_mixtures={
             n: mixtures[n].rotated(R[c, c]).ordered() for n, c in named if n in mixtures
         },
+        information=information,
     )

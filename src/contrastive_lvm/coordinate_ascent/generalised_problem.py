@@ -166,6 +166,25 @@ class GeneralisedProblem(Problem):
             carry = self._newton_step(self.evaluate(point, carry)[1])[1]
         return WarmStart(self, point, carry)
 
+    def information(self, L: Array, found: RowResults) -> dict[str, Array]:
+        """Return the information of an average row on the latents of each block, (K, K).
+
+        With the mean curvature w_d of the expected log density of a feature, a row's latents have
+        the posterior precision `I + sum_d w_d l_d l_d'`. That of a block b alone is the inverse of
+        its part of the inverse: with `G = sum_d w_d l_d l_d'` and the other latents o, it is `I +
+        G_bb - G_bo (I + G_oo)^-1 G_ob`. Rows are those of the first set that has the block.
+        """
+        information, prior = {}, prior_precision(self.unit)
+        for block, columns in zip(self.model.blocks, self.model.columns, strict=True):
+            i = self.model.sets.index(block.sets[0])
+            rows, b = found.statistics[i].statistics, np.arange(self.model.n_columns)[columns]
+            o = np.setdiff1d(self.active[i], b)
+            weights = np.maximum(rows.weight - prior, 0.0) / rows.n_rows
+            G = (L.T * weights) @ L
+            apart = np.linalg.solve(np.eye(len(o)) + G[np.ix_(o, o)], G[np.ix_(o, b)])
+            information[block.name] = G[np.ix_(b, b)] - G[np.ix_(b, o)] @ apart
+        return information
+
     def _tied(self, p: Parameters, loadings: Loadings) -> TiedMeans:
         return tied_means(p.means, loadings, self.active, self.unit, self._rows(0).sized)
 

@@ -392,7 +392,7 @@ class ContrastiveLVM(LinearPredictions):
         self.target_variance_ratio_ = shares[: self.n_target_]
         self.shared_variance_ratio_ = shares[self.n_target_ : -1]
         self.noise_variance_ratio_ = float(shares[-1])
-        self.feature_relevance_ = np.sqrt((W**2).sum(axis=1))
+        self.feature_relevance_ = np.sqrt((posterior.unit_loadings("target") ** 2).sum(axis=1))
         self.selected_features_ = model.priors[1]._selected_features(
             posterior.prior_states.get("target"), self.feature_relevance_, posterior.unit_variance
         )

@@ -334,7 +334,8 @@ class MultiSetLVM(MultiSetPredictions):
     def _publish_features(self, model: Model) -> None:
         posterior = self.posterior_
         self.feature_relevance_ = {
-            name: np.sqrt((L**2).sum(axis=1)) for name, L in posterior.loadings.items()
+            name: np.sqrt((posterior.unit_loadings(name) ** 2).sum(axis=1))
+            for name in posterior.loadings
         }
         self.selected_features_ = {
             block.name: block.prior._selected_features(

@@ -45,6 +45,7 @@ def check_posterior(posterior: object, n_features: int, n_rows: dict[str, int]) 
             raise ValueError("loading_covariance has a negative variance")
     if not set(posterior.rotations) <= set(loadings):
         raise ValueError("it rotates blocks that it does not have")
+    _check_information(posterior)
     _check_bound_parts(posterior)
     _check_weights(posterior, n_features, n_rows)
     if posterior.draws is not None:
@@ -52,6 +53,16 @@ def check_posterior(posterior: object, n_features: int, n_rows: dict[str, int]) 
         known = {f"{name}_component": L.shape[1] for name, L in loadings.items()}
         known |= {f"{name}_row": n for name, n in n_rows.items()}
         _check_axes(posterior.draws, {"feature": n_features, **known})
+
+
+def _check_information(posterior: Posterior) -> None:
+    if posterior.information and set(posterior.information) != set(posterior.loadings):
+        raise ValueError("its information belongs to other blocks")
+    for name, M in posterior.information.items():
+        K = posterior.loadings[name].shape[1]
+        check_values({name: array("K", "K")}, {name: M}, {"K": K})
+        if not (np.diagonal(M) > 0).all():
+            raise ValueError("its information has a diagonal that is not positive")
 
 
 def _check_weights(posterior: Posterior, n_features: int, n_rows: dict[str, int]) -> None:

@@ -124,7 +124,10 @@ class PredictionModel:
         if not isinstance(closed, ScaleMixture):
             learned = Learned(self.likelihood, nuisance)
             sized = self.likelihood._sized_features(len(mean))
-            return Generalised(loadings, mean, learned, np.zeros(0), sized, effects)
+            scales = None
+            if p.information:
+                scales = np.concatenate([p.latent_scales(block) for block in blocks])
+            return Generalised(loadings, mean, learned, np.zeros(0), sized, effects, scales=scales)
         distribution = self._latent_distribution(blocks)
         if not closed._is_scale_mixture:
             return Linear(

@@ -20,7 +20,7 @@ from contrastive_lvm.io.atomic import refuse_holes, write_atomically
 Arrays = dict[str, np.ndarray]
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 JsonObject = Mapping[str, Json]
-VERSION = 1  # of the format; raise it only when files change
+VERSION = 2  # of the format; raise it only when files change
 
 
 class ModelFileError(ValueError):
@@ -57,7 +57,10 @@ def write_container(path: Path, kind: str, arrays: Arrays, settings: JsonObject)
 
 
 def read_container(path: Path, kind: str, what: str) -> tuple[dict[str, Any], Arrays]:
-    """Return the settings and arrays of a whole file of this kind; `what` it is called."""
+    """Return the settings and arrays of a whole file of this kind; `what` it is called.
+
+    The settings have the `version` of the file.
+    """
     try:
         refuse_holes(path)
         with safe_open(path, framework="numpy") as file:
@@ -75,7 +78,7 @@ def read_container(path: Path, kind: str, what: str) -> tuple[dict[str, Any], Ar
         ) from error
     if metadata.get("sha256") != _checksum(metadata["settings"], arrays):
         raise ModelFileError(f"{path} is damaged: its checksum does not match; save it again.")
-    return {k: v for k, v in settings.items() if k not in ("format", "version")}, arrays
+    return {k: v for k, v in settings.items() if k != "format"}, arrays
 
 
 def _check_kind(settings: JsonObject, path: Path, kind: str, what: str) -> None:

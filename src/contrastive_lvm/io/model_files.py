@@ -129,6 +129,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
         raise FileNotFoundError(f"path={path} is not a file; give the path of a saved model.")
     settings, arrays = read_container(path, FORMAT, "model file")
     try:
+        if settings.pop("version") < 2:
+            _update_first_version(settings)
         contents = unflatten(settings, arrays)
         estimator = _estimator(contents)
         if arrays:
@@ -140,6 +142,13 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     except (*WRONG, MemoryError) as error:
         raise ModelFileError(f"{path} is damaged: {clause(error)}; save it again.") from error
     return estimator, contents["preparation"]
+
+
+def _update_first_version(settings: dict[str, Any]) -> None:
+    """Add the field that posteriors have had since version 2; latents had unit variance before."""
+    posterior = settings["state"].get("posterior")
+    if posterior is not None:
+        posterior["fields"]["information"] = {}
 
 
 def _contents(estimator: Any, preparation: object) -> dict[str, Any]:

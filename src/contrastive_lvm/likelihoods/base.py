@@ -77,6 +77,8 @@ class Likelihood(ABC):
     _needs_shrinkage: bool = False
     # Whether loadings have variances to be learned by default, where they can have.
     _learns_shrinkage: bool = False
+    # Whether EM and variational Bayes publish latents in units of their standard error.
+    _has_standard_errors: bool = False
 
     @abstractmethod
     def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:

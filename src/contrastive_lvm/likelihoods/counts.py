@@ -28,6 +28,7 @@ class CountLikelihood(Likelihood):
     _has_expectations: ClassVar[bool] = True
     _needs_shrinkage = True
     _learns_shrinkage = True
+    _has_standard_errors = True
 
     def __post_init__(self) -> None:
         if self.size_factors not in get_args(SizeFactors):

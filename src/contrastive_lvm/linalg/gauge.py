@@ -15,6 +15,7 @@ from contrastive_lvm.arrays import Array
 MOST_ROTATIONS = 1000  # steps of varimax, of which well separated columns take ten
 RANK_TOLERANCE = 1e-8  # of the largest singular value: smaller ones are no dimension of loadings
 PROMAX_POWER = 4  # of the varimax loadings, as in Hendrickson & White (1964)
+LEAST_INFORMATION = 1e-12  # of the most: below it a dimension has no loadings
 TIE = 1e-6  # loadings this close to the largest, relatively, count as largest: the first decides
 
 
@@ -42,6 +43,31 @@ def canonical_rotation(block: Array, *, keep_columns: bool = False) -> Array:
         R = np.linalg.svd(np.linalg.qr(block, mode="r"))[2]
     R = np.swapaxes(R, -1, -2)
     return np.ascontiguousarray(R * signs(block @ R)[..., None, :])
+
+
+def in_standard_errors(information: Array) -> tuple[Array, Array]:
+    """Return A that turns latents `A^-1 h` to their axes of most information, in standard errors.
+
+    The information M, (K, K), is what a row tells of its latents h: its likelihood is like that of
+    h with an error of covariance `M^-1`. With `M = U diag(s^2) U'` the matrix is `U diag(1 / s)`.
+    The new latents have errors of variance 1, and N(0, I) becomes `N(0, diag(s^2))`. The other
+    matrix that is returned is diag(s^2).
+
+    >>> import numpy as np
+    >>> A, information = in_standard_errors(np.array([[4.0, 0.0], [0.0, 9.0]]))
+    >>> np.abs(A).round(3)
+    array([[0.   , 0.5  ],
+           [0.333, 0.   ]])
+    >>> information
+    array([[9., 0.],
+           [0., 4.]])
+    """
+    values, U = np.linalg.eigh(information)
+    values, U = values[::-1], U[:, ::-1]
+    most = values.max(initial=0.0)
+    least = LEAST_INFORMATION * most if most > 0 else 1.0
+    values = np.maximum(values, least)
+    return np.asarray(U / np.sqrt(values)), np.diag(values)
 
 
 def signs(block: Array) -> Array:

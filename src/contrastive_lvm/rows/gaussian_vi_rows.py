@@ -89,6 +89,7 @@ class Generalised(NamedTuple):
     sized: np.ndarray  # (D,) bool: features that a row's size moves
     effects: Array | None = None  # (D, C)
     covariates: Array | None = None  # (N, C) of the rows it is used for; None where they are zero
+    scales: Array | None = None  # (K,) prior standard deviations of the latents, if not 1
 
     @property
     def L(self) -> Array:
@@ -164,13 +165,24 @@ def _spread(precision: Array) -> Spread:
 
 
 def row_ascents(model: Generalised, X: Matrix) -> Iterator[tuple[slice, Entries, State]]:
-    """Take the row step for all rows, a block at a time in their order."""
-    step = RowAscent(model.loadings, model.observation)
+    """Take the row step for all rows, a block at a time in their order.
+
+    Means and covariances are in the units of the model's latents.
+    """
+    loadings, scales = model.loadings, model.scales
+    if scales is not None:  # the row step has latents of unit variance
+        loadings = loadings.transformed(np.diag(scales))
+    step = RowAscent(loadings, model.observation)
 
     def of_block(rows: slice) -> tuple[slice, Entries, State]:
         entries = entries_of(widen(X[rows]), model.mean + model.offset(rows))
         with np.errstate(over="ignore", invalid="ignore"):  # a bound is then not finite
-            return rows, entries, step(entries)
+            state = step(entries)
+        if scales is not None:
+            i, j = packed.pair_indices(len(scales))
+            cov = state.cov * (scales[i] * scales[j])[:, None]
+            state = state._replace(mean=state.mean * scales[:, None], cov=cov)
+        return rows, entries, state
 
     return in_order(of_block, list(row_slices(*X.shape, elements=SMALL_BLOCK)))
 
