@@ -94,7 +94,7 @@ def test_rotations_return() -> None:
     np.testing.assert_allclose(
         np.linalg.det(M), np.prod(model.posterior_.latent_scales("target") ** 2)
     )
-    before, after = model.latents(X).target_std, rotated.latents(X).target_std
+    before, after = (np.asarray(fit.latents(X).target_std) for fit in (model, rotated))
     np.testing.assert_allclose(before.mean(), after.mean(), rtol=0.1)
     np.testing.assert_allclose(
         rotated.rotate(None).target_components_, model.target_components_, atol=1e-9
@@ -104,7 +104,11 @@ def test_rotations_return() -> None:
 def test_blocks_of_several_sets_have_their_own_units() -> None:
     sets = counts(n_sets=3, seed=1)
     rows, names = np.vstack(sets), np.repeat(["a", "b", "c"], 300)
-    blocks = {"shared": 2, "only": clvm.Block(2, sets=["a"]), "empty": clvm.Block(1, sets=["b"])}
+    blocks: dict[str, Any] = {
+        "shared": 2,
+        "only": clvm.Block(2, sets=["a"]),
+        "empty": clvm.Block(1, sets=["b"]),
+    }
     model = clvm.MultiSetLVM(blocks, likelihood="poisson").fit(rows, sets=names)
     found = model.latents(sets[0], sets="a")
     np.testing.assert_allclose(np.median(found.std["only"], axis=0), 1.5, rtol=0.4)

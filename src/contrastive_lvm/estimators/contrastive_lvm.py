@@ -106,7 +106,9 @@ class ContrastiveLVM(LinearPredictions):
     Attributes
     ----------
     target_components_ : ndarray of shape (n_target, n_features)
-        `W'`: orthogonal rows, ordered by variance, the largest loading of each positive.
+        `W'`: orthogonal rows, ordered by variance, the largest loading of each positive. With
+        counts, the change of the log rates by one unit of a latent (see `transform`), ordered by
+        the standard deviations of the latents.
     shared_components_ : ndarray of shape (n_shared, n_features)
         `S'`, in the same form.
     background_components_ : ndarray of shape (n_background, n_features)
