@@ -176,7 +176,7 @@ def all_genes() -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of too few shared dimensions, which are given
     if "simulated" in sys.argv:
-        simulated(range(100, 106))
+        simulated(range(300, 304))
     if "kang" in sys.argv:
         kang()
     if "genes" in sys.argv:

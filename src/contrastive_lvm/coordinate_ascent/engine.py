@@ -383,9 +383,7 @@ def _posterior(
     if effects:  # means are those where all covariates are zero
         parts = zip(means, effects, data.sets, strict=True)
         means = tuple(mean - M @ rows.covariate_mean for mean, M, rows in parts)
-    information: dict[str, Array] = {}
-    if isinstance(problem, GeneralisedProblem) and model.likelihood._has_standard_errors:
-        information = problem.information(L, ascent.info)
+    information = problem.information(p) if isinstance(problem, GeneralisedProblem) else {}
     R = np.zeros((L.shape[1], L.shape[1]))
     for block, columns in zip(model.blocks, model.columns, strict=True):
         if block.name in information:

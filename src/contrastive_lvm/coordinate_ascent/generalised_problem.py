@@ -166,21 +166,23 @@ class GeneralisedProblem(Problem):
             carry = self._newton_step(self.evaluate(point, carry)[1])[1]
         return WarmStart(self, point, carry)
 
-    def information(self, L: Array, found: RowResults) -> dict[str, Array]:
+    def information(self, p: Parameters) -> dict[str, Array]:
         """Return the information of an average row on the latents of each block, (K, K).
 
-        With the mean curvature w_d of the expected log density of a feature, a row's latents have
+        With the information w_d of a row with average entries on its predictors, its latents have
         the posterior precision `I + sum_d w_d l_d l_d'`. That of a block b alone is the inverse of
         its part of the inverse: with `G = sum_d w_d l_d l_d'` and the other latents o, it is `I +
-        G_bb - G_bo (I + G_oo)^-1 G_ob`. Rows are those of the first set that has the block.
+        G_bb - G_bo (I + G_oo)^-1 G_ob`. Averages are those of the first set that has the block.
         """
-        information, prior = {}, prior_precision(self.unit)
+        information: dict[str, Array] = {}
         for block, columns in zip(self.model.blocks, self.model.columns, strict=True):
             i = self.model.sets.index(block.sets[0])
-            rows, b = found.statistics[i].statistics, np.arange(self.model.n_columns)[columns]
+            means = np.nan_to_num(self._rows(i).mean)
+            weights = self.model.likelihood._information(means, self.nuisance(p))
+            if weights is None:
+                return {}
+            b, G = np.arange(self.model.n_columns)[columns], (p.L.T * weights) @ p.L
             o = np.setdiff1d(self.active[i], b)
-            weights = np.maximum(rows.weight - prior, 0.0) / rows.n_rows
-            G = (L.T * weights) @ L
             apart = np.linalg.solve(np.eye(len(o)) + G[np.ix_(o, o)], G[np.ix_(o, b)])
             information[block.name] = G[np.ix_(b, b)] - G[np.ix_(b, o)] @ apart
         return information

@@ -58,9 +58,9 @@ class LinearPredictions(LinearEstimator):
         """Return the posterior means of the target latents of rows of the target.
 
         Latents have unit variance. Latents of `Poisson` and `NegativeBinomial` fits by `EM` and
-        `VariationalBayes` are in units of the standard error with which a row of average
-        information shows them, so that distances between rows compare differences with their
-        errors. `posterior_.latent_scales("target")` has their standard deviations.
+        `VariationalBayes` are in units of the standard errors with which a row with average counts
+        shows them, so that distances between rows compare differences with their errors.
+        `posterior_.latent_scales("target")` has their standard deviations.
 
         Parameters
         ----------

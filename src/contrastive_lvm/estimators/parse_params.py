@@ -91,10 +91,10 @@ def priors(
 ) -> list[AnyPrior]:
     """Return the priors that parameters stand for, by the names of these.
 
-    None is `Flat()`; `Ridge()` under a likelihood that needs it; and `ARD(drop=False)` for counts
+    None is `Flat()`; `Ridge` under a likelihood that needs it; and `ARD(drop=False)` for counts
     whose loadings have a posterior.
     """
-    default: AnyPrior = Ridge() if noise._needs_shrinkage else Flat()
+    default: AnyPrior = Ridge(noise._shrinkage) if noise._shrinkage else Flat()
     found = [prior(name, value, default) for name, value in given.items()]
     if not noise._learns_shrinkage or any(p._why_no_posterior for p in found):
         return found

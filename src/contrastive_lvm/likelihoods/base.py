@@ -73,12 +73,11 @@ class Likelihood(ABC):
     _refers_to_features: ClassVar[bool] = False
     # Whether no row rules out long loadings, so that a flat prior stays improper.
     _needs_proper_prior: bool = False
-    # Whether loadings of rare features may grow without limit under a flat prior.
-    _needs_shrinkage: bool = False
+    # Scale of the normal prior that loadings have by default; 0 where they need none, because those
+    # of rare features cannot grow without limit.
+    _shrinkage: float = 0.0
     # Whether loadings have variances to be learned by default, where they can have.
     _learns_shrinkage: bool = False
-    # Whether EM and variational Bayes publish latents in units of their standard error.
-    _has_standard_errors: bool = False
 
     @abstractmethod
     def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
@@ -220,6 +219,14 @@ class Likelihood(ABC):
 
     def _with_own_noise(self) -> "Likelihood | None":
         """Return the likelihood with noise variances of each set; None without such a one."""
+        return None
+
+    def _information(self, means: Array, nuisance: Nuisance) -> Array | None:
+        """Return the Fisher information on the predictors of a row with given means, (D,).
+
+        `EM` and `VariationalBayes` publish latents in units of the standard errors that it leaves;
+        if it is None, latents have unit variance.
+        """
         return None
 
     def _network_parameters(self, n_features: int) -> dict[str, Array] | None:

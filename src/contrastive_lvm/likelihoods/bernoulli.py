@@ -28,7 +28,7 @@ class Bernoulli(Likelihood):
 
     _has_expectations: ClassVar[bool] = True
     _needs_proper_prior = True
-    _needs_shrinkage = True
+    _shrinkage = 1.0  # docs/counts.md compares scales
 
     def log_density(self, x: JaxArray, predictor: JaxArray, parameters: SiteParameters) -> JaxArray:
         """Return the Bernoulli log density, in JAX."""

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from contrastive_lvm.arrays import Array, Dense, Matrix
 from contrastive_lvm.exceptions import InvalidParameterError
 from contrastive_lvm.likelihoods.base import BoolArray, Likelihood
-from contrastive_lvm.likelihoods.values import LinearizedRows
+from contrastive_lvm.likelihoods.values import LinearizedRows, Nuisance
 from contrastive_lvm.linalg.matrices import column_means, is_sparse, row_slices
 
 SizeFactors = Literal["total", "none"]
@@ -26,9 +26,8 @@ class CountLikelihood(Likelihood):
     size_factors: SizeFactors
 
     _has_expectations: ClassVar[bool] = True
-    _needs_shrinkage = True
+    _shrinkage = 0.5  # docs/counts.md compares scales
     _learns_shrinkage = True
-    _has_standard_errors = True
 
     def __post_init__(self) -> None:
         if self.size_factors not in get_args(SizeFactors):
@@ -72,6 +71,9 @@ class CountLikelihood(Likelihood):
 
     def _has_counts(self, n_features: int) -> BoolArray:
         return np.ones(n_features, dtype=bool)
+
+    def _information(self, means: Array, nuisance: Nuisance) -> Array:
+        return means / (1.0 + nuisance.dispersion * means)
 
     def _link(self, mean: Array) -> Array:
         log_rate: Array = np.log(mean)

@@ -85,8 +85,10 @@ class Mixed(Likelihood):
             for kind, features in self.kinds.items()
         }
         object.__setattr__(self, "kinds", frozen)
-        for name in ("_needs_proper_prior", "_needs_shrinkage"):
-            object.__setattr__(self, name, any(getattr(KINDS[kind], name) for kind in frozen))
+        parts = [KINDS[kind] for kind in frozen]
+        object.__setattr__(self, "_needs_proper_prior", any(p._needs_proper_prior for p in parts))
+        scales = [part._shrinkage for part in parts if part._shrinkage]
+        object.__setattr__(self, "_shrinkage", min(scales, default=0.0))
 
     def __hash__(self) -> int:
         return hash((tuple(self.kinds.items()), self.size_factors))

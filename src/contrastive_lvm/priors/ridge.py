@@ -18,8 +18,8 @@ class Ridge(Prior[None]):
     The loadings of a feature are multiplied by about `I / (I + 1 / scale^2)`, where I is the
     feature's information about them; for a Poisson feature, I is the sum of its counts. The prior
     hardly changes a feature with hundreds of counts and keeps the loadings of a rare feature small.
-    It is the default for binary data, and for counts with point loadings, whose likelihood may rise
-    without limit as the loadings of a rare feature grow.
+    It is the default for binary data, with the scale 1, and for counts with point loadings. Their
+    likelihood may rise without limit as the loadings of a rare feature grow.
 
     Parameters
     ----------
