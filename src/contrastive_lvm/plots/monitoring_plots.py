@@ -43,5 +43,7 @@ def plot_monitoring(monitoring: "Monitoring", *, title: str | None = None) -> Fi
         if np.isfinite(limit):
             ax.axhline(limit, color=style.INK, linewidth=1.0, linestyle="--")
             ax.set_yscale("symlog", linthresh=max(limit, 1e-12))
+        seen = [value for value in (limit, *values) if 0.0 < value < np.inf]
+        ax.set_ylim(0.0, 1.5 * max(seen, default=1.0))
         style.finish(ax, title if place == 0 else None, "row" if place == 2 else "", said)
     return figure
