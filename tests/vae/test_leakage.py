@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -198,10 +199,9 @@ def no_contrast(fit: NetworkFit) -> bool:
 def test_a_second_training_has_more_shared_dimensions_and_no_warm_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contrastive_vae, "found_no_contrast", no_contrast)
+    monkeypatch.setattr(contrastive_vae, "describes_both_sets", no_contrast)
     model = fitted()
     assert (model.n_shared, model.n_shared_) == (2, 6)
-    same(model, fitted(n_shared=6, kl_warm_up=0.0))
     assert fitted(kl_warm_up=0.0).n_shared_ == 2
     assert (model.history_["target_kl_weight"] == 1.0).all()
     model.save(tmp_path / "model")
@@ -215,7 +215,7 @@ def test_a_second_training_has_more_shared_dimensions_and_no_warm_up(
 def test_both_trainings_can_be_resumed(
     warm_up: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contrastive_vae, "found_no_contrast", no_contrast)
+    monkeypatch.setattr(contrastive_vae, "describes_both_sets", no_contrast)
     words: dict[str, Any] = {"max_epochs": 30}
     whole = fitted(**words)
     with monkeypatch.context() as patch:
@@ -267,9 +267,51 @@ def test_shared_latents_that_carry_the_target_are_reported() -> None:
     (said,) = separation_warnings(model)
     assert "25 nats to a held-out row of the target and 20 to one of the background" in said
     assert "more shared dimensions than 8" in said
+    model.background_gain_ = 1.2  # of 6.2, less than a fifth
+    assert separation_warnings(model) == []
     model.leakage_ = Leakage(0.97, 0.3, None, None, None)
     model.n_held_out_ = 50  # too few to tell
     assert separation_warnings(model) == []
+
+
+@pytest.mark.parametrize(("n_rows", "held_out"), [(40, 8), (300, 60), (700, 100), (3000, 300)])
+def test_enough_rows_are_held_out_to_judge_a_fit(n_rows: int, held_out: int) -> None:
+    rng = np.random.default_rng(0)
+    X, B = (rng.standard_normal((n, 4)) for n in (3000, n_rows))
+    model = quick(max_epochs=1, kl_warm_up=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is no contrast
+        model.fit(X, background=B)
+    assert model.n_held_out_ == held_out
+
+
+@pytest.mark.slow
+def test_types_of_cells_are_not_taken_for_the_response() -> None:
+    """Most variance is that of types, which both sets have; two latents could describe them all."""
+    rng = np.random.default_rng(3)
+    types, base = 1.5 * rng.standard_normal((5, 200)), rng.normal(-1.0, 1.3, 200)
+    types *= rng.random((5, 200)) < 0.25
+    response = np.where(np.arange(200) < 30, rng.uniform(0.8, 2.5, 200), 0.0)
+    base[:15] -= 2.0  # silent without a response
+
+    def cells(n: int, share: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        kinds, responds = rng.choice(5, n), rng.random(n) < share
+        log_rates = base + types[kinds] + responds[:, None] * response
+        rates = np.exp(log_rates + 0.3 * rng.standard_normal((n, 1)))
+        return rng.poisson(rates * rng.gamma(3.0, 1 / 3.0, rates.shape)), kinds, responds
+
+    (X, kinds, responds), (B, _, _) = cells(900, 0.66), cells(500, 0.0)
+    words: dict[str, Any] = {"hidden_layer_sizes": (64, 64), "max_epochs": 400, "refine_steps": 0}
+    model = clvm.ContrastiveVAE(2, 10, likelihood="negative_binomial", random_state=0, **words)
+    model.fit(X, background=B)
+    assert model.n_shared_ == 30  # in the second training
+    assert model.background_gain_ < 0.1 * model.target_gain_
+    of_kinds = clvm.leakage(model, X, B, labels=kinds)
+    of_response = clvm.leakage(model, X, B, labels=responds)
+    assert of_kinds.label_accuracy is not None
+    assert of_response.label_accuracy_of_target is not None
+    assert of_kinds.label_accuracy > 0.95
+    assert of_response.label_accuracy_of_target > 0.95
 
 
 def test_without_held_out_rows_nothing_is_judged() -> None:

@@ -22,7 +22,7 @@ from contrastive_lvm.vae.architecture import (
     NetworkModel,
 )
 from contrastive_lvm.vae.networks import FullyConnected
-from contrastive_lvm.vae.objective import batch_terms, row_terms
+from contrastive_lvm.vae.objective import batch_terms, row_terms, variation
 from contrastive_lvm.vae.trained_networks import DecoderInputs
 from contrastive_lvm.vae.training import TrainingPlan, TrainingSchedule
 
@@ -116,6 +116,33 @@ def test_batches_are_scaled_to_their_sets() -> None:
     for name, value in whole.items():
         average = np.mean([float(getattr(part, name)) for part in batches])
         assert average == pytest.approx(value, rel=1e-4)
+
+
+def test_half_of_the_background_goes_through_the_targets_encoder() -> None:
+    import jax
+
+    rng = np.random.default_rng(1)
+    architecture = Architecture(
+        4, 1, 2, *2 * (FullyConnected((5,), "relu"),), clvm.Gaussian(), encodes_missing=False
+    )
+    p = architecture.initial_weights(rng)
+    zero, one = np.zeros(4, dtype=np.float32), np.ones(4, dtype=np.float32)
+    model = NetworkModel(architecture, p, NetworkConstants(zero, zero, zero, one, zero, zero, zero))
+    x, y = (rng.standard_normal((n, 4)).astype(np.float32) for n in (6, 9))
+    given = (x, y), (1.0, 1.0), jax.random.key(0)
+    plain, crossed = (
+        batch_terms(model, *given, separated=True, crossed=crossed) for crossed in (False, True)
+    )
+    own = divergences(p.background_encoder, y[:4]).sum()
+    by_target = divergences(p.target_encoder, y[4:])
+    shared = own + by_target[:, 1:].sum()  # no target latents in rows of the background
+    assert float(crossed.background_shared_kl) == pytest.approx(shared, rel=1e-4)
+    assert float(crossed.target_kl) == pytest.approx(float(plain.target_kl), rel=1e-6)
+    moved = x[:, :1] * one, 2.0 * x[:, :1] * one
+    assert float(variation(moved[0], moved[1])) == pytest.approx(0.25, rel=0.01)
+    assert float(variation(moved[0][:1], moved[1])) == 0.0
+    one_row = batch_terms(model, (x, y[:1]), (1.0, 1.0), jax.random.key(0), crossed=True)
+    assert np.isfinite(float(one_row.background_shared_kl))
 
 
 @pytest.mark.parametrize(("sizes", "batch"), [((300, 200), 64), ((1000, 10), 50), ((5, 4), 512)])

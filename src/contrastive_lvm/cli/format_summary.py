@@ -122,6 +122,8 @@ def _data(facts: Facts) -> list[str]:
     ]
     scale = "" if facts["scale"] == "none" else f", {facts['scale']} scaling"
     ended = ending(facts["iterations"], converged=facts["converged"])
+    if facts["estimator"] == "ContrastiveVAE":
+        ended = f"trained for {facts['iterations']:,} epochs"
     model = f"{'model':12}{facts['estimator']}, {facts['size']}, {facts['likelihood']}; {ended}"
     features = f"{'features':12}{facts['features']:,}{scale}"
     known = [f"{'covariates':12}{', '.join(facts['covariates'])}"] if facts["covariates"] else []

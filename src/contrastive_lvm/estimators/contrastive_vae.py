@@ -14,7 +14,7 @@ from contrastive_lvm.estimators.leakage import (
     HeldOut,
     Leakage,
     check_held_out,
-    found_no_contrast,
+    describes_both_sets,
     judge_held_out,
     separation_warnings,
 )
@@ -44,8 +44,8 @@ class ContrastiveVAE(NetworkPredictions):
     n_target : int
         Latent dimensions of the target.
     n_shared : int
-        Latent dimensions shared with the background; three times as many are used if a first
-        training finds no contrast (see `kl_warm_up`).
+        Latent dimensions shared with the background; three times as many are used in a second
+        training (see `kl_warm_up`).
     hidden_layer_sizes : tuple of int
         Widths of the hidden layers of encoders and of decoders; `()` makes both linear.
     activation : {"relu", "elu", "gelu", "softplus", "tanh"}
@@ -77,15 +77,18 @@ class ContrastiveVAE(NetworkPredictions):
         Share of the epochs during which the weight of the target latents' divergence rises from 0
         to 1, while a lower limit of the noise falls from 20 times the variance of the data. This
         makes the target latents describe what only the target has. Afterwards the objective is the
-        lower bound. If held-out rows show no contrast at the end, the shared latents may have been
-        too few, or have stayed unused: `fit` then trains once more from the beginning, without
-        warm-up and with three times as many shared dimensions. It keeps these second networks, and
-        `n_shared_`, `history_` and all other results are theirs. With 0 it trains only once.
+        lower bound. If held-out rows show at the end that the target latents describe what both
+        sets have, the shared latents may have been too few, or have stayed unused: `fit` then
+        trains once more from the beginning, without warm-up and with three times as many shared
+        dimensions. In this training the target's encoder describes half of the background rows too,
+        without target latents, and the penalty rises from zero. `fit` keeps these second networks,
+        and `n_shared_`, `history_` and all other results are theirs. With 0 it trains only once.
     clip : float
         Largest norm of a gradient of the lower bound, in nats per entry.
     validation_fraction : float
-        Share of the rows of each set (at most 4,096 rows) that is held out. The networks with the
-        best lower bound on these rows are kept; with 0, the last networks are kept.
+        Share of the rows of each set that is held out, at most 4,096 rows and at least 100 (or a
+        fifth of the set, if that is less). The networks with the best lower bound on these rows are
+        kept; with 0, the last networks are kept.
     patience : int or None
         Training ends after this many rounds without a better lower bound of held-out rows. A round
         is an epoch, and at least 50 steps.
@@ -126,8 +129,9 @@ class ContrastiveVAE(NetworkPredictions):
     target_gain_, target_gain_error_ : float
         How much the target latents add to the lower bound of a held-out row of the target, minus
         how much they add for a row of the background (through the target's encoder), in nats per
-        row, and the standard error of this difference. Without contrast the rows of both sets are
-        alike, and the difference is zero on average. NaN with fewer than 10 held-out rows in a set.
+        row, and the standard error of this difference. They add nothing by what all rows of a set
+        have in common. Without contrast the rows of both sets are alike, and the difference is zero
+        on average. NaN with fewer than 10 held-out rows in a set.
     background_gain_ : float
         How much the target latents add to the lower bound of a held-out row of the background. This
         should be nothing; if it is much, the target latents describe what both sets have.
@@ -301,15 +305,18 @@ class ContrastiveVAE(NetworkPredictions):
         seed: int,
         resume: Resume,
     ) -> NetworkFit:
-        """Train, and train once more if no contrast was found."""
+        """Train, and train once more if target latents describe what both sets have."""
         if plan.kl_warm_up == 0.0:
             return super()._train(rows, sizes, plan, seed, resume)
-        second, other_plan = (sizes[0], MORE * sizes[1]), replace(plan, kl_warm_up=0.0)
+        second = (sizes[0], MORE * sizes[1])
+        other_plan = replace(plan, kl_warm_up=0.0, crossed=True)
         if resume is None or not continues(resume, self._architecture_for(rows, second)):
             first = super()._train(rows, sizes, plan, seed, resume)
-            if not (first.finished and found_no_contrast(first)):
+            if not (first.finished and describes_both_sets(first)):
                 return first
-            logger.info("no contrast was found; once more, with %d shared dimensions", second[1])
+            logger.info(
+                "target latents describe both sets; once more, with %d shared dimensions", second[1]
+            )
             seed, resume = first.state.seed, None
         return super()._train(rows, second, other_plan, seed, resume)
 

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from contrastive_lvm.arrays import Array, Covariates, RowLabels
 from contrastive_lvm.checks import RandomState, check_integer
 from contrastive_lvm.io.value_checks import Check, check_values, number, whole
+from contrastive_lvm.vae.training_data import ENOUGH_HELD_OUT
 
 if TYPE_CHECKING:
     from contrastive_lvm.vae.fit_networks import NetworkFit
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 SETS = ("target", "background")
 FOLDS = 5  # of cross-validation, as scikit-learn has them by default
 LEAST_HELD_OUT, MOST_JUDGED = 10, 2000  # rows of a set whose latents are judged
-ENOUGH = 100  # held-out rows of each set, for a warning
 CLEAR = 2.0  # standard errors of the gain, for a contrast
+MOST_SHARED = 0.2  # of what target latents add to a row of the target, for one of the background
 MOST_AUC, MOST_R2 = 0.9, 0.15  # of shared latents that are called clean
 
 
@@ -145,12 +146,12 @@ def judge_held_out(networks: "TrainedNetworks", held_out: "tuple[NetworkRows, ..
     return HeldOut(found, gain, error, background_gain, n_held_out)
 
 
-def found_no_contrast(fit: "NetworkFit") -> bool:
+def describes_both_sets(fit: "NetworkFit") -> bool:
     """Tell whether target latents describe held-out rows of both sets; too few do not tell."""
-    if min((rows.n_rows for rows in fit.held_out), default=0) < ENOUGH:
+    if min((rows.n_rows for rows in fit.held_out), default=0) < ENOUGH_HELD_OUT:
         return False
-    gain, error, _ = _gains(fit.networks, fit.held_out)
-    return gain < CLEAR * error
+    gain, error, background_gain = _gains(fit.networks, fit.held_out)
+    return gain < CLEAR * error or background_gain > MOST_SHARED * (gain + background_gain)
 
 
 def _gains(
@@ -179,15 +180,21 @@ def check_held_out(state: Mapping[str, Any]) -> None:
         check_values({"set_auc": number(), "target_r2": number()}, found)
 
 
+def is_judged(model: Any) -> bool:
+    """Tell whether enough rows were held out to judge a contrastive autoencoder."""
+    return model.leakage_ is not None and model.n_held_out_ >= ENOUGH_HELD_OUT
+
+
 def separation_warnings(model: Any) -> list[str]:
     """Return sentences about faults of a contrastive autoencoder that held-out rows show.
 
-    Fewer than 100 held-out rows of a set are too few for that.
+    Fewer than 100 held-out rows of a set are too few for that; the report says so.
     """
     found, gain = model.leakage_, model.target_gain_
-    if found is None or model.n_held_out_ < ENOUGH:
+    if not is_judged(model):
         return []
-    said = []
+    said, second = [], model.n_shared_ > model.n_shared
+    trainings = " in two trainings" if second else ""
     contrast = gain >= CLEAR * model.target_gain_error_  # else there is nothing to predict
     if found.set_auc > MOST_AUC or (contrast and found.target_r2 > MOST_R2):
         said.append(
@@ -198,8 +205,6 @@ def separation_warnings(model: Any) -> list[str]:
             f"dimensions than {model.n_target_}."
         )
     if not contrast:
-        second = model.n_shared_ > model.n_shared
-        trainings = " in two trainings" if second else ""
         way_out = "" if second else ", with kl_warm_up=0"
         said.append(
             "the target latents describe held-out rows of the background as well as those of the "
@@ -208,12 +213,12 @@ def separation_warnings(model: Any) -> list[str]:
             f"shared dimensions than {model.n_shared_}{way_out}, and ask contrast_test whether "
             "there is a contrast at all."
         )
-    elif model.background_gain_ > gain:  # more than half of what they add to target rows
+    elif model.background_gain_ > MOST_SHARED * (gain + model.background_gain_):
         said.append(
             "the target latents carry what the background has too: they add "
             f"{gain + model.background_gain_:.3g} nats to a held-out row of the target and "
-            f"{model.background_gain_:.3g} to one of the background; use more shared dimensions "
-            f"than {model.n_shared_}."
+            f"{model.background_gain_:.3g} to one of the background{trainings}; use more shared "
+            f"dimensions than {model.n_shared_}."
         )
     return said
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
-from contrastive_lvm.estimators.leakage import separation_warnings
+from contrastive_lvm.estimators.leakage import is_judged, separation_warnings
 from contrastive_lvm.io.tables.prepare import Sets, frame
 from contrastive_lvm.io.tables.read import looks_transposed
 from contrastive_lvm.io.tables.recognize import dominant_features, look_like_counts
@@ -176,7 +176,7 @@ def diagnostics(
     model: Fitted, sets: Sets, facts: Facts, points: dict[str, Array]
 ) -> list[dict[str, str]]:
     """Return sentences with a level: "good", "note" or "care"."""
-    found = [_ending(facts), *_enrichment(points), *_certainty(points), _outliers(facts)]
+    found = [_ending(model, facts), *_enrichment(points), *_certainty(points), _outliers(facts)]
     automatic = getattr(model, "n_shared", None) == "auto"
     advice = [*data_advice(sets, model, PAGE), *fit_advice(facts, PAGE, automatic=automatic)]
     advice += _separation(model)
@@ -188,10 +188,15 @@ def _separation(model: Fitted) -> list[str]:
     """Return sentences about how well an autoencoder separates latents of held-out rows."""
     if not hasattr(model, "leakage_"):
         return []
+    if not is_judged(model):
+        few = "Too few rows were held out to tell whether target and shared latents are separated"
+        return [f"{few}: 500 rows in each set are enough."]
     return [sentence[0].upper() + sentence[1:] for sentence in separation_warnings(model)]
 
 
-def _ending(facts: Facts) -> tuple[str, str]:
+def _ending(model: Fitted, facts: Facts) -> tuple[str, str]:
+    if hasattr(model, "leakage_"):  # the learning rate has fallen to zero after all epochs
+        return "good", f"The networks were trained for {facts['iterations']:,} epochs."
     if facts["converged"]:
         return "good", f"The fit converged after {facts['iterations']:,} iterations."
     return "care", (

@@ -79,17 +79,20 @@ def _lower_bounds(
     return bounds
 
 
-def _target_gains(model: NetworkModel, rows: JaxArray, key: JaxArray, *, draws: int) -> JaxArray:
+def _target_gains(
+    model: NetworkModel, rows: JaxArray, average: JaxArray, key: JaxArray, *, draws: int
+) -> JaxArray:
     """Return what the target latents add to each row's lower bound, by the target's encoder.
 
-    `E[ln p(x | z, t) - ln p(x | z)] - KL(q(t | x))`, where the second term leaves `f_t` out.
+    `E[ln p(x | z, t) - ln p(x | z)] - KL(q(t | x))`, where the second term has an average of `f_t`,
+    (D,), in place of `f_t`.
     """
     posterior, k = model.encode(rows, "target"), model.architecture.n_target
     covariates = model.split(rows)[1]
 
     def one(i: JaxArray) -> JaxArray:
         h = posterior.draw(jax.random.fold_in(key, i))
-        without = model.predictor(None, h[:, k:], covariates, "target")
+        without = model.predictor(None, h[:, k:], covariates, "target") + average
         with_target = model.log_likelihood(rows, model.decode(h, covariates, "target"))
         return with_target - model.log_likelihood(rows, without)
 

@@ -4,7 +4,11 @@
           + sum_j E[ln p(y_j | z)] - KL(q(z | y_j)),
 
 with the divergences from N(0, I) in closed form and the expectations by one reparameterised draw.
-The penalty is on what the shared latents reveal about the target.
+The penalty is on what the shared latents reveal about the target. A second training (see
+`ContrastiveVAE`) is crossed: the target's encoder describes half of the background rows, without
+its target latents. This is a lower bound too, and teaches that encoder to describe what both sets
+have by shared latents. The penalty is then also on how much its target latents vary over these
+rows.
 """
 
 from collections.abc import Callable, Hashable
@@ -33,6 +37,7 @@ LIKELIHOOD_GAIN = 3.0  # noise and dispersions learn faster than networks
 LEAST_VARIANCE = 1e-3  # of a latent dimension, so that an unused one is not scaled up
 MOST_ROWS = 512  # of a set for which the leak is measured
 WIDEST, N_WIDTHS = 2.0, 5  # of the kernel, times the number of dimensions; then halves of it
+OF_VARIATION = 0.1  # weight of the target latents' variation over background rows, in the penalty
 Scalar = JaxArrayLike | float
 Carry = tuple[NetworkWeights, OptimizerState]
 
@@ -70,10 +75,15 @@ def row_terms(
     key: JaxArray,
     of: str,
     log_floor: Scalar = LEAST_LOG_NOISE,
+    encoder: str | None = None,
 ) -> RowTerms:
-    """Return the terms of rows of a set, with one draw of their latents."""
-    keys, target = jax.random.split(key), of == "target"
-    t, z = model.encode(rows, of).split(model.architecture.n_target if target else 0)
+    """Return the terms of rows of a set, with one draw of their latents, by an encoder.
+
+    Target latents are no part of background rows: their divergence is a term of target rows only.
+    """
+    keys, target, encoder = jax.random.split(key), of == "target", encoder or of
+    k = model.architecture.n_target if encoder == "target" else 0
+    t, z = model.encode(rows, encoder).split(k)
     t_draw, z_draw = t.draw(keys[0]), z.draw(keys[1])
     eta = model.predictor(t_draw if target else None, z_draw, model.split(rows)[1], of)
     reconstruction = model.log_likelihood(rows, eta, log_floor)
@@ -88,6 +98,7 @@ def batch_terms(
     log_floor: Scalar = LEAST_LOG_NOISE,
     *,
     separated: bool = False,
+    crossed: bool = False,
 ) -> BoundTerms:
     """Return the terms of a batch, each of whose rows stands for `repeats` rows of its set."""
     keys = jax.random.split(key)
@@ -103,12 +114,38 @@ def batch_terms(
     )
     if len(batch) == 1:
         return terms
-    y = row_terms(model, batch[1], keys[1], "background", log_floor)
+    crossed = crossed and len(batch[1]) > 1
+    y = _background_terms(model, batch[1], keys[1], log_floor, crossed=crossed)
+    found = zero
+    if separated:
+        found = leak(x.target.mean, x.shared, y.shared)
+        if crossed:
+            found = found + OF_VARIATION * variation(y.target.mean, x.target.mean)
     return terms._replace(
         background_reconstruction=n_y * y.reconstruction.sum(),
         background_shared_kl=n_y * y.shared_kl.sum(),
-        leak=leak(x.target.mean, x.shared, y.shared) if separated else zero,
+        leak=found,
     )
+
+
+def _background_terms(
+    model: NetworkModel, rows: JaxArrayLike, key: JaxArray, log_floor: Scalar, *, crossed: bool
+) -> RowTerms:
+    """Return the terms of background rows; if crossed, of one half by the target's encoder.
+
+    The target latents are those of this half.
+    """
+    if not crossed:
+        return row_terms(model, rows, key, "background", log_floor)
+    n, keys = rows.shape[0] // 2, jax.random.split(key)
+    own = row_terms(model, rows[:n], keys[0], "background", log_floor)
+    other = row_terms(model, rows[n:], keys[1], "background", log_floor, "target")
+    both = tree_map(
+        lambda a, b: jnp.concatenate([a, b]),
+        own._replace(target=own.shared),
+        other._replace(target=other.shared),
+    )
+    return both._replace(target=other.target)
 
 
 def leak(t: JaxArray, z: DiagonalGaussian, other: DiagonalGaussian) -> JaxArray:
@@ -127,6 +164,16 @@ def leak(t: JaxArray, z: DiagonalGaussian, other: DiagonalGaussian) -> JaxArray:
     within = kernel(a, a)
     apart = discrepancy(within, kernel(b, b), kernel(a, b))
     return apart + dependence(within, kernel(t, t)) + excess(z, other)
+
+
+def variation(t: JaxArray, of_target: JaxArray) -> JaxArray:
+    """Return the variance of the target latents of background rows, over that of target rows.
+
+    Background rows lack what target latents should describe, and should all have the same ones. The
+    rows of the target get no gradient from it.
+    """
+    spread = jax.lax.stop_gradient(_spread(of_target))
+    return (t / spread).var(axis=0).mean()
 
 
 def excess(z: DiagonalGaussian, other: DiagonalGaussian) -> JaxArray:
@@ -193,6 +240,7 @@ class StepInputs(NamedTuple):
     rates: JaxArrayLike  # (C,) learning rates
     kl_weights: JaxArrayLike  # (C,) of the target latents
     log_floors: JaxArrayLike  # (C,) of the noise
+    leak_weights: JaxArrayLike  # (C,) of the penalty
 
 
 class Objective(NamedTuple):
@@ -220,14 +268,14 @@ class TrainingFunctions(NamedTuple):
 
 @lru_cache(maxsize=4)
 def training_functions(
-    architecture: Architecture, clip: float, shapes: Hashable, *, separated: bool
+    architecture: Architecture, clip: float, shapes: Hashable, *, separated: bool, crossed: bool
 ) -> TrainingFunctions:
     """Return the compiled functions of training an architecture on batches of some shapes.
 
     JAX keeps what it compiled for other shapes as long as the function; here it can be freed.
     """
     optimizer = optax.chain(optax.clip_by_global_norm(clip), optax.scale_by_adam())
-    terms_of = partial(batch_terms, separated=separated)
+    terms_of = partial(batch_terms, separated=separated, crossed=crossed)
 
     def loss(
         weights: NetworkWeights, inputs: StepInputs, objective: Objective
@@ -236,7 +284,7 @@ def training_functions(
         key = jax.random.fold_in(objective.key, inputs.numbers)
         terms = terms_of(model, inputs.batches, objective.repeats, key, inputs.log_floors)
         unit = model.information_unit(inputs.log_floors)
-        penalty = objective.separation * unit * terms.leak
+        penalty = inputs.leak_weights * objective.separation * unit * terms.leak
         loss = (penalty - terms.lower_bound(inputs.kl_weights)) / objective.n_entries
         return jnp.asarray(loss), terms
 

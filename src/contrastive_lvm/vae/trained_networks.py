@@ -162,10 +162,15 @@ class TrainedNetworks(NamedTuple):
         return float(found.mean(axis=0).sum()), float(found.var(axis=0, ddof=1).sum() / draws)
 
     def target_gains(self, rows: NetworkRows) -> Array:
-        """Return what the target latents add to the lower bound of rows of either set, (N,)."""
-        found = []
+        """Return what the target latents add to the lower bound of rows of either set, (N,).
+
+        Nothing is gained by what all these rows have in common, such as the absence of a contrast
+        in rows of the background.
+        """
+        found, average = [], _mean_output(self, rows, "target")
         for block in self._blocks(rows):
-            gains = self._functions.target_gains(*self._fixed, block.rows, block.key, draws=DRAWS)
+            given = (block.rows, average, block.key)
+            gains = self._functions.target_gains(*self._fixed, *given, draws=DRAWS)
             found.append(np.asarray(gains, dtype=np.float64)[: block.n_rows])
         return np.concatenate(found)
 

@@ -45,6 +45,7 @@ class TrainingPlan:
     validation_fraction: float = 0.0
     checkpoint: str | os.PathLike[str] | None = None
     n_devices: int | None = 1
+    crossed: bool = False  # half of the background rows go through the target's encoder
 
 
 class TrainingState(NamedTuple):
@@ -82,7 +83,7 @@ class TrainingSchedule:
         self.steps = self.epochs * self.epoch_steps
         self.rise = min(RISE_STEPS, self.steps // 10)
         self.warm_up = plan.kl_warm_up * self.steps
-        self.learning_rate = plan.learning_rate
+        self.learning_rate, self.crossed = plan.learning_rate, plan.crossed
 
     def rates(self, numbers: np.ndarray) -> Array:
         """Return learning rates: a short rise, then a cosine (Loshchilov & Hutter 2017, eq. 5)."""
@@ -102,6 +103,17 @@ class TrainingSchedule:
         floors = np.where(done < 1.0, FIRST_LOG_FLOOR - FLOOR_DROP * done, LEAST_LOG_NOISE)
         return done, floors
 
+    def leak_weights(self, numbers: np.ndarray) -> Array:
+        """Return weights of the penalty; in a crossed training they rise from 0 to 1.
+
+        Shared latents that describe nothing reveal nothing. With the penalty from the beginning
+        they may never come into use.
+        """
+        if not self.crossed:
+            return np.ones(len(numbers))
+        done: Array = (numbers + 1.0) / self.steps
+        return done**2
+
 
 class Training:
     """One model in training: `round()` while `is_due`, then `state.best`."""
@@ -120,7 +132,11 @@ class Training:
         )
         separated = plan.separation > 0 and len(data.sets) == 2
         self.functions = training_functions(
-            architecture, plan.clip, (data.sizes, plan.batch_size), separated=separated
+            architecture,
+            plan.clip,
+            (data.sizes, plan.batch_size),
+            separated=separated,
+            crossed=plan.crossed,
         )
         self.constants = placement.put(data.constants)
         self.held_out = placement.put(data.held_out)
@@ -203,7 +219,8 @@ class Training:
                 self.data.units.standardize(part).reshape(s.chunk_steps, size, -1)
                 for part, size in zip(parts, s.batch_rows, strict=True)
             )
-            changing = (RATE_CUT**self.state.cuts * s.rates(numbers), *s.warm_up_weights(numbers))
+            rates = RATE_CUT**self.state.cuts * s.rates(numbers)
+            changing = (rates, *s.warm_up_weights(numbers), s.leak_weights(numbers))
             single = tuple(values.astype(np.float32) for values in changing)
             yield StepInputs(
                 self.placement.put(batches, None, "rows"),

@@ -22,6 +22,7 @@ from contrastive_lvm.vae.network_functions import network_functions
 
 SAMPLE = 4096  # rows that show what the inputs of encoders look like
 MOST_HELD_OUT = 4096  # rows of a set kept for validation
+ENOUGH_HELD_OUT = 100  # rows of a set that say something about a fit, a fifth of it at most
 LEAST_SPREAD = 1e-3  # of an encoder's input, in units: a constant feature says nothing
 
 
@@ -125,7 +126,7 @@ def prepare_training(
     """Find units and constants, and hold rows out."""
     units = feature_units(architecture, moments)
     constants = _constants(architecture, sets, moments, units, rng)
-    numbers = [min(MOST_HELD_OUT, int(validation_fraction * rows.n_rows)) for rows in sets]
+    numbers = [_n_held_out(validation_fraction, rows.n_rows) for rows in sets]
     held_out, training, log_units = [], [], []
     for rows, m, n in zip(sets, moments, numbers, strict=True):
         chosen = np.sort(rng.permutation(rows.n_rows)[: n if min(numbers) else 0])
@@ -135,6 +136,14 @@ def prepare_training(
         log_units.append(float(observed @ np.log(units.unit)))
     kept = tuple(held_out) if min(numbers) else ()
     return TrainingData(tuple(training), kept, units, constants, tuple(log_units))
+
+
+def _n_held_out(fraction: float, n_rows: int) -> int:
+    """Return how many rows of a set are held out."""
+    if fraction == 0.0:
+        return 0
+    least = min(ENOUGH_HELD_OUT, n_rows // 5)
+    return min(MOST_HELD_OUT, max(least, int(fraction * n_rows)))
 
 
 def feature_units(architecture: Architecture, moments: tuple[Moments, ...]) -> FeatureUnits:
