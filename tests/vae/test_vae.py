@@ -293,7 +293,7 @@ def test_data_in_other_units_gives_the_same_model() -> None:
     change = 500 * 8 * np.log(unit)
     assert moved.lower_bound_ == pytest.approx(known().lower_bound_ - change, rel=1e-4)
     assert moved.history_["bound"][-1] == pytest.approx(
-        known().history_["bound"][-1] - change * 450 / 500, rel=1e-4
+        known().history_["bound"][-1] - change * 400 / 500, rel=1e-4
     )
 
 

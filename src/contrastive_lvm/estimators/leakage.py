@@ -205,7 +205,8 @@ def separation_warnings(model: Any) -> list[str]:
             f"dimensions than {model.n_target_}."
         )
     if not contrast:
-        way_out = "" if second else ", with kl_warm_up=0"
+        once = not second and model.kl_warm_up == 0.0
+        way_out = ", or a kl_warm_up above 0, with which fit may train twice" if once else ""
         said.append(
             "the target latents describe held-out rows of the background as well as those of the "
             f"target (a gain of {gain:.2g} nats per row, standard error "
