@@ -80,9 +80,10 @@ class ContrastiveVAE(NetworkPredictions):
         lower bound. If held-out rows show at the end that the target latents describe what both
         sets have, the shared latents may have been too few, or have stayed unused: `fit` then
         trains once more from the beginning, without warm-up and with three times as many shared
-        dimensions. In this training the target's encoder describes half of the background rows too,
-        without target latents, and the penalty rises from zero. `fit` keeps these second networks,
-        and `n_shared_`, `history_` and all other results are theirs. With 0 it trains only once.
+        dimensions. If rows are counts or binary, the target's encoder then describes half of the
+        background rows too, without target latents, and the penalty rises from zero. `fit` keeps
+        these second networks, and `n_shared_`, `history_` and all other results are theirs. With 0
+        it trains only once.
     clip : float
         Largest norm of a gradient of the lower bound, in nats per entry.
     validation_fraction : float
@@ -309,8 +310,9 @@ class ContrastiveVAE(NetworkPredictions):
         if plan.kl_warm_up == 0.0:
             return super()._train(rows, sizes, plan, seed, resume)
         second = (sizes[0], MORE * sizes[1])
-        other_plan = replace(plan, kl_warm_up=0.0, crossed=True)
-        if resume is None or not continues(resume, self._architecture_for(rows, second)):
+        larger = self._architecture_for(rows, second)
+        other_plan = replace(plan, kl_warm_up=0.0, crossed=not larger.has_noise)
+        if resume is None or not continues(resume, larger):
             first = super()._train(rows, sizes, plan, seed, resume)
             if not (first.finished and describes_both_sets(first)):
                 return first

@@ -4,7 +4,7 @@
           + sum_j E[ln p(y_j | z)] - KL(q(z | y_j)),
 
 with the divergences from N(0, I) in closed form and the expectations by one reparameterised draw.
-The penalty is on what the shared latents reveal about the target. A second training (see
+The penalty is on what the shared latents reveal about the target. A second training of counts (see
 `ContrastiveVAE`) is crossed: the target's encoder describes half of the background rows, without
 its target latents. This is a lower bound too, and teaches that encoder to describe what both sets
 have by shared latents. The penalty is then also on how much its target latents vary over these
