@@ -403,7 +403,7 @@ def test_equal_sets_are_noticed(rows: Any) -> None:
         fit(rows, rows.copy())
     assert caught[0].filename == __file__
     order = np.random.default_rng(0).permutation(rows.shape[0])
-    with pytest.warns(UserWarning, match="X and background hold the same rows"):
+    with pytest.warns(UserWarning, match="X and background contain the same rows"):
         fit(rows, rows[order])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
