@@ -110,5 +110,5 @@ def _claims(
         for measure in ("ARI", "silhouette"):
             says = f"Robust cLVM does better than cPCA at {level}."
             ahead = found[OURS, level][measure].least - found["cPCA", level][measure].most
-            claims.append(Claim(says, f"{measure}: worst of cLVM less best of cPCA", ahead, 0.0))
+            claims.append(Claim(says, f"{measure}: worst of cLVM minus best of cPCA", ahead, 0.0))
     return claims

@@ -35,8 +35,8 @@ Counts x become log(1 + 10,000 x / total), with the total of each cell. The pape
 their place.
 
 With ARD there may be as many shared columns as features minus one, and without ARD minus two,
-because more could not be told apart. A column is in use if it explains a thousandth of a per cent
-of the shared variance. Without ARD only the first draw is fitted, and the fit stops after 100
+because the data cannot distinguish more. A column is in use if it explains a thousandth of a per
+cent of the shared variance. Without ARD only the first draw is fitted, and the fit stops after 100
 iterations: hundreds of columns without a prior do not converge within two thousand.
 """
 
@@ -133,13 +133,13 @@ def _claims(columns: dict[str, SeedSpread], shape: dict[str, SeedSpread]) -> lis
         ),
         Claim(
             "cLVM with ARD shows the subgroups, PCA does not.",
-            "silhouette less that of PCA",
+            "silhouette minus that of PCA",
             shape[WITH].least - shape["PCA"].most,
             0.1,
         ),
         Claim(
             "cLVM without tuning is like cPCA with its heuristic.",
-            "silhouette less that of cPCA",
+            "silhouette minus that of cPCA",
             shape[WITH].least - shape["cPCA"].most,
             -0.05,
         ),

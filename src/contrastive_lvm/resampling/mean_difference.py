@@ -48,7 +48,7 @@ def mean_difference(
     Returns
     -------
     DataFrame
-        A row for each feature: `difference`, the mean of the target less that of the background;
+        A row for each feature: `difference`, the mean of the target minus that of the background;
         its standard error `std`; `pvalue` of no difference; and `qvalue`, the share of false
         discoveries among all features with a value as small (Benjamini & Hochberg 1995).
 
