@@ -224,3 +224,16 @@ def test_sizes_for_rows_of_rank_one_do_not_depend_on_their_order(seed: int) -> N
     other = clone(model).fit(X[::-1], background=B[::-1])
     assert (one.n_target_, one.n_shared_) == (other.n_target_, other.n_shared_)
     assert abs(one.lower_bound_ - other.lower_bound_) < 0.5
+
+
+def test_sizes_for_degenerate_rows_do_not_depend_on_rounding() -> None:
+    """With noise at its least, all columns are tried, however near rounding leaves it."""
+    rng = np.random.default_rng(27)
+    d, n, m = int(rng.integers(4, 30)), int(rng.integers(8, 30)), int(rng.integers(8, 30))
+    directions = rng.normal(size=(2, d))
+    X, B = rng.normal(size=(n, 2)) @ directions, rng.normal(size=(m, 2)) @ directions
+    model = clvm.ContrastiveLVM(2, 2, shared_prior="ard", target_prior="ard")
+    for rows in ((X, B), (X[::-1], B[::-1])):
+        with pytest.warns(UserWarning, match="none of 2 target dimension"):
+            found = clone(model).fit(rows[0], background=rows[1])
+        assert (found.n_target_, found.n_shared_) == (0, 2)

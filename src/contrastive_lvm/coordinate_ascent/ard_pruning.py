@@ -16,6 +16,7 @@ from contrastive_lvm.linalg.anderson import Ascent, ascend
 
 LOOK_EVERY = 5  # sweeps between looks for columns without support
 SETTLED = 0.1  # nats per sweep
+MOST_TRIED = 8  # columns, one at a time, where the noise is at its least
 TRIAL_SWEEPS = 10  # after columns are taken out, before bounds are compared
 AT_ONCE = 32  # the first trial takes out one column of every 32
 DOUBTFUL = 30.0  # times its posterior variance: a column with more signal is not tried
@@ -89,22 +90,32 @@ class _Pruning:
         """Drop the weakest columns, if the bound is higher after a few sweeps without them.
 
         Where the noise is at its least, no column has much posterior variance, whatever it
-        describes, so that any of them may be the weakest.
+        describes, so that rounding would say which is the weakest: the best one to drop is sought.
         """
         ratio = support(self.problem, ascent.point, ascent.info.carry)
-        at_least = (self.problem.unflatten(ascent.point).psi <= self.problem.floor).all()
-        doubtful = int((ratio < (np.inf if at_least else DOUBTFUL)).sum())
-        n = min(doubtful, max(1, int(np.isfinite(ratio).sum()) // AT_ONCE))
+        order, n_finite = np.argsort(ratio), int(np.isfinite(ratio).sum())
+        psi = self.problem.unflatten(ascent.point).psi
+        if (psi <= (1.0 + 1e-9) * self.problem.floor).all():  # the exponential of a logarithm
+            most = min(n_finite, MOST_TRIED)
+            single = [self._trial(ascent, order[i : i + 1]) for i in range(most)]
+            found = max(single, key=lambda trial: trial.lower_bounds[-1], default=None)
+            return found if found and found.lower_bounds[-1] > ascent.trace[-1] else None
+        n = min(int((ratio < DOUBTFUL).sum()), max(1, n_finite // AT_ONCE))
         while n:
-            problem, point, carry, *_ = self._without(ascent, np.argsort(ratio)[:n])
-            trial = ascend(
-                problem, point, carry, memory=self.memory, max_sweeps=TRIAL_SWEEPS, tol=SETTLED
-            )
-            self.spent += trial.n_sweeps
-            if trial.trace[-1] > ascent.trace[-1]:
-                return WarmStart(problem, trial.point, trial.info.carry)
+            found = self._trial(ascent, order[:n])
+            if found.lower_bounds[-1] > ascent.trace[-1]:
+                return found
             n //= 2
         return None
+
+    def _trial(self, ascent: Ascent[RowResults], doomed: np.ndarray) -> WarmStart:
+        """Return where a few sweeps without some columns lead."""
+        problem, point, carry, *_ = self._without(ascent, doomed)
+        trial = ascend(
+            problem, point, carry, memory=self.memory, max_sweeps=TRIAL_SWEEPS, tol=SETTLED
+        )
+        self.spent += trial.n_sweeps
+        return WarmStart(problem, trial.point, trial.info.carry, trial.trace)
 
     def _without(self, ascent: Ascent[RowResults], doomed: np.ndarray) -> WarmStart:
         """Return a problem with fewer columns, and otherwise at the same point."""
