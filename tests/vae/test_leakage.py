@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import contrastive_lvm as clvm
-from tests.vae.autoencoders import DATA, fitted, known, quick, same
+from tests.vae.autoencoders import DATA, counts, fitted, known, quick, same
 
 pytest.importorskip("jax", reason="the extra jax is not installed")
 
@@ -211,13 +211,18 @@ def test_a_second_training_has_more_shared_dimensions_and_no_warm_up(
         model.save(tmp_path / "model")
 
 
-@pytest.mark.parametrize("warm_up", [0.5, 0.0])
+@pytest.mark.parametrize(
+    ("warm_up", "likelihood"), [(0.5, "gaussian"), (0.0, "gaussian"), (0.0, "poisson")]
+)
 def test_both_trainings_can_be_resumed(
-    warm_up: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warm_up: float, likelihood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contrastive_vae, "describes_both_sets", no_contrast)
-    words: dict[str, Any] = {"max_epochs": 30}
-    whole = fitted(**words)
+    X, B = (DATA.target, DATA.background)
+    if likelihood == "poisson":
+        X, B = counts(300, 0), counts(200, 1)
+    words: dict[str, Any] = {"max_epochs": 30, "likelihood": likelihood}
+    whole = quick(**words).fit(X, background=B)
     with monkeypatch.context() as patch:
         real, path = Training.round, tmp_path / "state"
 
@@ -228,11 +233,11 @@ def test_both_trainings_can_be_resumed(
 
         patch.setattr(Training, "round", round_)
         with pytest.warns(UserWarning, match="interrupted after epoch"):
-            model = fitted(**words, checkpoint=path)
+            model = quick(**words, checkpoint=path).fit(X, background=B)
     assert model.n_shared_ == (2 if warm_up else 6)  # the second training does not begin
     for resume in (path, model.state_):
-        again = quick(**words, random_state=9)
-        same(whole, again.fit(DATA.target, background=DATA.background, resume=resume))
+        again = quick(**words | {"random_state": 9}).fit(X, background=B, resume=resume)
+        same(whole, again, X)
 
 
 @pytest.mark.slow
