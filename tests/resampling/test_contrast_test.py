@@ -147,16 +147,28 @@ def test_factors_have_the_planted_number_and_noise() -> None:
     np.testing.assert_allclose(ratio, 1.0, atol=0.12)
 
 
-def test_rows_are_white_and_units_do_not_matter() -> None:
+def test_rows_are_white_in_any_unit() -> None:
     X, B = simulate(0)
-    units = np.exp(np.random.default_rng(1).standard_normal(X.shape[1]))
     replicates = check_replicates([None, None], [80, 80])
     found = exchangeable_rows((X, B), replicates, np.random.default_rng(3))
     moment = found.values.T @ found.values / 160
     assert found.n_shared == 2
     np.testing.assert_allclose(np.diag(moment)[2:].mean(), 1.0)
-    again = exchangeable_rows((X * units, B * units), replicates, np.random.default_rng(3))
+    again = exchangeable_rows((X * 1e-3, B * 1e-3), replicates, np.random.default_rng(3))
     np.testing.assert_allclose(np.abs(again.values), np.abs(found.values), atol=1e-6)
+
+
+def test_noise_is_equal_unless_it_differs_by_more_than_chance() -> None:
+    """Features in units of their own have other noise, which is then estimated by feature."""
+    rng = np.random.default_rng(0)
+    units, S = np.exp(rng.standard_normal(20)), rng.standard_normal((20, 2))
+    spread = []
+    for _ in range(20):
+        Z = rng.standard_normal((150, 2)) @ S.T + rng.standard_normal((150, 20))
+        logs = [np.log(find_factors(rows).scale) for rows in (Z, Z * units)]
+        spread.append([logs[0].std(), (logs[1] - np.log(units)).std()])
+    assert np.median([equal for equal, _ in spread]) < 0.02
+    np.testing.assert_allclose([own for _, own in spread], 1.0 / np.sqrt(300.0), rtol=0.5)
 
 
 def test_missing_entries_are_drawn_with_the_variance_of_the_others() -> None:

@@ -8,8 +8,10 @@ another one, but near the first fit its Jacobian `J` is almost the same, so that
 converge fast where EM takes dozens. Rotations within a block of loadings leave the likelihood
 alone and turn `g` along; the columns of `Q` are their tangents at the fit, along which `I - J` is
 zero. Anderson acceleration (Walker & Ni 2011, eq. 2.2) makes up for what differs between the
-Jacobians. Many maps are solved at once. The few whose fixed point is not found, because their map
-is too far from the first one, are left to the ascent of EM, which never lowers the likelihood.
+Jacobians. Many maps are solved at once, each until its objective would change by less than `TOL`
+in the next step, if changes keep the ratio of the last two. The few whose fixed point is not found,
+because their map is too far from the first one, are left to the ascent of EM, which never lowers
+the likelihood.
 """
 
 from collections.abc import Callable
@@ -20,7 +22,7 @@ import numpy.typing as npt
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.linalg.anderson import ascend
 
-TOL = 1e-5  # nats by which the last step but one may change the objective
+TOL = 1e-5  # nats by which the last step may change the objective
 ASCENT_TOL = 1e-4  # nats: an ascent gains less in a sweep than Newton's method in a step
 MOST_STEPS = 40  # 5 to 7 where rows are many, 15 to 25 where features are more than rows
 MEMORY = 8  # steps that are combined; with 3, few rows take twice as many steps
@@ -30,6 +32,7 @@ DIFFERENCE = 1e-6  # of finite differences, in standard deviations of the featur
 MOST_PARAMETERS = 3000  # beyond, the inverse takes more than 200 MB and a second
 SAVED_SWEEPS = 20  # that Newton's method saves in a refit
 Sweep = Callable[[Array], tuple[Array, Array]]  # (B, P) points -> objectives (B,), images (B, P)
+Maps = Callable[[npt.NDArray[np.intp]], Sweep]  # the sweep of chosen maps
 
 
 class FixedNewton:
@@ -52,26 +55,33 @@ class FixedNewton:
             own = slice(first, first + AT_ONCE)
             moved = point + DIFFERENCE * np.eye(P)[own]
             matrix[:, own] -= (sweep(moved)[1] - image).T / DIFFERENCE
-        self.inverse_transposed: Array = np.ascontiguousarray(np.linalg.inv(matrix).T)
+        # In single precision, twice as fast: steps are corrected by later ones.
+        self.inverse_transposed = np.ascontiguousarray(np.linalg.inv(matrix).T, dtype=np.float32)
 
     @np.errstate(all="ignore")  # a step too far may overflow; it is then not counted as found
-    def solve(self, sweep: Sweep, points: Array) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+    def solve(self, maps: Maps, points: Array) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
         """Return fixed points of other maps, (B, P), their objectives, and which were found."""
-        values = best = np.full(len(points), -np.inf)
-        found, steps = np.zeros(len(points), dtype=bool), _Steps(points)
+        points, values, left = points.copy(), np.full(len(points), np.nan), np.arange(len(points))
+        sweep, steps = maps(left), _Steps(points)
+        best = last = values  # of those that are left
         try:
             for _ in range(MOST_STEPS):
-                before, (now, images) = values, sweep(points)
-                values = np.where(found, values, now)
-                new = steps.combined(points, (images - points) @ self.inverse_transposed)
-                points = np.where(found[:, None], points, new)
-                best = np.fmax(best, values)
-                found |= (np.abs(values - before) < TOL) & (values > best - TOL)
-                if found.all():
+                now, images = sweep(points[left])
+                moves = (images - points[left]).astype(np.float32) @ self.inverse_transposed
+                points[left] = steps.combined(points[left], moves.astype(np.float64))
+                change, values[left] = np.abs(now - values[left]), now
+                best = np.fmax(best, now)
+                next_change = change * np.fmin(change / last, 1.0)
+                unsolved = ~((next_change < TOL) & (now > best - TOL))
+                left, best, last = left[unsolved], best[unsolved], change[unsolved]
+                if not len(left):
                     break
+                if not unsolved.all():
+                    sweep = maps(left)
+                    steps.keep(unsolved)
         except np.linalg.LinAlgError:  # the points of some map diverge
             pass
-        return points, values, found
+        return points, values, ~np.isin(np.arange(len(points)), left)
 
 
 class _Steps:
@@ -82,6 +92,12 @@ class _Steps:
         self.steps, self.images = np.zeros((2, B, MEMORY, P))  # differences between iterations
         self.last: tuple[Array, Array] | None = None
         self.n_combined = 0
+
+    def keep(self, which: npt.NDArray[np.bool_]) -> None:
+        """Forget the other iterations."""
+        self.steps, self.images = self.steps[which], self.images[which]
+        if self.last is not None:
+            self.last = self.last[0][which], self.last[1][which]
 
     def combined(self, points: Array, steps: Array) -> Array:
         """Return the next points, with the steps corrected by the last ones, (B, P)."""

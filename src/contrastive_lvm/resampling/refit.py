@@ -24,6 +24,7 @@ from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
 from contrastive_lvm.resampling.newton import ASCENT_TOL, FixedNewton, Sweep, ascended, pays
 from contrastive_lvm.resampling.refit_rows import EngineRows, ScatterRows, refit_rows
+from contrastive_lvm.resampling.replicates import Integers
 from contrastive_lvm.resampling.scatter_sweep import ScatterStack, ScatterSweep
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.reader import RowReader
@@ -166,7 +167,7 @@ class Refit:
         points, values = np.tile(start, (len(draws), 1)), np.zeros(len(draws))
         found = np.zeros(len(draws), dtype=bool)
         if self.newton is not None and len(start) == len(self.point):
-            points, values, found = self.newton.solve(self._sweep(draws), points)
+            points, values, found = self.newton.solve(partial(self._sweep_of, draws), points)
         for i in np.flatnonzero(~found).tolist():
             sweep, limits = self._sweep([draws[i]]), (self.engine.memory, self.engine.max_iter)
             points[i], values[i] = ascended(sweep, start, *limits)
@@ -183,6 +184,10 @@ class Refit:
         p = self.problem.unflatten(point)
         p = p._replace(means=tuple(s.mean for s in data.sets)) if data.complete else p
         return Problem(self.model, data).at_zero(p) if p.effects else p
+
+    def _sweep_of(self, draws: Sequence[Data], which: Integers) -> Sweep:
+        """Return the sweeps of chosen problems."""
+        return self._sweep([draws[i] for i in which])
 
     def _sweep(self, draws: Sequence[Data]) -> Sweep:
         """Return the sweeps of several problems, or of one at any number of points."""

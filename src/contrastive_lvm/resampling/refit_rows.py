@@ -175,11 +175,11 @@ def weighted_scatter(rows: Array, weights: Array, *, n_outside: int = 0) -> Dens
     array([[6.]])
     """
     drawn = np.flatnonzero(weights)
-    if len(drawn) < len(weights):
-        rows, weights = rows[drawn], weights[drawn]
+    scaled, weights = rows[drawn], weights[drawn]  # a copy
     n = float(weights.sum())
-    mean = weights @ rows / n
-    scaled = (rows - mean) * np.sqrt(weights)[:, None]
+    mean = weights @ scaled / n
+    scaled -= mean
+    scaled *= np.sqrt(weights)[:, None]
     return DenseScatter(n, mean, scaled.T @ scaled, n_outside)
 
 

@@ -26,12 +26,25 @@ class ScatterStack(NamedTuple):
     """The scatters of one set in each of B resamples; one stands for any number of equal ones."""
 
     n_rows: Array  # (B,)
-    matrix: Array  # (B, D, D)
+    matrices: tuple[Array, ...]  # B of shape (D, D)
+    squares: Array  # (B, D) diagonals of the matrices
 
     @classmethod
     def of(cls, scatters: Sequence[DenseScatter]) -> "ScatterStack":
-        """Stack scatters."""
-        return cls(np.array([s.n_rows for s in scatters]), np.array([s.matrix for s in scatters]))
+        """Join scatters, whose matrices are not copied."""
+        n_rows, squares = (
+            np.array([s.n_rows for s in scatters]),
+            np.array([s.square for s in scatters]),
+        )
+        return cls(n_rows, tuple(s.matrix for s in scatters), squares)
+
+    def product(self, M: Array) -> Array:
+        """`T @ M` for each scatter T and its M, (B, D, k)."""
+        if len(self.matrices) == 1:  # a product of wide matrices is faster than many
+            B, D, k = M.shape
+            side_by_side = self.matrices[0] @ np.swapaxes(M, 0, 1).reshape(D, B * k)
+            return np.ascontiguousarray(np.swapaxes(side_by_side.reshape(D, B, k), 0, 1))
+        return np.array([T @ own for T, own in zip(self.matrices, M, strict=True)])
 
 
 class ScatterSweep:
@@ -58,22 +71,21 @@ class ScatterSweep:
         log_noise = self.n_features * (log_psi.mean(axis=1) + LOG_2PI)
         M, C = np.zeros((B, K, K)), np.zeros((B, D, K))
         square, weight, value = np.zeros((B, D)), np.zeros(B), np.zeros(B)
-        for (n, T), active in zip(sets, self.active, strict=True):
-            own = L @ active
+        for scatters, active in zip(sets, self.active, strict=True):
+            n, own = scatters.n_rows, L @ active
             scaled = own * precision
             A = np.swapaxes(own, 1, 2) @ scaled + np.eye(active.shape[1])
             cov = np.linalg.inv(A)
-            product = T @ scaled
+            product = scatters.product(scaled)
             explained = cov @ (np.swapaxes(scaled, 1, 2) @ product)
             M += active @ (n[:, None, None] * cov + explained @ cov) @ active.T
             C += product @ (cov @ active.T)
-            diagonal = np.diagonal(T, axis1=1, axis2=2)
-            square, weight = square + diagonal, weight + n
-            quadratic = (diagonal * precision[:, :, 0]).sum(axis=1)
+            square, weight = square + scatters.squares, weight + n
+            quadratic = (scatters.squares * precision[:, :, 0]).sum(axis=1)
             quadratic = quadratic - np.trace(explained, axis1=1, axis2=2)
             value = value - 0.5 * (n * (np.linalg.slogdet(A)[1] + log_noise) + quadratic)
-        new = np.swapaxes(np.linalg.solve(M, np.swapaxes(C, 1, 2)), 1, 2)
-        rest = square - (new * C).sum(axis=2)
+        new = C @ np.linalg.inv(M)
+        rest = square - np.einsum("bdk,bdk->bd", new, C)
         if self.isotropic:
             rest = rest.sum(axis=1, keepdims=True) / self.n_features
         log_psi = np.log(np.maximum(rest / weight[:, None], np.exp(self.low)))
