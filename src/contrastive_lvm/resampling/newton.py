@@ -8,10 +8,8 @@ another one, but near the first fit its Jacobian `J` is almost the same, so that
 converge fast where EM takes dozens. Rotations within a block of loadings leave the likelihood
 alone and turn `g` along; the columns of `Q` are their tangents at the fit, along which `I - J` is
 zero. Anderson acceleration (Walker & Ni 2011, eq. 2.2) makes up for what differs between the
-Jacobians. Many maps are solved at once, each until its objective would change by less than `TOL`
-in the next step, if changes keep the ratio of the last two. The few whose fixed point is not found,
-because their map is too far from the first one, are left to the ascent of EM, which never lowers
-the likelihood.
+Jacobians. Many maps are solved at once. The few whose fixed point is not found, because their map
+is too far from the first one, are left to the ascent of EM, which never lowers the likelihood.
 """
 
 from collections.abc import Callable
@@ -22,7 +20,7 @@ import numpy.typing as npt
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.linalg.anderson import ascend
 
-TOL = 1e-5  # nats by which the last step may change the objective
+TOL = 1e-5  # nats by which the last step but one may change the objective
 ASCENT_TOL = 1e-4  # nats: an ascent gains less in a sweep than Newton's method in a step
 MOST_STEPS = 40  # 5 to 7 where rows are many, 15 to 25 where features are more than rows
 MEMORY = 8  # steps that are combined; with 3, few rows take twice as many steps
@@ -63,7 +61,7 @@ class FixedNewton:
         """Return fixed points of other maps, (B, P), their objectives, and which were found."""
         points, values, left = points.copy(), np.full(len(points), np.nan), np.arange(len(points))
         sweep, steps = maps(left), _Steps(points)
-        best = last = values  # of those that are left
+        best = values  # of those that are left
         try:
             for _ in range(MOST_STEPS):
                 now, images = sweep(points[left])
@@ -71,9 +69,8 @@ class FixedNewton:
                 points[left] = steps.combined(points[left], moves.astype(np.float64))
                 change, values[left] = np.abs(now - values[left]), now
                 best = np.fmax(best, now)
-                next_change = change * np.fmin(change / last, 1.0)
-                unsolved = ~((next_change < TOL) & (now > best - TOL))
-                left, best, last = left[unsolved], best[unsolved], change[unsolved]
+                unsolved = ~((change < TOL) & (now > best - TOL))
+                left, best = left[unsolved], best[unsolved]
                 if not len(left):
                     break
                 if not unsolved.all():
