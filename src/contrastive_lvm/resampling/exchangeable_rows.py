@@ -137,10 +137,12 @@ def find_factors(Z: Array) -> Factors:
     `mean z_d^2 - sum_k v_kd^2 (l_k - noise)`, which is at least `noise sum_k v_kd^2`, so that no
     noise variance runs to zero.
 
-    In the end, the logarithms of the noise variances are shrunk towards their mean by James and
-    Stein's factor `(1 - chance / variance)_+`, where `chance` is the variance that they have by
-    chance. Where features have equal noise, that raised the power for one dimension of all the
-    noise variance from .66 to .70 (400 sets); unequal noise leaves the factor near 1.
+    In the end, the logarithms of the noise deviations are shrunk towards their mean by James and
+    Stein's factor `(1 - chance / variance)_+`, where `chance` is `1 / (2 N)`, the variance that
+    chance gives them with N normal rows. If features have equal noise, that raises the power for
+    one dimension of all the noise variance from .66 to .70 (400 sets). If they have unequal noise,
+    the factor is near 1. With the greater variance that heavy tails give by chance, features with
+    outliers would not be scaled down, and 7 % of 1200 sets with lognormal noise were rejected.
     """
     scale = _unexplained_deviation(Z)
     for _ in range(SCALE_SWEEPS):
@@ -148,18 +150,16 @@ def find_factors(Z: Array) -> Factors:
         shared, k = found.directions[: found.n_shared], found.n_shared
         own = ((Z / scale) ** 2).mean(axis=0) - (found.variances[:k] - found.noise) @ shared**2
         scale = scale * np.sqrt(np.maximum(own, LEAST_NOISE * found.noise))
-    return _principal_factors(Z, _shrunk_scale(scale, found.residual(Z)))
+    return _principal_factors(Z, _shrunk_scale(scale, len(Z)))
 
 
-def _shrunk_scale(scale: Array, residual: Array) -> Array:
-    """Shrink logarithms of noise deviations, given the residuals of scaled rows."""
+def _shrunk_scale(scale: Array, n_rows: int) -> Array:
+    """Shrink the logarithms of noise deviations towards their mean."""
     logs = np.log(scale)
     distance = logs - logs.mean()
-    chance = (
-        0.25 * (_excess_kurtosis([residual]) + 2.0) / len(residual)
-    )  # of the log of a deviation
     spread = max(float(distance @ distance) / (len(logs) - 1), np.finfo(np.float64).tiny)
-    return np.asarray(np.exp(logs.mean() + max(0.0, 1.0 - chance / spread) * distance))
+    share = max(0.0, 1.0 - 0.5 / n_rows / spread)
+    return np.asarray(np.exp(logs.mean() + share * distance))
 
 
 def _unexplained_deviation(Z: Array) -> Array:
@@ -258,7 +258,7 @@ def _draw_noise(
     return np.asarray(np.where(rng.random(drawn.shape) < share, drawn, 0.0))
 
 
-def _excess_kurtosis(parts: Sequence[Array]) -> float:
+def _excess_kurtosis(parts: list[Array]) -> float:
     """Return the mean excess kurtosis of the columns of residuals, zero if it is negative."""
     tiny = np.finfo(np.float64).tiny
     found = [
