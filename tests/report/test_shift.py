@@ -29,7 +29,7 @@ def test_a_shift_is_told_and_is_no_contrast(
     assert run([*command, "-o", str(model), "--resamples", "99", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["means"]["n_different"] == 1
-    assert "nearly all of the difference is such a shift" in facts["means"]["sentence"]
+    assert "The test finds no other difference between the sets" in facts["means"]["sentence"]
     (found,) = facts["means"]["features"]
     assert found["feature"] == "g3"
     assert found["difference"] == pytest.approx(15.0, abs=3.0 * found["standard_error"])

@@ -42,7 +42,7 @@ class Shift(NamedTuple):
     def _sentence(self, n: int) -> str:
         if n == 0:
             return "No feature has a mean that differs between the sets by more than chance."
-        only = " Here nearly all of the difference is such a shift." * (self.contrast is False)
+        only = " The test finds no other difference between the sets." * (self.contrast is False)
         return (
             f"The means of {n:,} of {len(self.table):,} features differ between the sets (false "
             f"discovery rate {LEVEL:.0%}); a shift of the whole target is not a contrast and does "

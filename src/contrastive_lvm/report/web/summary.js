@@ -16,7 +16,7 @@ function drawVerdict() {
     const shares = f.variance.target.length === nTargetDims ? f.variance.target : [];
     const rows = Array.from({ length: count }, (_, k) => make("tr", {}, make("th", { scope: "row", text: `target ${k + 1}` }),
       ...tested ? [make("td", { class: "number", text: k in f.pvalues ? shortNumber(f.pvalues[k], 2) : "" }),
-        make("td", { text: k in f.pvalues ? (k < f.n_supported ? "supported" : "not supported") : "" })] : [],
+        make("td", { text: k in f.pvalues ? (k < f.n_supported ? "supported" : "not supported") : "not tested" })] : [],
       make("td", { class: "number share-of", text: k in shares ? percent(shares[k]) : "" }),
       make("td", { class: "leading", text: leading(f.dimensions[k]) })));
     const head = make("tr", {}, ...[["dimension", ""], ...tested ? [["p-value", "number"], ["at 5%", ""]] : [], ["share of variance", "number share-of"],
