@@ -74,11 +74,11 @@ def fixed(model: View) -> tuple[Fixed, ...]:
 
 def mean_over_draws(each: Iterable[Array]) -> Array:
     """Return the mean of arrays of equal shape, one of them in memory at a time."""
-    total: Array = np.zeros(())
-    n = 0
-    for value in each:
+    values = iter(each)
+    total, n = next(values), 1
+    for value in values:
         total, n = total + value, n + 1
-    return np.asarray(total / n)
+    return total if n == 1 else np.asarray(total / n)
 
 
 def log_mean_over_draws(each: Iterable[Array]) -> Array:

@@ -13,7 +13,7 @@ from contrastive_lvm.io.tables.recognize import dominant_features, look_like_cou
 from contrastive_lvm.io.tables.row_columns import replicate_sign
 from contrastive_lvm.io.tables.table import some
 from contrastive_lvm.likelihoods.base import FLOOR
-from contrastive_lvm.linalg.matrices import column_variances, widen
+from contrastive_lvm.linalg.matrices import column_variances, row_slices, widen
 from contrastive_lvm.report.findings import Facts, Fitted, set_facts, some_rows
 
 MOST_ROWS = 2000  # from which advice is derived
@@ -133,8 +133,10 @@ def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
         said = f"{n} of {len(variances)} features have no noise left, because each has a dimension"
         return [f"{said} to itself: {remedies.fewer}."]
     some = some_rows(sets.target, slice(MOST_ROWS))
-    left = widen(rows) - model.reconstruct(frame(some, named=sets.preparation.named))
-    low, high = np.nanquantile(np.nanvar(left, axis=0), [0.1, 0.9])
+    left = model.reconstruct(frame(some, named=sets.preparation.named))
+    for at in row_slices(*left.shape):
+        left[at] -= widen(rows[at])
+    low, high = np.nanquantile(column_variances(left)[0], [0.1, 0.9])
     if not high > UNEQUAL * low > 0.0:
         return []
     said = f"The residual variances of the features differ by a factor of {high / low:.0f} (of "

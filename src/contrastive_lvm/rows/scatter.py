@@ -47,7 +47,7 @@ from contrastive_lvm.linalg.matrices import (
     widen,
 )
 from contrastive_lvm.rows.covariate_sums import CovariateSums
-from contrastive_lvm.rows.reader import CHUNK_ENTRIES, Chunk, RowReader
+from contrastive_lvm.rows.reader import PRODUCT_ENTRIES, Chunk, RowReader
 from contrastive_lvm.rows.row_cache import Cache
 
 SUMMED_AT_ONCE = 128  # rows whose sum in single precision loses no digits
@@ -326,8 +326,8 @@ class Moments(NamedTuple):
         """Scatter of complete rows about their mean, (D, D)."""
         if self.raw is None:
             raise ValueError("rows with missing entries have no scatter; use MaskedRows.")
-        offset = self.raw.total / self.n_rows
-        centred: Array = self.raw.matrix - self.n_rows * np.outer(offset, offset)
+        centred: Array = np.outer(self.raw.total, self.raw.total / -self.n_rows)
+        centred += self.raw.matrix  # in place: there may be many features
         return centred
 
     def plus(self, other: "Moments") -> "Moments":
@@ -353,9 +353,9 @@ class Moments(NamedTuple):
             return None
         if np.array_equal(mine.origin, its.origin):
             return RawSums(mine.origin, mine.total + its.total, mine.matrix + its.matrix)
-        matrix: Array = np.outer(scaled, change)
-        matrix += self.scatter
+        matrix: Array = self.scatter
         matrix += other.scatter
+        matrix += np.outer(scaled, change)
         return RawSums(mean, np.zeros(len(mean)), matrix)
 
 
@@ -441,7 +441,7 @@ def raw_sums(X: Matrix, weights: Array | None = None) -> RawSums:
         return _raw_sums_sparse(X, weights)
     shift = _shift(X)
     total, matrix, buffer = np.zeros(X.shape[1]), None, None
-    for at in row_slices(*X.shape, elements=CHUNK_ENTRIES, most=WIDE_ROWS):
+    for at in row_slices(*X.shape, elements=PRODUCT_ENTRIES, most=WIDE_ROWS):
         centred = scaled = X[at]
         if shift is not None:
             buffer = np.empty_like(centred) if buffer is None else buffer

@@ -253,7 +253,7 @@ def _read_with_pyarrow(path: Path, header: Header) -> Table:
         for block in _parsed_blocks(data, start, header.separator, types):
             rows = slice(n, n := n + block.num_rows)
             if n > len(array):  # in place: there are never two arrays
-                array.resize((max(n, int(1.05 * len(array))), len(numbers)), refcheck=False)
+                array.resize((max(n, int(1.02 * len(array))), len(numbers)), refcheck=False)
             columns = [block.column(i) for i in numbers]
             for j, column in enumerate(columns):
                 array[rows, j] = column.to_numpy()
@@ -331,7 +331,7 @@ def _whole_lines(file: IO[bytes], rest: bytes = b"") -> Iterator[bytes]:
     while block := file.read(BLOCK):
         end = block.rfind(b"\n") + 1
         if end:
-            yield rest + block[:end]
+            yield b"".join((rest, memoryview(block)[:end]))
         rest = block[end:] if end else rest + block
     if rest:
         yield rest
