@@ -306,9 +306,14 @@ def _pooled(sources: Sequence[CovarianceOperator]) -> CovarianceOperator:
     total = sum(source.weight for source in sources)
     shares = [source.weight / total for source in sources]
     pairs = list(zip(shares, sources, strict=True))
+    variance = np.asarray(sum(share * source.variance for share, source in pairs))
+    matrices = [share * source.matrix for share, source in pairs if source.matrix is not None]
+    if len(matrices) == len(sources):  # one product instead of one for each set
+        matrix = np.asarray(sum(matrices))
+        return CovarianceOperator(matrix.__matmul__, variance, total, matrix)
     return CovarianceOperator(
         lambda M: np.asarray(sum(share * source.product(M) for share, source in pairs)),
-        np.asarray(sum(share * source.variance for share, source in pairs)),
+        variance,
         total,
     )
 

@@ -38,11 +38,11 @@ def coded_labels(given: Any, n_rows: int, known: Sequence[str] = ()) -> tuple[Co
     if given is None or isinstance(given, str) or not hasattr(given, "__len__"):
         reason = f"is {given!r}, but must name the set of each row; give one label per row."
         raise InvalidDataError("sets", reason)
-    labels = np.asarray(given, dtype=object)
+    labels = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
     if labels.shape != (n_rows,):
         reason = f"has shape {labels.shape}, but there are {n_rows} rows; give one label per row."
         raise InvalidDataError("sets", reason)
-    codes, distinct = pd.factorize(labels)
+    codes, distinct = _factorized(labels)
     missing = np.flatnonzero(codes < 0)
     if len(missing):
         reason = f"names no set for row {missing[0]}; label every row, or leave such rows out."
@@ -55,6 +55,18 @@ def coded_labels(given: Any, n_rows: int, known: Sequence[str] = ()) -> tuple[Co
     names = sorted(set(texts))
     place = np.array([names.index(text) for text in texts], dtype=np.intp)
     return place[codes], names
+
+
+def _factorized(labels: np.ndarray) -> tuple[Codes, np.ndarray]:
+    """Return the number of each label, -1 if it is missing, and the distinct ones.
+
+    Text is compared with that of the row before, since sets often stand one after the other.
+    """
+    if labels.dtype.kind != "U":
+        return pd.factorize(labels.astype(object))
+    first = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+    codes, distinct = pd.factorize(labels[first].astype(object))
+    return np.repeat(codes, np.diff(np.append(first, len(labels)))), distinct
 
 
 def places_of_sets(codes: Codes, names: Sequence[str]) -> dict[str, Places]:

@@ -65,6 +65,7 @@ class CovarianceOperator(NamedTuple):
     product: Product
     variance: Array  # (D,)
     weight: float  # of all rows
+    matrix: Array | None = None  # (D, D), if the rows have one and features are few
 
 
 RowSet = Scatter | MaskedRows | ScaleMixtureRows | GeneralisedRows
@@ -197,7 +198,12 @@ class Data(NamedTuple):
     def covariances(self) -> list[CovarianceOperator]:
         """Return the covariance of each set, for starts."""
         return [
-            CovarianceOperator(s.covariance_product, s.square / s.counts, s.n_rows)
+            CovarianceOperator(
+                s.covariance_product,
+                s.square / s.counts,
+                s.n_rows,
+                s.matrix / s.n_rows if self.narrow and isinstance(s, DenseScatter) else None,
+            )
             for s in self.sets
             if not isinstance(s, GeneralisedRows)
         ]
