@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 import contrastive_lvm as clvm
 from contrastive_lvm import Block
+from contrastive_lvm.estimators.row_sets import coded_labels
 from contrastive_lvm.exceptions import InvalidDataError, InvalidParameterError
 
 SETS = ("a", "b", "c")
@@ -360,6 +361,16 @@ def test_labels_that_make_no_sense(data: Any, fitted: clvm.MultiSetLVM) -> None:
     empty[data.sets == "b", 4] = np.nan
     with pytest.raises(InvalidDataError, match="set 'b' has no observed entry in columns"):
         model.fit(empty, sets=data.sets)
+
+
+def test_labels_in_runs_are_the_labels_of_the_rows() -> None:
+    labels = np.repeat(["b", "a", "b", "c"], [3, 1, 2, 4])
+    codes, names = coded_labels(labels, 10)
+    np.testing.assert_array_equal(np.array(names)[codes], labels)
+    same, _ = coded_labels(labels.astype(object), 10)
+    np.testing.assert_array_equal(codes, same)
+    with pytest.raises(InvalidDataError, match="label per row"):
+        coded_labels(labels[:, None], 10)
 
 
 def test_numbers_as_sets(data: Any) -> None:
