@@ -403,6 +403,18 @@ def test_a_single_row_without_a_name_is_no_background(tmp_path: Path) -> None:
         read(path)
 
 
+def test_rows_that_are_named_after_a_summary_are_refused(tmp_path: Path) -> None:
+    """Although their numbers are no sums, as where values are missing."""
+    cells = [f"s{i},{line}" for i, line in enumerate(LINES)]
+    path = write(
+        tmp_path / "rows.csv", f"name,{HEAD}", *cells[:9], "case Total,case,1,,3", *cells[9:]
+    )
+    with pytest.raises(ValueError, match="has rows named 'case Total', which seem to summarize"):
+        read(path)
+    totals = [f"total RNA {i},{line}" for i, line in enumerate(LINES)]
+    assert read(write(tmp_path / "rna.csv", f"name,{HEAD}", *totals)).target.n_rows == 10
+
+
 def test_rows_of_totals_are_no_background(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.csv", HEAD, *LINES[:9], "Total,1,2,3", *LINES[9:])
     with pytest.raises(

@@ -12,7 +12,7 @@ import pandas as pd
 
 from contrastive_lvm.arrays import Matrix
 from contrastive_lvm.io.tables.on_disk import chosen, is_on_disk
-from contrastive_lvm.io.tables.summaries import NO_NAME, is_summary
+from contrastive_lvm.io.tables.summaries import NO_NAME, is_summary, names_of_summaries
 from contrastive_lvm.io.tables.table import Layout, Table, some
 from contrastive_lvm.linalg.matrices import is_sparse
 
@@ -158,6 +158,16 @@ def refuse_summaries(table: Table, by: str | None, known: Sequence[Condition]) -
         raise ValueError(
             f"--by {by}: {table.source} has rows of {some(summaries)}, which seem to summarize "
             "others and would be background; remove them, or name the background with --background."
+        )
+
+
+def refuse_named_summaries(table: Table, chosen: Mask) -> None:
+    """Refuse rows of either set whose names say that they summarize others."""
+    summaries = names_of_summaries(table, chosen)
+    if summaries:
+        raise ValueError(
+            f"{table.source} has rows named {some(summaries)}, which seem to summarize others; "
+            "remove them, or rename them if they are samples."
         )
 
 

@@ -15,6 +15,7 @@ from contrastive_lvm.io.tables.choose_rows import (
     Mask,
     matching_rows,
     refuse_merged_labels,
+    refuse_named_summaries,
     refuse_similar_labels,
     refuse_summaries,
     rows_of,
@@ -248,6 +249,7 @@ def _from_one_file(table: Table, choice: Choice, *, alone: bool) -> tuple[Table,
     if not choice.background:
         refuse_summaries(table, choice.by, choice.conditions("target"))
         second = second & ~first & table.annotations[choice.by].notna().to_numpy()
+    refuse_named_summaries(table, first | second)
     both = int((first & second).sum())
     if both:
         raise ValueError(

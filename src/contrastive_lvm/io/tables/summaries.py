@@ -35,6 +35,7 @@ FOOTNOTE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 MOST_VALUES = 2_000_000  # of tables that are searched for sums and means; spreadsheets are smaller
+MOST_SUMS = 100  # rows that equal a sum or mean; where there are more, most rows are alike
 LAST = 12  # rows at the end that are compared with medians and deviations too
 COLUMNS = 12  # that are compared
 # How often a file without summaries may seem to have one, if its values were drawn independently.
@@ -52,6 +53,30 @@ def is_summary(text: str, *, alone: bool = False) -> bool:
     """
     said = _plain(text)
     return said in SUMMARIES or (alone and (said in BESIDE or said.split(" ")[0] in LONGER))
+
+
+def names_of_summaries(table: Table, chosen: Mask) -> list[str]:
+    """Return names of chosen rows that begin or end with a word for a summary, if few rows do.
+
+    >>> notes = pd.DataFrame({"name": ["a", "b", "case Total"], "group": ["x", "y", "x"]})
+    >>> table = Table(np.ones((3, 1)), ["x"], notes, None, True, "here.csv")
+    >>> names_of_summaries(table, np.ones(3, bool))
+    ['case Total']
+    """
+    names = pd.Series(table.row_names, dtype=object)
+    if table.row_names is None:
+        single = (own for _, own in table.annotations.items() if own.dropna().is_unique)
+        names = next(single, names)
+    if not len(names):
+        return []
+    words = names[chosen].dropna().astype(str)
+    found = [word for word in words if is_summary(word) or LONGER & {*_ends(word)}]
+    return found if len(found) <= max(1, len(words) // 10) else []
+
+
+def _ends(word: str) -> list[str]:
+    said = _plain(word).split()
+    return [said[0], said[-1]] if said else []
 
 
 def _plain(text: str) -> str:
@@ -236,7 +261,8 @@ def _is_copied(rows: Array, value: Array, tried: int, which: Array | None = None
     equal = np.isnan(own) | (np.abs(own - value) <= width + 1e-9 * np.abs(value))
     held = np.isfinite(own)
     result = np.zeros(len(rows), dtype=bool)
-    for i in np.flatnonzero(equal.all(axis=1) & (held.sum(axis=1) >= 2)):
+    candidates = np.flatnonzero(equal.all(axis=1) & (held.sum(axis=1) >= 2))
+    for i in candidates if len(candidates) <= MOST_SUMS else ():
         row = i if which is None else which[i]
         near = np.abs(rows - own[i])[:, held[i]] <= 2.0 * width[i, held[i]]
         spread = np.nanstd(rows[:, held[i]], axis=0)
