@@ -38,6 +38,7 @@ Tree = TypeVar("Tree")  # tuples and dicts of arrays, nested in any way
 Other = TypeVar("Other")
 Layout = TypeVar("Layout", bound=Hashable)
 Program = TypeVar("Program")
+CHUNK_BYTES = 1 << 26  # of rows that are prepared for the device at a time
 MOST_PROGRAMS = 4  # each takes about 25 MB, and compiling one some seconds
 MOST_TRACED = 24  # programs; what JAX keeps of tracing one takes 2 to 5 MB
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
+TINY = float(np.finfo(np.float64).tiny)  # the least positive number of full precision
+EPS = float(np.finfo(np.float64).eps)  # the relative precision of numbers
 # Expected scales of the rows of a set, (N, D) or (N, 1), as they are kept.
 RowWeights: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 # Rows of data: dense in single or double precision, or sparse, one row after the other.

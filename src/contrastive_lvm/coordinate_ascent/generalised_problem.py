@@ -16,7 +16,7 @@ from functools import reduce
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters, Statistics
+from contrastive_lvm.arrays import TINY, Array, Parameters, Statistics
 from contrastive_lvm.coordinate_ascent.loading_step import SetStatistics, mean_changes
 from contrastive_lvm.coordinate_ascent.mixed_latents import best_mixing, blocks_within
 from contrastive_lvm.coordinate_ascent.problem import (
@@ -433,7 +433,7 @@ def _best_of_points(M: Array, Z: Array, n_rows: float, precision: float) -> Arra
     y = 2.0 / (n_rows + np.sqrt(n_rows**2 + 4.0 * precision * g))
     BU = B @ U
     size, turn = np.linalg.eigh((BU * y) @ BU.T)
-    return np.asarray((turn * np.sqrt(np.maximum(size, np.finfo(float).tiny))) @ turn.T)
+    return np.asarray((turn * np.sqrt(np.maximum(size, TINY))) @ turn.T)
 
 
 def _mixed(old: Covariance | None, new: Covariance | None, pace: Array) -> Covariance | None:

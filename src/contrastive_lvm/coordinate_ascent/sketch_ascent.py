@@ -7,7 +7,7 @@ that over all features (`rows/sketch.py` derives the step).
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import EPS, Array
 from contrastive_lvm.coordinate_ascent.problem import SETTLED, Problem, RowResults, WarmStart
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.anderson import Ascent, ascend
@@ -38,7 +38,7 @@ def ascend_in_sketch(
             before = start.lower_bounds[start.lower_bounds <= ascent.trace[-1]]
             start = start._replace(lower_bounds=before).after(ascent)
             step = _step_outside(problem, sketch, ascent)
-            least = max(tol, 8 * np.finfo(float).eps * abs(ascent.trace[-1]))
+            least = max(tol, 8 * EPS * abs(ascent.trace[-1]))
             optimal = step.gain < least and step.rounding < EXACT * least
             if start.n_sweeps >= max_sweeps or (optimal and settled <= tol):
                 break

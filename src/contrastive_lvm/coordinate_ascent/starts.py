@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Parameters
+from contrastive_lvm.arrays import TINY, Array, Parameters
 from contrastive_lvm.coordinate_ascent.ard_rank import supported_rank
 from contrastive_lvm.coordinate_ascent.problem import Problem
 from contrastive_lvm.likelihoods.base import CONSTANT
@@ -90,10 +90,10 @@ def with_supported_sizes(model: Model, data: Data) -> Model:
 def random_start(problem: Problem, rng: np.random.Generator) -> Array:
     """Return loadings in random directions of the data, half the variance left to the noise."""
     pooled = _pooled(problem.data.covariances())
-    variance = np.maximum(pooled.variance, np.finfo(float).tiny)
+    variance = np.maximum(pooled.variance, TINY)
     L = pooled.product(rng.standard_normal((len(variance), problem.model.n_columns)))
-    L /= max(float(np.abs(L).max(initial=0.0)), np.finfo(float).tiny)  # its squares may overflow
-    L *= np.sqrt(0.5 * variance.sum() / max(float((L**2).sum()), np.finfo(float).tiny))
+    L /= max(float(np.abs(L).max(initial=0.0)), TINY)  # its squares may overflow
+    L *= np.sqrt(0.5 * variance.sum() / max(float((L**2).sum()), TINY))
     return point_at(problem, L, np.full(problem.floor.shape, 0.5 * variance.mean()))
 
 

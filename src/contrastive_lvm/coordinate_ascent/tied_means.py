@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import LOG_2PI, Array, Statistics
+from contrastive_lvm.arrays import LOG_2PI, TINY, Array, Statistics
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Columns, Loadings
 
@@ -94,7 +94,7 @@ def tied_means(
     uses[:, K] = sized.any()
     design, given = np.column_stack([loadings.mean, sized]), np.stack(means)
     w = np.broadcast_to(precision, given.shape) if weights is None else weights
-    total = np.maximum(w.sum(axis=0), np.finfo(float).tiny)
+    total = np.maximum(w.sum(axis=0), TINY)
     share, uncertainty = w / total, np.zeros((K + 1, K + 1))
     if loadings.cov is not None:
         uncertainty[:K, :K] = loadings.cov.weighted_sum(precision)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.linalg
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import EPS, Array
 from contrastive_lvm.checks import check_integer, check_number
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.contrastive_projection import (
@@ -163,7 +163,7 @@ class _Contrast(NamedTuple):
         ratio tiny ones. Directions in which neither set varies, except by rounding, count zero.
         """
         t, b = (np.einsum("ij,ik,kj->j", V, C, V) for C in self.covariances)
-        rounding = len(V) * np.finfo(np.float64).eps * sum(map(np.trace, self.covariances))
+        rounding = len(V) * EPS * sum(map(np.trace, self.covariances))
         varies = t + b > rounding
         excess = np.where(varies, np.maximum(t - b, 0.0), 0.0)
         return float((excess / np.where(varies, t + b, 1.0) * excess).sum())

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import EPS, Array
 from contrastive_lvm.checks import check_choice, check_integer
 from contrastive_lvm.estimators.base_estimator import all_or_nothing
 from contrastive_lvm.estimators.contrastive_projection import (
@@ -23,7 +23,6 @@ from contrastive_lvm.rows.scatter import Moments, first_pass
 
 METHODS = ("v1", "v2", "v3", "v4")
 MOST_CONDITION = 1e13  # of the denominator, the authors' limit: beyond it a ridge is added
-EPS = float(np.finfo(np.float64).eps)
 
 LEARNED = {
     "components": array("components", "D"),

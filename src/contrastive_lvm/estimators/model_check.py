@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import EPS, Array
 from contrastive_lvm.coordinate_ascent.ard_rank import price
 from contrastive_lvm.coordinate_ascent.engine import CoordinateAscent
 from contrastive_lvm.coordinate_ascent.starts import leading_eigenpairs
@@ -45,13 +45,13 @@ from contrastive_lvm.inference import Engine
 from contrastive_lvm.likelihoods.base import CONSTANT, FLOOR
 from contrastive_lvm.model import LoadingBlock, Model
 from contrastive_lvm.posterior import Posterior
+from contrastive_lvm.rows.scatter import MOST_FEATURES as MOST_FORMED
 from contrastive_lvm.rows.scatter import DenseScatter
 from contrastive_lvm.rows.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from contrastive_lvm.rows.data import Data
 
-MOST_SKETCHED = 3000  # features of sparse rows, as of those whose scatter is formed
 MOST_FEATURES = 100  # that are compared, evenly spaced; takes a tenth of the time of a small fit
 LEAST_RATIO, MOST_RATIO = 1.5, 1e3  # of noise variances that differ; beyond, sets differ in units
 FAR = 6.0  # standard deviations of the logarithm of that ratio
@@ -208,7 +208,7 @@ def _too_few_shared(
     """
     W, S = (posterior.loadings.get(name) for name in ("target", "shared"))
     at = len(model.sets) - 1
-    sketched = data.sketch is not None and data.n_features <= MOST_SKETCHED
+    sketched = data.sketch is not None and data.n_features <= MOST_FORMED
     dense = at > 0 and isinstance(data.sets[at], DenseScatter)
     if W is None or S is None or at == 0 or not (dense or sketched):
         return None
@@ -332,7 +332,7 @@ def _unequal_noise(sets: list[SetCovariance]) -> float:
     ranks = np.argsort(np.argsort(logs, axis=1), axis=1)
     apart = float(((ranks[0] - ranks[1]) ** 2).sum())
     r = 1.0 - 6.0 * apart / (n_features * (n_features**2 - 1))
-    t = r * math.sqrt((n_features - 2) / max(1.0 - r**2, np.finfo(float).eps))
+    t = r * math.sqrt((n_features - 2) / max(1.0 - r**2, EPS))
     if stdtr(n_features - 2, -t) > CHANCE:
         return 1.0
     return math.exp(DECILES * math.sqrt(max(float(np.cov(logs)[0, 1]), 0.0)))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from contrastive_lvm.arrays import Array, Covariates, Matrix
+from contrastive_lvm.arrays import TINY, Array, Covariates, Matrix
 from contrastive_lvm.estimators.covariates import EncodedRows, Encoding, encode_rows
 from contrastive_lvm.estimators.frames import RowNumbers, number_per_row
 from contrastive_lvm.exceptions import InvalidDataError
@@ -21,7 +21,6 @@ from contrastive_lvm.rows.latent_distribution import LatentDistribution
 from contrastive_lvm.rows.reader import Rows
 from contrastive_lvm.rows.size_factors import log_sizes, mean_profile
 
-TINY = np.finfo(np.float64).tiny
 SAMPLES = 100  # of the parameters; averages have a tenth of their error
 
 

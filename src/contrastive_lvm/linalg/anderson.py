@@ -26,11 +26,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from scipy.linalg.lapack import dgesv
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import EPS, TINY, Array
 
 Carry = TypeVar("Carry")
 Info = TypeVar("Info")
-TINY = np.finfo(np.float64).tiny
 RIDGE = 1e-12  # of the normal equations, relative to their trace: just above rounding
 LONGEST_PAUSE = 8  # sweeps; without a limit, fits take from 5 fewer to 7 more of about 130
 PARALLEL = 1e-4  # residuals of length 1 are parallel where their mean square difference is smaller
@@ -120,7 +119,7 @@ def ascend(
             if not gain >= 0:  # rounding at the optimum: the plain map cannot lower the objective
                 small = 2
                 break
-            small = small + 1 if gain < max(tol, 8 * np.finfo(float).eps * abs(at.value)) else 0
+            small = small + 1 if gain < max(tol, 8 * EPS * abs(at.value)) else 0
             trace.append(new.value)
             at = new
             if stop is not None and stop(at.point, at.info):

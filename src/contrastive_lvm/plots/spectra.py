@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import TINY, Array
 from contrastive_lvm.checks import check_choice, check_number
 from contrastive_lvm.plots import style
 from contrastive_lvm.plots.inputs import learned, named_models
@@ -111,7 +111,7 @@ def plot_spectrum(
 def component_shares(components: Array) -> Array:
     """Return the shares of the variance that components explain, the largest first."""
     energy = np.sort((np.asarray(components) ** 2).sum(axis=1))[::-1]
-    return np.asarray(energy / max(float(energy.sum()), np.finfo(float).tiny))
+    return np.asarray(energy / max(float(energy.sum()), TINY))
 
 
 def _scale_spectra(ax: Axes, spectra: list[Array], *, named: bool) -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from contrastive_lvm._jax import JaxArray, flat_site, load
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import TINY, Array
 from contrastive_lvm.checks import check_positive
 from contrastive_lvm.priors.base import Prior
 from contrastive_lvm.priors.feature_groups import Groups, bound_groups, group_index
@@ -72,7 +72,7 @@ class GroupLasso(Prior[GroupNorms]):
     def update(self, state: GroupNorms, squares: Array) -> GroupNorms:
         """Return the norms of the groups."""
         norm = _norms_of_groups(squares, state.group, len(state.norm))
-        return GroupNorms(np.maximum(norm, np.finfo(float).tiny ** 0.5), state.group)
+        return GroupNorms(np.maximum(norm, TINY**0.5), state.group)
 
     def precision(self, state: GroupNorms) -> Array:
         """Return `rho_g / ||L_g||`, (D, 1)."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import TINY, Array
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
 from contrastive_lvm.estimators.leakage import is_judged, separation_warnings
 from contrastive_lvm.io.tables.prepare import Sets, frame
@@ -125,7 +125,7 @@ def _noise_advice(sets: Sets, model: Fitted, remedies: Remedies) -> list[str]:
         return []
     if noise.ndim:  # the least of a feature's over all sets
         variances, _ = column_variances(rows)
-        floor = FLOOR * np.maximum(variances, np.finfo(np.float64).tiny)
+        floor = FLOOR * np.maximum(variances, TINY)
         least = (noise <= 10.0 * floor).reshape(-1, len(variances))
         n = int(least.any(axis=0).sum())
         if not n:

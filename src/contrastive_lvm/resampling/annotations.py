@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from contrastive_lvm.arrays import Array, Column, Covariates, RowLabels
+from contrastive_lvm.arrays import TINY, Array, Column, Covariates, RowLabels
 from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.estimators.subgroups import has_subgroups
 from contrastive_lvm.exceptions import InvalidDataError
@@ -181,7 +181,7 @@ def _squares(known: _Known, rows: Integers, Z: Array) -> Array:
     own = known.values[rows]
     if not known.n_classes:
         own = own - own.mean()
-        return np.asarray((own @ Z) ** 2 / np.maximum(own @ own, np.finfo(float).tiny))
+        return np.asarray((own @ Z) ** 2 / np.maximum(own @ own, TINY))
     member = np.eye(known.n_classes)[own.astype(np.intp)]  # (n, classes)
     counts = np.maximum(member.sum(axis=0), 1.0)
     return np.asarray(((member.T @ Z) ** 2 / counts[:, None]).sum(axis=0))

@@ -36,7 +36,7 @@ from functools import cached_property
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import TINY, Array
 from contrastive_lvm.resampling.exchangeable_rows import WhitenedRows
 from contrastive_lvm.resampling.parallel import run_batches
 from contrastive_lvm.resampling.replicates import Flags
@@ -124,7 +124,7 @@ class UnitMoments:
         outside = np.linalg.eigvalsh(moments[:, k:, k:])  # least first
         rank = min(n_outside, int(self.in_first[0] @ self.counts) - 1)
         noise = outside[:, : n_outside - math.ceil(rank / 4)].mean(axis=1)
-        largest = np.maximum(outside[:, -1], np.finfo(float).tiny)
+        largest = np.maximum(outside[:, -1], TINY)
         relative = np.maximum(outside / largest[:, None], 0.0) ** 16
         largest = np.log(largest) + np.log(relative.sum(axis=1)) / 16
         inside: Array = np.zeros(len(moments))
@@ -132,7 +132,7 @@ class UnitMoments:
             share = n / len(self.Y) * np.linalg.eigvalsh(moments[:, :k, :k])[:, -1]
             share = np.clip(share, 0.001, 0.999)
             inside = np.log(share / (1.0 - share))
-        return inside, largest, np.log(np.maximum(noise, np.finfo(float).tiny))
+        return inside, largest, np.log(np.maximum(noise, TINY))
 
     def chunk_excess(self, in_first: Flags) -> Measured:
         """Measure a few divisions that were not observed."""
@@ -202,7 +202,7 @@ def without_direction(rows: WhitenedRows, direction: Array, *, inside: bool) -> 
 def _shrunk(log_noise: Array) -> Array:
     """Shrink values towards their mean, by what chance explains of their distance from it."""
     distance = log_noise - log_noise.mean()
-    square = np.maximum(distance**2, np.finfo(float).tiny)
+    square = np.maximum(distance**2, TINY)
     return np.asarray(distance * np.maximum(0.0, 1.0 - SHRINKAGE * log_noise.var() / square))
 
 

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import TINY, Array
 from contrastive_lvm.resampling.covariate_residuals import (
     residuals,
     restored,
@@ -260,9 +260,8 @@ def _draw_noise(
 
 def _excess_kurtosis(parts: list[Array]) -> float:
     """Return the mean excess kurtosis of the columns of residuals, zero if it is negative."""
-    tiny = np.finfo(np.float64).tiny
     found = [
-        (rows**4).mean(axis=0) / np.maximum((rows**2).mean(axis=0) ** 2, tiny) for rows in parts
+        (rows**4).mean(axis=0) / np.maximum((rows**2).mean(axis=0) ** 2, TINY) for rows in parts
     ]
     return max(float(np.mean(found)) - 3.0, 0.0)
 

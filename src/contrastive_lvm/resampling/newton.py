@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from contrastive_lvm.arrays import Array
+from contrastive_lvm.arrays import TINY, Array
 from contrastive_lvm.linalg.anderson import ascend
 
 TOL = 1e-5  # nats by which the last step but one may change the objective
@@ -108,7 +108,7 @@ class _Steps:
         own = slice(min(self.n_combined, MEMORY))
         differences = self.steps[:, own]
         normal = differences @ np.swapaxes(differences, 1, 2)
-        size = RIDGE * np.trace(normal, axis1=1, axis2=2) + np.finfo(float).tiny
+        size = RIDGE * np.trace(normal, axis1=1, axis2=2) + TINY
         normal += size[:, None, None] * np.eye(normal.shape[1])
         weights = np.linalg.solve(normal, differences @ steps[:, :, None])
         return np.asarray(images - (np.swapaxes(weights, 1, 2) @ self.images[:, own])[:, 0])

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from contrastive_lvm.arrays import Array, RowLabels
+from contrastive_lvm.arrays import TINY, Array, RowLabels
 from contrastive_lvm.checks import Seed, check_integer
 from contrastive_lvm.coordinate_ascent.mixture_problem import fit_mixture
 from contrastive_lvm.estimators.contrastive_lvm import ContrastiveLVM
@@ -166,7 +166,7 @@ def warn_about_replicates(units: LatentUnits, prior: Mixture) -> None:
     rest = units.mean - centres[np.unique(labels, return_inverse=True)[1]]
     pairs = np.flatnonzero(labels[1:] == labels[:-1])
     products = (rest[pairs] * rest[pairs + 1]).sum(axis=1)
-    correlation = products.sum() / np.maximum((rest[pairs] ** 2).sum(), np.finfo(float).tiny)
+    correlation = products.sum() / np.maximum((rest[pairs] ** 2).sum(), TINY)
     if correlation > max(0.3, 4.0 / np.sqrt(max(1, len(pairs)))):
         warnings.warn(
             f"groups=None, but rows next to each other are alike (correlation {correlation:.2f} "

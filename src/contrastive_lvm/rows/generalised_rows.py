@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix, Statistics
+from contrastive_lvm.arrays import TINY, Array, Matrix, Statistics
 from contrastive_lvm.likelihoods.base import Likelihood
 from contrastive_lvm.likelihoods.values import CountTable, Expected, Nuisance
 from contrastive_lvm.linalg import packed
@@ -53,7 +53,6 @@ BLOCK = 1 << 16  # entries of a block of which some ten arrays live at once
 LEAST_ROWS = 64  # of a block, since work on (K, K) matrices is by long vectors over rows
 MOST_BLOCK = 1 << 20  # entries of it nevertheless
 SHORTER = (0.25, 0.0625, 0.0156)  # steps of rows whose bound would fall
-TINY = np.finfo(np.float64).tiny
 
 
 class FeatureModel(NamedTuple):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm.arrays import Array, Matrix
+from contrastive_lvm.arrays import EPS, Array, Matrix
 from contrastive_lvm.linalg.matrices import row_slices, widen
 from contrastive_lvm.rows.covariate_sums import CovariateSums
 from contrastive_lvm.rows.reader import LocalRows, make_chunk
@@ -58,7 +58,7 @@ def reduce_to_span(
         scaled = roots * centred
         gram += scaled @ scaled.T
     s, U = np.linalg.eigh(gram)
-    keep = s > s[-1] * len(s) * np.finfo(np.float64).eps
+    keep = s > s[-1] * len(s) * EPS
     s, U = s[keep], U[:, keep]
     ends = np.cumsum([len(w) for w in ones])[:-1]
     zero, outside = np.zeros(len(s)), len(means[0]) - len(s)

@@ -29,6 +29,7 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 
 from contrastive_lvm.arrays import (
     LOG_2PI,
+    TINY,
     Array,
     Dense,
     Floats,
@@ -333,7 +334,7 @@ class Moments(NamedTuple):
     def plus(self, other: "Moments") -> "Moments":
         """Add the moments of other rows."""
         counts = self.counts + other.counts
-        share = other.counts / np.maximum(counts, np.finfo(np.float64).tiny)
+        share = other.counts / np.maximum(counts, TINY)
         change, both = other.mean - self.mean, self.counts * share
         mean = self.mean + change * share
         return Moments(
@@ -407,7 +408,7 @@ def _slice_moments(rows: Array, weights: Array | None) -> Moments:
     counts, complete = w @ seen, bool(seen.all())
     filled = rows if complete else np.where(seen, rows, 0.0)
     total = filled.sum(axis=0) if weights is None else w @ filled
-    mean = total / np.maximum(counts, np.finfo(np.float64).tiny)
+    mean = total / np.maximum(counts, TINY)
     centred = np.where(seen, rows - mean, 0.0)
     square = (centred**2).sum(axis=0) if weights is None else w @ centred**2
     some = seen.any(axis=1)

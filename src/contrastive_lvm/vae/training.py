@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import OptimizerState, all_finite, jax, to_numpy
+from contrastive_lvm._jax import CHUNK_BYTES, OptimizerState, all_finite, jax, to_numpy
 from contrastive_lvm.arrays import Array
 from contrastive_lvm.black_box.devices import Placement
 from contrastive_lvm.vae.architecture import LEAST_LOG_NOISE, Architecture, NetworkWeights
@@ -20,7 +20,6 @@ ROUND_STEPS = 50  # at least, between two looks at held-out rows
 RISE_STEPS = 200  # over which the learning rate rises
 FIRST_LOG_FLOOR, FLOOR_DROP = 3.0, 4.0  # of the noise in units of variance, and how far it falls
 RATE_CUT, MOST_CUTS = 0.3, 6  # of the learning rate when training diverged
-CHUNK_BYTES = 1 << 26  # rows that are prepared for the device at a time
 HISTORY = (
     "epoch",
     "bound",

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contrastive_lvm._jax import AnyArray
+from contrastive_lvm._jax import CHUNK_BYTES, AnyArray
 from contrastive_lvm.arrays import Array, Matrix
 from contrastive_lvm.black_box.devices import Placement
 from contrastive_lvm.linalg.matrices import densify
 from contrastive_lvm.rows.minibatches import shuffled, taken
 from contrastive_lvm.rows.reader import Rows
 
-CHUNK_BYTES = 1 << 26  # of rows that are prepared for the device at a time
 WHOLE = 1 << 18  # entries up to which batch_size="auto" uses all rows at every step
 LEAST_BATCH = 32  # rows of a minibatch that "auto" chooses
 
