@@ -32,7 +32,8 @@ from contrastive_lvm.likelihoods.base import FLOOR
 from contrastive_lvm.likelihoods.values import CountTable, Nuisance
 from contrastive_lvm.linalg import packed
 from contrastive_lvm.linalg.loadings import Covariance, Loadings, PackedCovariance
-from contrastive_lvm.model import LoadingBlock, Model
+from contrastive_lvm.model import Model
+from contrastive_lvm.priors.base import AnyPrior
 from contrastive_lvm.rows.data import Data
 from contrastive_lvm.rows.generalised_rows import FeatureModel, GeneralisedRows
 from contrastive_lvm.rows.latent_distribution import LatentDistribution
@@ -312,15 +313,13 @@ class GeneralisedProblem(Problem):
             centred.append(s._replace(statistics=s.statistics._replace(latent=latent)))
         return centred
 
-    def _change_of_block(
-        self, block: LoadingBlock, loadings: Array, latents: Array, n_rows: float
+    def _change_of_points(
+        self, prior: AnyPrior, loadings: Array, latents: Array, n_rows: float, n_features: int
     ) -> Array | None:
-        change = super()._change_of_block(block, loadings, latents, n_rows)
-        prior = block.prior
         alike = prior._treats_features_alike and not prior._has_own_columns
-        if change is not None or not alike or (self.posterior and prior._has_posterior):
-            return change
-        state = prior.init((self.data.n_features, block.n_components))
+        if not alike or (self.posterior and prior._has_posterior):
+            return None
+        state = prior.init((n_features, len(loadings)))
         return _best_of_points(loadings, latents, n_rows, float(prior.precision(state).mean()))
 
     def _newton_step(self, found: RowResults) -> tuple[Parameters, Carry]:

@@ -377,7 +377,10 @@ class Problem:
             if len(inner):
                 shares = _least_squares(moment[inner[:, None], inner], moment[inner, columns])
                 latents = latents - moment[columns, inner] @ shares
-            change = self._change_of_block(block, second[columns, columns], latents, n_rows)
+            given = second[columns, columns], latents, n_rows, self.data.n_features
+            change = block.prior._best_coordinates(*given)
+            if change is None:
+                change = self._change_of_points(block.prior, *given)
             if change is None:
                 continue
             scale[columns, columns], changed = change, True
@@ -388,10 +391,11 @@ class Problem:
             return None
         return np.asarray(dgesv(rest, scale)[2]) if pulled else scale
 
-    def _change_of_block(
-        self, block: LoadingBlock, loadings: Array, latents: Array, n_rows: float
+    def _change_of_points(
+        self, prior: AnyPrior, loadings: Array, latents: Array, n_rows: float, n_features: int
     ) -> Array | None:
-        return block.prior._best_coordinates(loadings, latents, n_rows, self.data.n_features)
+        """Return the best change for point loadings whose prior has none; by default None."""
+        return None
 
 
 def _least_squares(second: Array, sides: Array) -> Array:

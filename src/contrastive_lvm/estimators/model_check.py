@@ -98,11 +98,13 @@ def check_background(
     posterior: Posterior, target: SetCovariance, background: SetCovariance
 ) -> BackgroundCheck:
     """Compare the covariances of some features in both sets with what a fitted model expects."""
-    chosen = some_features(len(next(iter(posterior.loadings.values()))))
-    posterior = posterior._replace(
-        loadings={name: L[chosen] for name, L in posterior.loadings.items()},
-        noise_variance=posterior.noise_variance[..., chosen],
-    )
+    n_features = posterior.noise_variance.shape[-1]
+    if n_features > MOST_FEATURES:
+        chosen = some_features(n_features)
+        posterior = posterior._replace(
+            loadings={name: L[chosen] for name, L in posterior.loadings.items()},
+            noise_variance=posterior.noise_variance[..., chosen],
+        )
     (ratio, deviation), (excess, gain, both) = (
         _noise(posterior, target, background),
         _excess(posterior, target, background),
@@ -303,13 +305,13 @@ def _covariances(model: Model, data: "Data") -> list[SetCovariance]:
     plain = not model.drops_columns and not model.covariates and model.has_standard_latents
     if not plain or len(model.sets) != 2:
         return []
+    dense = [s for s in data.sets if isinstance(s, DenseScatter)]
+    if len(dense) < len(data.sets) or len(data.variance) < data.n_features:  # in a span
+        return []
+    if data.n_features <= MOST_FEATURES:
+        return [SetCovariance(s.matrix / s.n_rows, s.n_rows) for s in dense]
     chosen = some_features(data.n_features)
-    found = [
-        SetCovariance(s.matrix[np.ix_(chosen, chosen)] / s.n_rows, s.n_rows)
-        for s in data.sets
-        if isinstance(s, DenseScatter) and len(s.mean) == data.n_features  # not in a span
-    ]
-    return found if len(found) == len(model.sets) else []
+    return [SetCovariance(s.matrix[chosen[:, None], chosen] / s.n_rows, s.n_rows) for s in dense]
 
 
 def _unequal_noise(sets: list[SetCovariance]) -> float:
