@@ -85,7 +85,7 @@ def _deep(data: CellCounts, seed: int) -> Latents:
     found = model.latents(data.target)
     said = "; ".join(str(each.message).split(":")[0][:80] for each in caught)
     said += f" ({model.n_shared_} shared)"
-    return Latents(found.target, found.shared, said)
+    return Latents(np.asarray(found.target), found.shared, said)
 
 
 def _contrastive_vi(data: CellCounts, seed: int) -> Latents:

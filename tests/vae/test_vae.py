@@ -129,7 +129,8 @@ def test_half_of_the_background_goes_through_the_targets_encoder() -> None:
     zero, one = np.zeros(4, dtype=np.float32), np.ones(4, dtype=np.float32)
     model = NetworkModel(architecture, p, NetworkConstants(zero, zero, zero, one, zero, zero, zero))
     x, y = (rng.standard_normal((n, 4)).astype(np.float32) for n in (6, 9))
-    given = (x, y), (1.0, 1.0), jax.random.key(0)
+    once = np.ones(()), np.ones(())
+    given = (x, y), once, jax.random.key(0)
     plain, crossed = (
         batch_terms(model, *given, separated=True, crossed=crossed) for crossed in (False, True)
     )
@@ -138,10 +139,10 @@ def test_half_of_the_background_goes_through_the_targets_encoder() -> None:
     shared = own + by_target[:, 1:].sum()  # no target latents in rows of the background
     assert float(crossed.background_shared_kl) == pytest.approx(shared, rel=1e-4)
     assert float(crossed.target_kl) == pytest.approx(float(plain.target_kl), rel=1e-6)
-    moved = x[:, :1] * one, 2.0 * x[:, :1] * one
+    moved = jax.numpy.asarray(x[:, :1] * one), jax.numpy.asarray(2.0 * x[:, :1] * one)
     assert float(variation(moved[0], moved[1])) == pytest.approx(0.25, rel=0.01)
     assert float(variation(moved[0][:1], moved[1])) == 0.0
-    one_row = batch_terms(model, (x, y[:1]), (1.0, 1.0), jax.random.key(0), crossed=True)
+    one_row = batch_terms(model, (x, y[:1]), once, jax.random.key(0), crossed=True)
     assert np.isfinite(float(one_row.background_shared_kl))
 
 
