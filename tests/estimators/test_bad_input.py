@@ -55,7 +55,7 @@ FITS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "X contains infinity",
     ),
-    "text": (lambda: fit(with_value(X, "high")), ValueError, "X holds text.*'high'.*encode"),
+    "text": (lambda: fit(with_value(X, "high")), ValueError, "X contains text.*'high'.*encode"),
     "text column": (
         lambda: fit(frame(X).assign(sex=pd.Categorical(["m"] * 30))),
         ValueError,
@@ -64,7 +64,7 @@ FITS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "text background": (
         lambda: fit(background=with_value(B, "low")),
         ValueError,
-        "background holds text",
+        "background contains text",
     ),
     "no rows": (lambda: fit(X[:0]), ValueError, r"0 sample\(s\)"),
     "no background rows": (lambda: fit(background=B[:0]), ValueError, r"0 sample\(s\)"),

@@ -76,7 +76,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "words": (
         lambda: fit(X, B.assign(d="low")),
         ValueError,
-        r"background (has columns that are not numeric, \['d'\]|holds text.*'low')",
+        r"background (has columns that are not numeric, \['d'\]|contains text.*'low')",
     ),
     "dates": (lambda: fit(X.assign(a=pd.Timestamp(0))), ValueError, r"not numeric, \['a'\]"),
     "durations": (lambda: fit(X.assign(a=pd.Timedelta(1))), ValueError, r"not numeric, \['a'\]"),

@@ -71,6 +71,7 @@ def test_the_noise_of_both_sets_comes_back() -> None:
     np.testing.assert_allclose(np.cov(drawn["background"].T), cov, atol=1.0)
 
 
+@pytest.mark.filterwarnings("ignore:X and background contain the same rows")
 @pytest.mark.parametrize("likelihood", [clvm.Gaussian, clvm.StudentT], ids=lambda k: k.__name__)
 def test_shared_noise_is_the_same_model_when_the_sets_have_the_same_rows(likelihood: Any) -> None:
     X, _ = rows(n=60)

@@ -68,10 +68,10 @@ def test_weights_of_one_change_nothing() -> None:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "length": (lambda: fit("gaussian", X, sample_weight=[1.0, 2.0]), r"sample_weight has shape"),
     "words": (lambda: fit("gaussian", X, sample_weight=["a"] * 50), "must be one number per row"),
-    "negative": (lambda: fit("gaussian", X, sample_weight=OF_X - 1), "sample_weight holds -1"),
+    "negative": (lambda: fit("gaussian", X, sample_weight=OF_X - 1), "sample_weight contains -1"),
     "infinite": (
         lambda: fit("gaussian", X, background_sample_weight=np.where(OF_B, np.inf, 1.0)),
-        "background_sample_weight holds inf",
+        "background_sample_weight contains inf",
     ),
     "zero": (
         lambda: fit("gaussian", X, sample_weight=np.eye(1, 50)[0]),

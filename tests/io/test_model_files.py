@@ -330,3 +330,11 @@ def test_a_function_as_learning_rate_cannot_be_saved(tmp_path: Path) -> None:
     model.inference = "svi"
     model.save(tmp_path / "model")
     assert clvm.load_model(tmp_path / "model").lower_bound_ == model.lower_bound_
+
+
+@pytest.mark.parametrize("path", [None, 5])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    model = clvm.PPCA(1).fit(np.random.default_rng(0).normal(size=(20, 4)))
+    for call in (model.save, clvm.load_model):
+        with pytest.raises(TypeError, match=f"path={path} is not a path; give the name of a file"):
+            call(path)

@@ -229,7 +229,7 @@ def test_rows_rank_by_their_score_and_weigh_the_same(kind: str) -> None:
         ("poisson", -1.0, "X contains the value -1, which is negative"),
         ("negative_binomial", 0.5, "X contains the value 0.5, which is not a whole number"),
         ("bernoulli", 2.0, "X contains the value 2 where 0 or 1 is expected"),
-        ("mixed", -3.0, "X holds in a poisson feature the value -3"),
+        ("mixed", -3.0, "X contains in a poisson feature the value -3"),
     ],
 )
 def test_rows_that_cannot_be_are_refused(kind: str, value: float, sentence: str) -> None:
@@ -251,9 +251,9 @@ def test_rows_that_cannot_be_are_refused(kind: str, value: float, sentence: str)
     [
         (np.ones(29), "poisson", r"size_factors has shape \(29,\), but there are 30 rows"),
         (np.ones((30, 1)), "poisson", r"size_factors has shape \(30, 1\)"),
-        (np.r_[np.ones(29), 0.0], "poisson", "size_factors holds 0, but"),
-        (np.r_[np.ones(29), -2.0], "negative_binomial", "size_factors holds -2, but"),
-        (np.r_[np.ones(29), np.nan], "mixed", "size_factors holds nan, but"),
+        (np.r_[np.ones(29), 0.0], "poisson", "size_factors contains 0, but"),
+        (np.r_[np.ones(29), -2.0], "negative_binomial", "size_factors contains -2, but"),
+        (np.r_[np.ones(29), np.nan], "mixed", "size_factors contains nan, but"),
         (np.ones(30), "bernoulli", r"size_factors were given, but Bernoulli\(\) has none"),
     ],
 )

@@ -28,6 +28,7 @@ from contrastive_lvm.vae.objective import (
     leak,
 )
 from contrastive_lvm.vae.training import Training
+from contrastive_lvm.vae.training_data import _n_held_out
 
 WIDTHS = [WIDEST / 2**i for i in range(N_WIDTHS)]
 
@@ -212,7 +213,8 @@ def test_a_second_training_has_more_shared_dimensions_and_no_warm_up(
 
 
 @pytest.mark.parametrize(
-    ("warm_up", "likelihood"), [(0.5, "gaussian"), (0.0, "gaussian"), (0.0, "poisson")]
+    ("warm_up", "likelihood"),
+    [(0.5, "gaussian"), (0.0, "gaussian"), pytest.param(0.0, "poisson", marks=pytest.mark.slow)],
 )
 def test_both_trainings_can_be_resumed(
     warm_up: float, likelihood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -281,13 +283,18 @@ def test_shared_latents_that_carry_the_target_are_reported() -> None:
 
 @pytest.mark.parametrize(("n_rows", "held_out"), [(40, 8), (300, 60), (700, 100), (3000, 300)])
 def test_enough_rows_are_held_out_to_judge_a_fit(n_rows: int, held_out: int) -> None:
+    assert _n_held_out(0.1, n_rows) == held_out
+    assert _n_held_out(0.0, n_rows) == 0
+
+
+def test_a_fit_counts_the_rows_that_it_held_out() -> None:
     rng = np.random.default_rng(0)
-    X, B = (rng.standard_normal((n, 4)) for n in (3000, n_rows))
+    X, B = (rng.standard_normal((n, 4)) for n in (3000, 700))
     model = quick(max_epochs=1, kl_warm_up=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # there is no contrast
         model.fit(X, background=B)
-    assert model.n_held_out_ == held_out
+    assert model.n_held_out_ == 100
 
 
 @pytest.mark.slow

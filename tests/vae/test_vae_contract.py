@@ -114,7 +114,7 @@ def broken(value: float) -> np.ndarray:
         (DATA.target[:1], DATA.background, {}, "X has 1 sample"),
         (np.zeros((30, 8)), np.zeros((20, 8)), {}, "do not vary"),
         (DATA.target, DATA.background, {"likelihood": "bernoulli"}, "X contains the value"),
-        (DATA.target, DATA.background, {"likelihood": "poisson"}, "X holds"),
+        (DATA.target, DATA.background, {"likelihood": "poisson"}, "X contains"),
         (np.full((30, 8), np.nan), DATA.background, {}, "X has no observed entry in columns"),
     ],
 )

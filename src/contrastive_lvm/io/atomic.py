@@ -36,6 +36,14 @@ def page_destination(
     return place
 
 
+def as_path(path: str | os.PathLike[str], name: str = "path") -> Path:
+    """Return a path, or refuse what is none; `name` is the argument in the error message."""
+    try:
+        return Path(path)
+    except TypeError as error:
+        raise TypeError(f"{name}={path!r} is not a path; give the name of a file.") from error
+
+
 def destination(
     path: str | os.PathLike[str],
     name: str = "path",
@@ -55,10 +63,7 @@ def destination(
     ValueError
         If it is one of the inputs or outputs.
     """
-    try:
-        place = Path(path)
-    except TypeError as error:
-        raise TypeError(f"{name}={path!r} is not a path; give the name of a file.") from error
+    place = as_path(path, name)
     if place.is_dir():
         raise IsADirectoryError(f"{name}={place} is a folder; name a file in it.")
     if kind := special_kind(place):

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from contrastive_lvm.io.atomic import as_path
 from contrastive_lvm.io.container import (
     Arrays,
     JsonObject,
@@ -83,7 +84,7 @@ def write_model(estimator: Any, path: str | os.PathLike[str], preparation: objec
         raise ValueError(
             f"this {type(estimator).__name__} cannot be saved: {clause(error)}; fit it again."
         ) from error
-    write_container(Path(path), FORMAT, arrays, cast("JsonObject", settings))
+    write_container(as_path(path), FORMAT, arrays, cast("JsonObject", settings))
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -124,7 +125,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Any, Any]:
 
     The preparation is None if the file has none.
     """
-    path = Path(path)
+    path = as_path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path={path} is not a file; give the path of a saved model.")
     settings, arrays = read_container(path, FORMAT, "model file")

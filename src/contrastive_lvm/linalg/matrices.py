@@ -116,9 +116,8 @@ def shift_columns(X: Sparse, pivot: Array, dtype: DTypeLike = np.float64) -> Spa
     """
     columns = np.flatnonzero(pivot)
     first = np.float64 if len(columns) else dtype
-    wide = X
-    if X.dtype != first:  # `astype` of a sparse array copies indices too
-        wide = _csr(X.data.astype(first), X.indices, X.indptr, X.shape)
+    # `astype` of a sparse array copies indices too.
+    wide = _csr(X.data.astype(first, copy=False), X.indices, X.indptr, X.shape)
     if not len(columns):
         return wide
     n_rows, n = X.shape[0], len(columns)
